@@ -1,0 +1,172 @@
+"""The shot decoder D_a: a representation and a motion value become a shot.
+
+B batch, N state tokens, D state width, F frames, T latent frames, C channels, H height, W width (of frames or latents).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from diffusers.models.embeddings import TimestepEmbedding, Timesteps
+from einops import rearrange
+from torch import Tensor, nn
+
+from .sampler import Guidance, OnStep, Schedule, solve
+from .spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
+
+
+class ShotDecoder(nn.Module):
+    """CogVideoX's transformer and VAE, with states in place of text and the motion value beside the timestep.
+
+    `unconditional_ND` is the representation of nothing, a constant of the encoder's weights that is stored here so that
+    playing needs no encoder. The profile names the guidance.
+    """
+
+    def __init__(self, spec: ModelSpec, profile: Profile = PROFILES["paper"]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.profile = profile
+        self.transformer = _transformer(spec)
+        self.vae = _vae(spec)
+        self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
+
+    @property
+    def _weight(self) -> Tensor:
+        return self.unconditional_ND
+
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
+        """(B, T, C, H, W): the predicted velocity v of noised latents, which training fits and the sampler follows."""
+        return self.transformer(
+            latents_BTCHW.to(self._weight.dtype),
+            encoder_hidden_states=states_BND.to(self._weight.dtype),
+            timestep=timesteps_B,
+            ofs=motion_B.float(),
+            return_dict=False,
+        )[0]
+
+    def shoot(
+        self,
+        state_ND: Tensor,
+        motion: float,
+        *,
+        seed: int,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """(F, 3, H, W) frames, fp32 in [-1, 1] up to the VAE's overshoot, of one state.
+
+        motion: the motion value, px a frame at 480 px height. The same seed gives the same noise on every device.
+        """
+        latents = self.sample(
+            state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step
+        )
+        return self.decode_latents(latents)[0]
+
+    @torch.inference_mode()
+    def sample(
+        self,
+        states_BND: Tensor,
+        motion_B: Tensor,
+        seeds: Sequence[int],
+        *,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """(B, T, C, H, W) fp32 latents of a batch of states; row i equals what it would be alone."""
+        self._check_states(states_BND)
+        device = self._weight.device
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+        def draw() -> Tensor:
+            shape = self.spec.decoder.latent_shape
+            return torch.stack([torch.randn(shape, generator=generator) for generator in generators]).to(device)
+
+        states, motion = states_BND.to(device), motion_B.to(device)
+        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
+
+        def velocity(latents: Tensor, timestep: int, alone: bool) -> Tensor:
+            given, moving = (states, motion) if alone else both
+            rows = latents if alone else latents.repeat(2, 1, 1, 1, 1)
+            timesteps = torch.full((len(rows),), timestep, device=device)
+            return self.velocity(rows, timesteps, given, moving)
+
+        schedule = Schedule.of(steps or self.spec.decoder.steps)
+        return solve(velocity, draw(), schedule, self._guidance(guidance), draw, on_step)
+
+    @torch.inference_mode()
+    def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
+        """(B, F, 3, H, W) fp32 frames; latents are decoded 3 and then 2 at a time, which is part of the result."""
+        scaled = latents_BTCHW.to(self._weight.dtype) / self.vae.config.scaling_factor
+        return rearrange(
+            self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample, "b c f h w -> b f c h w"
+        ).float()
+
+    @torch.inference_mode()
+    def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """(B, T, C, H, W) latents of frames in [-1, 1], the whole clip in one pass; the mean unless a generator samples."""
+        clip = rearrange(frames_BFCHW.to(self._weight), "b f c h w -> b c f h w")
+        posterior = self.vae.encode(clip).latent_dist
+        latents = posterior.mode() if generator is None else posterior.sample(generator)
+        return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+
+    def _guidance(self, name: str | None) -> Guidance:
+        strength, skip_below = self.spec.decoder.guidance_scale, self.profile.skip_guidance_below
+        return Guidance(name or self.profile.guidance, strength, skip_below)
+
+    def _check_states(self, states_BND: Tensor) -> None:
+        state = self.spec.state
+        if states_BND.shape[1:] != (state.tokens, state.width):
+            raise ValueError(
+                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, whose states are "
+                f"{(state.tokens, state.width)}; decode it in the world that predicted it"
+            )
+
+
+def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
+    decoder, state = spec.decoder, spec.state
+    _, channels, height, width = decoder.latent_shape
+    transformer = CogVideoXTransformer3DModel(
+        num_attention_heads=decoder.heads,
+        attention_head_dim=decoder.head_width,
+        in_channels=channels,
+        out_channels=channels,
+        time_embed_dim=decoder.time_width,
+        text_embed_dim=state.width,
+        num_layers=decoder.layers,
+        sample_width=width,
+        sample_height=height,
+        sample_frames=decoder.frames,
+        patch_size=decoder.patch,
+        temporal_compression_ratio=TIME_FACTOR,
+        max_text_seq_length=state.tokens,
+        spatial_interpolation_scale=decoder.spatial_scale,
+    )
+    transformer.patch_embed.text_proj = nn.Identity()  # a state is already as wide as the transformer
+    # The stock model adds a second scalar beside the timestep through `ofs`; here it is the motion value.
+    transformer.ofs_proj = Timesteps(state.width, flip_sin_to_cos=True, downscale_freq_shift=0)
+    transformer.ofs_embedding = TimestepEmbedding(state.width, decoder.time_width)
+    transformer.norm_out.norm.eps = 1e-6  # the released final norm; 1e-5 drifts by 2e-5 (reference-facts 5.6)
+    return transformer
+
+
+def _vae(spec: ModelSpec) -> AutoencoderKLCogVideoX:
+    vae, decoder = spec.decoder.vae, spec.decoder
+    levels = len(vae.channels)
+    model = AutoencoderKLCogVideoX(
+        block_out_channels=vae.channels,
+        down_block_types=("CogVideoXDownBlock3D",) * levels,
+        up_block_types=("CogVideoXUpBlock3D",) * levels,
+        layers_per_block=vae.layers_per_block,
+        latent_channels=vae.latent_channels,
+        norm_num_groups=vae.norm_groups,
+        sample_height=decoder.height,
+        sample_width=decoder.width,
+        scaling_factor=vae.scaling_factor,
+    )
+    # 9 + 8 frames is diffusers' default; the released encoder takes all 17 at once (reference-facts 8.2).
+    model.num_sample_frames_batch_size = decoder.frames - 1
+    return model

@@ -1,0 +1,211 @@
+"""The game engine: a Mistral that reads the turns so far and predicts the next game state.
+
+B batch, L prompt tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import Cache, MistralConfig, MistralForCausalLM
+
+from .prompt import GRAMMAR, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
+from .spec import ModelSpec, Profile
+from .state import GameState, StateChange, Turn
+
+MAX_REPLY = 200  # new tokens of a free reply (reference-facts 4.4)
+FORCED_SLOTS = 100  # slot tokens that the released logits processor knows, of 226 in use
+
+
+@dataclass(frozen=True)
+class EngineOutput:
+    """states_BND: predicted representations. logits_BLV: next-token logits; rows past a prompt's end mean nothing."""
+
+    states_BND: Tensor
+    logits_BLV: Tensor
+
+
+class GameEngine(nn.Module):
+    """Mistral plus the two projections between its width and the state's. The profile names how a turn is read."""
+
+    def __init__(self, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile) -> None:
+        super().__init__()
+        if tokenizer.size > spec.engine.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.size} entries and spec {spec.name!r} room for {spec.engine.vocab_size}"
+            )
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.profile = profile
+        width, hidden = spec.state.width, spec.engine.hidden
+        self.llm = MistralForCausalLM(_mistral_config(spec))
+        self.project_in = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden))
+        self.project_out = nn.Sequential(nn.Linear(hidden, width), nn.GELU(), nn.Linear(width, width))
+
+    def prompt(self, past: Sequence[tuple[str, Levels]], instruction: str) -> TurnPrompt:
+        """The prompt of a turn for this engine's vocabulary, state size and profile."""
+        return build_prompt(self.tokenizer, self.spec.state.tokens, past, instruction, self.profile)
+
+    @torch.inference_mode()
+    def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
+        """The next game state, greedily. past: the turns of the window, oldest first, with their representations."""
+        prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+        states_KND = self._past_states(past)
+        hidden_LH, cache = self._read(prompt, states_KND)
+        state_ND = self.project_out(self._queries(hidden_LH, prompt)).float().cpu()
+        if not self.profile.shared_prefill:
+            hidden_LH, cache = self._read_text(prompt, states_KND)
+        if self.profile.grammar:
+            levels, said = self._choose(hidden_LH, cache)
+        else:
+            levels = said = parse_reply(self._reply(prompt, hidden_LH, cache))
+        motion, social, entertainment, stamina = levels
+        return GameState(state_ND, motion, StateChange(social, entertainment, stamina), said)
+
+    @torch.inference_mode()
+    def represent(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
+        """(N, D): the representation that a prompt predicts; states_KND are the past ones, K = 0 for none."""
+        return self.project_out(self._queries(self._read(prompt, states_KND)[0], prompt))
+
+    @torch.inference_mode()
+    def first_logits(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
+        """(V,): the logits behind `<ML>`, from the pass that this profile reads text with."""
+        read = self._read if self.profile.shared_prefill else self._read_text
+        return self._logits(read(prompt, states_KND)[0])
+
+    @torch.inference_mode()
+    def reply(self, prompt: TurnPrompt, states_KND: Tensor) -> str:
+        """What the engine writes behind `<ML>` when nothing holds it, one space between tokens, `</s>` included."""
+        read = self._read if self.profile.shared_prefill else self._read_text
+        return self._reply(prompt, *read(prompt, states_KND))
+
+    def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor]) -> EngineOutput:
+        """For training: prompts that may go on behind `<ML>`, and each one's past representations (K, N, D)."""
+        device = self.project_in[0].weight.device
+        ids_BL, past_BL, query_BL = (
+            pad_sequence([getattr(prompt, name) for prompt in prompts], batch_first=True).to(device)
+            for name in ("ids_L", "past_L", "query_L")
+        )
+        lengths_B = torch.tensor([len(prompt.ids_L) for prompt in prompts], device=device)
+        valid_BL = torch.arange(ids_BL.shape[1], device=device) < lengths_B[:, None]
+        embeds_BLH = self._embed(ids_BL, past_BL, torch.cat(list(past)))
+        mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
+        hidden_BLH = self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
+        queries = rearrange(hidden_BLH[query_BL], "(b n) h -> b n h", b=len(prompts))
+        return EngineOutput(self.project_out(queries), self.llm.lm_head(hidden_BLH))
+
+    def _past_states(self, past: Sequence[Turn]) -> Tensor:
+        weight, state = self.project_in[0].weight, self.spec.state
+        for turn in past:
+            if turn.state.representation is None:
+                raise ValueError(f"turn {turn.number} let its representation go; load it from the story again")
+            if turn.state.representation.shape != (state.tokens, state.width):
+                raise ValueError(
+                    f"turn {turn.number} holds a representation of shape {tuple(turn.state.representation.shape)}, "
+                    f"this world's are {(state.tokens, state.width)}; a game cannot change its world's size"
+                )
+        rows = [turn.state.representation.to(weight) for turn in past]
+        return torch.stack(rows) if rows else weight.new_zeros(0, state.tokens, state.width)
+
+    def _embed(self, ids_BL: Tensor, past_BL: Tensor, states_KND: Tensor) -> Tensor:
+        embeds_BLH = self.llm.model.embed_tokens(ids_BL)
+        rows = self.project_in(states_KND.to(embeds_BLH)).flatten(0, 1)
+        assert past_BL.sum() == len(rows), f"{past_BL.sum()} past slots for {len(rows)} state tokens"
+        return embeds_BLH.masked_scatter(past_BL[..., None], rows.to(embeds_BLH.dtype))
+
+    def _read(self, prompt: TurnPrompt, states_KND: Tensor) -> tuple[Tensor, Cache]:
+        """One pass over a prompt whose query slots see one another: final hidden states (L, H) and the cache."""
+        device = self.project_in[0].weight.device
+        query_1L = prompt.query_L.to(device)[None]
+        embeds = self._embed(prompt.ids_L.to(device)[None], prompt.past_L.to(device)[None], states_KND.to(device))
+        mask = additive_mask(query_1L, torch.ones_like(query_1L), embeds.dtype)
+        output = self.llm.model(inputs_embeds=embeds, attention_mask=mask, use_cache=True)
+        return output.last_hidden_state[0], output.past_key_values
+
+    def _read_text(self, prompt: TurnPrompt, states_KND: Tensor) -> tuple[Tensor, Cache]:
+        """The released scripts' second pass: plainly causal, also over the queries (reference-facts 4.4)."""
+        ids_1L = prompt.ids_L.to(self.project_in[0].weight.device)[None]
+        if self.profile.text_sees_states:
+            embeds = self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
+        else:
+            embeds = self.llm.model.embed_tokens(ids_1L)
+        output = self.llm.model(inputs_embeds=embeds, use_cache=True)
+        return output.last_hidden_state[0], output.past_key_values
+
+    def _queries(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
+        if self.profile.aligned_queries:
+            return hidden_LH[prompt.query_L.to(hidden_LH.device)]
+        # The scripts take the last N positions although `</frame> </img> <ML>` follow the queries (reference-facts 4.5).
+        return hidden_LH[-self.spec.state.tokens :]
+
+    def _logits(self, hidden_LH: Tensor) -> Tensor:
+        return self.llm.lm_head(hidden_LH[-1]).float()
+
+    def _feed(self, ids: list[int], cache: Cache) -> Tensor:
+        """Hidden states (len(ids), H) of tokens that follow what the cache holds."""
+        ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
+        return self.llm.model(input_ids=ids_1L, past_key_values=cache, use_cache=True).last_hidden_state[0]
+
+    def _choose(self, hidden_LH: Tensor, cache: Cache) -> tuple[Levels, tuple[int | None, ...]]:
+        """The four numbers by argmax over the valid ones, and what was first without that rule."""
+        levels, said = [], []
+        for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
+            logits_V = self._logits(hidden_LH)
+            said.append(self.tokenizer.strength_of(int(logits_V.argmax())))
+            allowed = [self.tokenizer.strength(value) for value in choice.allowed]
+            levels.append(choice.allowed[int(logits_V[allowed].argmax())])
+            if following is not None:
+                tags = [self.tokenizer.token(choice.closing), self.tokenizer.token(following.opening)]
+                hidden_LH = self._feed([self.tokenizer.strength(levels[-1]), *tags], cache)
+        return tuple(levels), tuple(said)
+
+    def _reply(self, prompt: TurnPrompt, hidden_LH: Tensor, cache: Cache) -> str:
+        """Greedy text behind `<ML>` under the released logits processor (reference-facts 4.4)."""
+        slots = self.tokenizer.slots(min(FORCED_SLOTS, self.spec.state.tokens))
+        run = [self.tokenizer.token("<frame>"), *slots, self.tokenizer.token("</frame>")]
+        end, written, last = self.tokenizer.token("</s>"), [], int(prompt.ids_L[-1])
+        while len(written) < MAX_REPLY and last != end:
+            logits_V = self._logits(hidden_LH)
+            if last in run[:-1]:
+                logits_V[run[run.index(last) + 1]] = logits_V.max() + 10
+            else:
+                logits_V[run[1:]] = 0.0
+            last = int(logits_V.argmax())
+            written.append(last)
+            hidden_LH = self._feed([last], cache)
+        return self.tokenizer.spelled([index for index in written if index not in run])
+
+
+def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, 1, L, L) additive mask: causal, but query slots also see one another; nobody sees padding but itself."""
+    length = query_BL.shape[1]
+    seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
+    seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])
+    itself = torch.eye(length, dtype=torch.bool, device=query_BL.device)
+    seen = (seen & valid_BL[:, None, :]) | itself
+    mask = torch.zeros(seen.shape, dtype=dtype, device=query_BL.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def _mistral_config(spec: ModelSpec) -> MistralConfig:
+    engine = spec.engine
+    return MistralConfig(
+        vocab_size=engine.vocab_size,
+        hidden_size=engine.hidden,
+        intermediate_size=engine.intermediate,
+        num_hidden_layers=engine.layers,
+        num_attention_heads=engine.heads,
+        num_key_value_heads=engine.kv_heads,
+        head_dim=engine.hidden // engine.heads,
+        max_position_embeddings=engine.max_positions,
+        rms_norm_eps=1e-5,
+        rope_theta=engine.rope_theta,
+        sliding_window=None,  # 4096 would break the ready-made mask of windows above 14 turns
+        tie_word_embeddings=False,
+        attn_implementation="sdpa",
+    )

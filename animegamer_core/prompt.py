@@ -1,0 +1,263 @@
+"""Turns become token ids, and the few tokens that may follow: the prompt and its grammar.
+
+One builder serves training and play. It returns where the slots are, so nobody has to count positions. A turn reads
+
+    <TURN> instruction <img> <frame> slot 0 .. slot N-1 </frame> </img> <ML> m </ML> <SC> s </SC> <ET> e </ET> <ST> t </ST> </TURN>
+
+and the turn to come stops at `<ML>`; its slots are the queries that the engine turns into the next representation
+(reference-facts 3.2; the paper's <MS>, <VS> and <ANIME i> are named <ML>, <img> and <frame_i> in the released files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .spec import Profile
+from .state import clean_text
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor
+
+Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
+
+RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
+STRENGTHS = range(-5, 6)
+RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One number of the state block: its tags, the numbers that make a valid state, and its name."""
+
+    name: str
+    opening: str
+    closing: str
+    allowed: tuple[int, ...]
+
+
+GRAMMAR = (  # value ranges: supplement, section 2
+    Choice("motion", "<ML>", "</ML>", (1, 2, 3, 4, 5)),
+    Choice("social", "<SC>", "</SC>", (0, 1)),
+    Choice("entertainment", "<ET>", "</ET>", (0, 1)),
+    Choice("stamina", "<ST>", "</ST>", (-1, 1)),
+)
+
+
+@dataclass(frozen=True)
+class TurnPrompt:
+    """Token ids of one prompt and its slots; all (L,).
+
+    ids_L: int64. past_L: bool, the slots that receive earlier representations, oldest turn first. query_L: bool, the
+    N slots that are read back as the next representation.
+    """
+
+    ids_L: Tensor
+    past_L: Tensor
+    query_L: Tensor
+
+
+class GameTokenizer:
+    """A vocabulary with the game's tags, for any `tokenizers` model. Text that it encodes can never become a tag."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.backend = tokenizer
+        missing = [name for name in tag_tokens(0) if tokenizer.token_to_id(name) is None]
+        if missing:
+            raise ValueError(f"this tokenizer has no token {missing[0]!r}; make it with from_mistral or from_words")
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> GameTokenizer:
+        """The tokenizer of a world folder's `tokenizer.json`."""
+        from tokenizers import Tokenizer
+
+        if not Path(path).is_file():
+            raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
+        return cls(Tokenizer.from_file(str(path)))
+
+    @classmethod
+    def from_mistral(cls, folder: str | Path) -> GameTokenizer:
+        """Mistral-7B-Instruct-v0.1's tokenizer plus the 284 released tokens, checked against their ids 32000..32283.
+
+        Reads `tokenizer.json`, or `tokenizer.model` where sentencepiece and protobuf are installed. Text splits as in
+        the released code: no word piece is put before the first word of a segment (transformers' legacy=False).
+        """
+        from tokenizers import AddedToken
+
+        tokenizer = _read_mistral(Path(folder))
+        names = tag_tokens(RELEASE_SLOTS)
+        plain = [name for name in names if name.startswith(("<frame_", "<Strength_"))]
+        tokenizer.add_tokens([AddedToken(name, normalized=name in plain, special=name not in plain) for name in names])
+        for offset, name in enumerate(names):
+            if tokenizer.token_to_id(name) != RELEASE_BASE + offset:
+                raise ValueError(
+                    f"{folder}: token {name} has id {tokenizer.token_to_id(name)}, expected {RELEASE_BASE + offset}; "
+                    "use the tokenizer of Mistral-7B-Instruct-v0.1 (32000 entries)"
+                )
+        return cls(tokenizer)
+
+    @classmethod
+    def from_words(cls, words: Iterable[str], slots: int) -> GameTokenizer:
+        """A small world's tokenizer: one entry a word, lower case, everything else `<unk>`."""
+        from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+
+        entries = ["<unk>", "<s>", "</s>", *dict.fromkeys(word.lower() for word in words)]
+        vocabulary = {word: index for index, word in enumerate(entries)}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        special = [AddedToken(name, normalized=False, special=True) for name in ("<unk>", "<s>", "</s>")]
+        tokenizer.add_special_tokens(special)
+        tokenizer.add_tokens([AddedToken(name, normalized=False, special=True) for name in tag_tokens(slots)])
+        return cls(tokenizer)
+
+    @property
+    def size(self) -> int:
+        """Entries, tags included."""
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write `tokenizer.json`."""
+        self.backend.save(str(path))
+
+    def token(self, name: str) -> int:
+        """The id of a tag such as `<ML>`."""
+        index = self.backend.token_to_id(name)
+        if index is None:
+            raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world of another size")
+        return index
+
+    def strength(self, value: int) -> int:
+        """The id of the number `value`, -5..5."""
+        return self.token(f"<Strength_{value}>")
+
+    def strength_of(self, index: int) -> int | None:
+        """The number that token `index` stands for, None for any other token."""
+        name = self.backend.id_to_token(index) or ""
+        return int(name[10:-1]) if name.startswith("<Strength_") else None
+
+    def slots(self, count: int) -> list[int]:
+        """The ids of the first `count` representation slots."""
+        return [self.token(f"<frame_{index:05d}>") for index in range(count)]
+
+    def encode_text(self, text: str) -> list[int]:
+        """The ids of user text, cleaned first so that nothing in it can name a tag."""
+        # A segment is encoded behind a tag: only so do all tokenizers leave out the piece of space before its first word.
+        return self.backend.encode("<TURN>" + clean_text(text), add_special_tokens=False).ids[1:]
+
+    def spelled(self, ids: Sequence[int]) -> str:
+        """Token ids as text with one space between tags, the form that the released parser splits."""
+        names = {index: self.backend.id_to_token(index) or "<unk>" for index in ids}  # a spec may have spare ids
+
+        def is_tag(index: int) -> bool:
+            return names[index].startswith("<") and names[index].endswith(">")
+
+        words: list[str] = []
+        for tags, run in groupby(ids, key=is_tag):
+            words += [names[index] for index in run] if tags else [self.backend.decode(list(run))]
+        return " ".join(words)
+
+    def unknown_words(self, text: str) -> tuple[str, ...]:
+        """The words that this world has never seen, in order; none where the vocabulary spells out any word."""
+        cleaned = clean_text(text)
+        unknown = self.backend.token_to_id("<unk>")
+        encoding = self.backend.encode(cleaned, add_special_tokens=False)
+        spans = [span for index, span in zip(encoding.ids, encoding.offsets, strict=True) if index == unknown]
+        words = dict.fromkeys(cleaned[start:end] for start, end in spans)
+        return tuple(word for word in words if any(char.isalnum() for char in word))
+
+
+def tag_tokens(slots: int) -> tuple[str, ...]:
+    """All added tokens in their released order (ids 32000..32283 with 256 slots, reference-facts 3.1)."""
+    media = ("<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>")
+    states = [tag for choice in GRAMMAR for tag in (choice.opening, choice.closing)]
+    return (
+        *(f"<frame_{index:05d}>" for index in range(slots)),
+        *media,
+        *(f"<Strength_{value}>" for value in STRENGTHS),
+        "<visual>",
+        *states,
+        "<TURN>",
+        "</TURN>",
+    )
+
+
+def build_prompt(
+    tokenizer: GameTokenizer,
+    slots: int,
+    past: Sequence[tuple[str, Levels]],
+    instruction: str,
+    profile: Profile,
+) -> TurnPrompt:
+    """The prompt of the next turn. past: (instruction, levels) of the turns in the window, oldest first."""
+    import torch
+
+    ids, past_mask, query_mask = [tokenizer.token("<s>")], [False], [False]
+
+    def extend(new: list[int], *, slot_of: list[bool] | None = None) -> None:
+        ids.extend(new)
+        for mask in (past_mask, query_mask):
+            mask.extend([mask is slot_of] * len(new))
+
+    def scene(text: str, slot_of: list[bool]) -> None:
+        extend([tokenizer.token("<TURN>"), *tokenizer.encode_text(text)])
+        extend([tokenizer.token("<img>"), tokenizer.token("<frame>")])
+        extend(tokenizer.slots(slots), slot_of=slot_of)
+        extend([tokenizer.token("</frame>"), tokenizer.token("</img>")])
+
+    for text, levels in past:
+        scene(text, past_mask)
+        extend(state_block(tokenizer, levels if profile.history_states else (0, 0, 0, 0), profile))
+    scene(instruction, query_mask)
+    extend([tokenizer.token("<ML>")])
+    return TurnPrompt(torch.tensor(ids), torch.tensor(past_mask), torch.tensor(query_mask))
+
+
+def state_block(tokenizer: GameTokenizer, levels: Levels, profile: Profile) -> list[int]:
+    """The ids of a turn's told state, `<ML>` to `</TURN>`: what history shows and what training asks for."""
+    ids = []
+    for choice, value in zip(GRAMMAR, levels, strict=True):
+        ids += [tokenizer.token(choice.opening), tokenizer.strength(value), tokenizer.token(choice.closing)]
+    if profile.doubled_stamina_end:
+        ids.append(tokenizer.token("</ST>"))
+    return [*ids, tokenizer.token("</TURN>")]
+
+
+def parse_reply(text: str) -> Levels:
+    """The released scripts' reading of a reply: fields 0, 3, 6, 9 between single spaces; zeros if one is unreadable.
+
+    Only profile `as_run` reads text; the others choose among valid numbers (reference-facts 4.6).
+    """
+    fields = text.split(" ")
+    try:
+        motion, social, entertainment, stamina = (int(fields[index][10:-1]) for index in (0, 3, 6, 9))
+    except (IndexError, ValueError):
+        return 0, 0, 0, 0
+    return motion, social, entertainment, stamina
+
+
+def _read_mistral(folder: Path) -> Tokenizer:
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.normalizer = None
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme="first", split=False)
+        return tokenizer
+    if not (folder / "tokenizer.model").is_file():
+        raise ValueError(f"{folder} holds neither tokenizer.json nor tokenizer.model of Mistral-7B-Instruct-v0.1")
+    try:
+        import google.protobuf  # noqa: F401
+        import sentencepiece  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"{folder} has only tokenizer.model, which needs `pip install sentencepiece protobuf`; "
+            "or add tokenizer.json from the same download"
+        ) from error
+    from transformers import LlamaTokenizerFast
+
+    return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer

@@ -1,0 +1,40 @@
+"""Tiny real models and a tiny world, made once a test run with fixed seeds."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may reach for a model hub
+
+import pytest
+import torch
+
+from animegamer_core.decoder import ShotDecoder
+from animegamer_core.encoder import ShotEncoder
+from animegamer_core.engine import GameEngine
+from animegamer_core.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.toybox.world import vocabulary
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer():
+    return GameTokenizer.from_words(vocabulary(), SPECS["tiny"].state.tokens)
+
+
+@pytest.fixture(scope="session")
+def tiny_engine(tiny_tokenizer):
+    torch.manual_seed(1)
+    return GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]).eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_decoder():
+    torch.manual_seed(2)
+    return ShotDecoder(SPECS["tiny"], PROFILES["paper"]).eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_tokenizer):
+    torch.manual_seed(3)
+    return ShotEncoder(SPECS["tiny"], tiny_tokenizer.backend).eval()

@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from animegamer_core.decoder import ShotDecoder
+from animegamer_core.spec import PROFILES, SPECS
+
+TINY = SPECS["tiny"]
+
+
+@pytest.fixture(scope="module")
+def states():
+    return torch.randn(2, TINY.state.tokens, TINY.state.width, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_shot_has_the_specs_size_and_is_repeatable(tiny_decoder, states):
+    steps = []
+    shot = tiny_decoder.shoot(states[0], 2.5, seed=7, on_step=lambda done, total, clean: steps.append((done, total)))
+    assert shot.shape == (17, 3, 32, 48) and shot.dtype == torch.float32
+    assert steps == [(step, 4) for step in range(1, 5)]
+    assert torch.equal(shot, tiny_decoder.shoot(states[0], 2.5, seed=7))
+    for other in (
+        tiny_decoder.shoot(states[0], 2.5, seed=8),
+        tiny_decoder.shoot(states[0], 3.5, seed=7),
+        tiny_decoder.shoot(states[1], 2.5, seed=7),
+        tiny_decoder.shoot(states[0], 2.5, seed=7, steps=3),
+    ):
+        assert not torch.equal(shot, other)
+
+
+def test_a_motion_value_of_exactly_zero_is_legal(tiny_decoder, states):
+    assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all()
+
+
+def test_a_batch_gives_what_each_would_be_alone(tiny_decoder, states):
+    together = tiny_decoder.sample(states, torch.tensor([1.0, 9.0]), [3, 4])
+    for row in range(2):
+        alone = tiny_decoder.sample(states[row : row + 1], torch.tensor([[1.0, 9.0][row]]), [3 + row])
+        torch.testing.assert_close(together[row : row + 1], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_guidance_pulls_away_from_the_unconditional(tiny_decoder, states):
+    plain = ShotDecoder(replace(TINY, decoder=replace(TINY.decoder, guidance_scale=0.0))).eval()
+    plain.load_state_dict(tiny_decoder.state_dict())
+    guided, unguided = (d.sample(states[:1], torch.ones(1), [1], guidance="constant") for d in (tiny_decoder, plain))
+    assert not torch.equal(guided, unguided)
+    with pytest.raises(ValueError, match="unknown guidance"):
+        tiny_decoder.shoot(states[0], 1.0, seed=0, guidance="strong")
+
+
+def test_skipping_the_unconditional_half_changes_little(tiny_decoder, states):
+    exact = ShotDecoder(TINY, replace(PROFILES["paper"], skip_guidance_below=0.0)).eval()
+    exact.load_state_dict(tiny_decoder.state_dict())
+    skipped, whole = (d.sample(states[:1], torch.ones(1), [1], steps=20) for d in (tiny_decoder, exact))
+    assert not torch.equal(skipped, whole)
+    assert (skipped - whole).pow(2).mean() < 0.01 * whole.pow(2).mean()
+
+
+def test_decoding_is_three_latent_frames_and_then_two(tiny_decoder):
+    latents = torch.randn(1, *TINY.decoder.latent_shape, generator=torch.Generator().manual_seed(1))
+    frames = tiny_decoder.decode_latents(latents)
+    head = tiny_decoder.decode_latents(latents[:, :3])
+    torch.testing.assert_close(frames[:, :9], head, atol=1e-5, rtol=1e-4)
+    assert frames.shape[1] == 17
+
+
+def test_encoding_sees_the_whole_clip_at_once(tiny_decoder):
+    frames = torch.rand(1, 17, 3, 32, 48, generator=torch.Generator().manual_seed(2)) * 2 - 1
+    latents = tiny_decoder.encode_frames(frames)
+    assert latents.shape == (1, *TINY.decoder.latent_shape)
+    sampled = tiny_decoder.encode_frames(frames, torch.Generator().manual_seed(0))
+    assert not torch.equal(latents, sampled)
+
+
+def test_a_state_of_another_world_is_refused(tiny_decoder):
+    with pytest.raises(ValueError, match=r"\(9, 32\) does not fit"):
+        tiny_decoder.shoot(torch.zeros(9, 32), 1.0, seed=0)

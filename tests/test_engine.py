@@ -1,0 +1,160 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from animegamer_core.engine import GameEngine, additive_mask
+from animegamer_core.prompt import GRAMMAR, TurnPrompt, state_block
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import GameSession
+
+TINY = SPECS["tiny"]
+LINES = (
+    "Character: Miko; Motion: gently run; Background: day beach.",
+    "Character: Miko, Taro; Motion: wildly dance; Background: night forest.",
+    "Character: Miko; Motion: softly sleep; Background: night street.",
+)
+
+
+def with_profile(engine, tokenizer, **switches):
+    other = GameEngine(TINY, tokenizer, replace(PROFILES["paper"], **switches)).eval()
+    other.load_state_dict(engine.state_dict())
+    return other
+
+
+def play(engine, lines, window=2):
+    session = GameSession(window=window)
+    for line in lines:
+        session = session.step(line, engine.predict(session.past(), line))
+    return session
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_plays(name, tiny_engine, tiny_tokenizer):
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+    for turn in play(engine, LINES).turns:
+        assert turn.state.representation.shape == (TINY.state.tokens, TINY.state.width)
+        if PROFILES[name].grammar:
+            assert all(level in choice.allowed for level, choice in zip(turn.state.levels, GRAMMAR, strict=True))
+
+
+def test_a_free_reply_that_cannot_be_read_is_zeros_only_as_run(tiny_engine, tiny_tokenizer):
+    as_run = GameEngine(TINY, tiny_tokenizer, PROFILES["as_run"]).eval()
+    as_run.load_state_dict(tiny_engine.state_dict())
+    assert as_run.predict((), LINES[0]).levels == (0, 0, 0, 0)  # random weights write no state block
+    assert tiny_engine.predict((), LINES[0]).levels[0] in range(1, 6)
+
+
+def test_what_the_model_said_first_is_kept(tiny_engine):
+    state = tiny_engine.predict((), LINES[0])
+    first = int(tiny_engine.first_logits(tiny_engine.prompt([], LINES[0]), torch.zeros(0, 8, 32)).argmax())
+    assert state.said[0] == tiny_engine.tokenizer.strength_of(first)
+
+
+def test_prediction_is_deterministic_and_reads_the_window_only(tiny_engine):
+    session = play(tiny_engine, LINES, window=2)
+    again = play(tiny_engine, LINES, window=2)
+    other_start = play(tiny_engine, (LINES[2], LINES[1], LINES[2]), window=1)
+    short = play(tiny_engine, LINES, window=1)
+    last = lambda game: game.turns[-1].state.representation  # noqa: E731
+    assert torch.equal(last(session), last(again))
+    assert not torch.equal(last(short), last(session))
+    assert not torch.equal(last(short), last(other_start))  # turn 2 saw turn 1, and turn 3 saw turn 2
+    assert torch.equal(last(play(tiny_engine, LINES, 0)), last(play(tiny_engine, LINES[2:], 0)))
+
+
+def test_history_enters_through_its_representation(tiny_engine):
+    prompt = tiny_engine.prompt([(LINES[0], (3, 1, 0, -1))], LINES[1])
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    changed = states.clone()
+    changed[0, 7] += 1
+    assert not torch.equal(tiny_engine.represent(prompt, states), tiny_engine.represent(prompt, changed))
+
+
+def test_queries_see_one_another_and_nothing_later(tiny_engine, tiny_tokenizer):
+    prompt = tiny_engine.prompt([], LINES[0])
+    none = torch.zeros(0, 8, 32)
+    longer = torch.cat([prompt.ids_L, torch.tensor(state_block(tiny_tokenizer, (1, 0, 0, 1), PROFILES["paper"])[1:])])
+    pad = torch.zeros(len(longer) - len(prompt.ids_L), dtype=torch.bool)
+    extended = TurnPrompt(longer, torch.cat([prompt.past_L, pad]), torch.cat([prompt.query_L, pad]))
+    torch.testing.assert_close(tiny_engine.represent(extended, none), tiny_engine.represent(prompt, none))
+    with torch.no_grad():
+        queries = tiny_tokenizer.slots(8)
+        before = tiny_engine.represent(prompt, none)
+        table = tiny_engine.llm.model.embed_tokens.weight
+        kept = table[queries[-1]].clone()
+        table[queries[-1]] += 1  # the last query: under a causal mask the first one would not notice
+        after = tiny_engine.represent(prompt, none)
+        table[queries[-1]] = kept
+    assert (before[0] - after[0]).abs().max() > 1e-6
+
+
+def test_the_mask_rule():
+    query = torch.tensor([[False, True, True, False, False]])
+    valid = torch.tensor([[True, True, True, True, False]])
+    seen = additive_mask(query, valid, torch.float32)[0, 0] == 0
+    expected = torch.tensor(
+        [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool
+    )
+    assert torch.equal(seen, expected)
+
+
+def test_training_in_a_padded_batch_equals_playing(tiny_engine):
+    session = play(tiny_engine, LINES[:1])
+    first = session.turns[0]
+    past = first.state.representation[None]
+    prompts = [tiny_engine.prompt([], LINES[0]), tiny_engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    with torch.no_grad():
+        output = tiny_engine(prompts, [past[:0], past])
+    torch.testing.assert_close(output.states_BND[0], first.state.representation, atol=1e-5, rtol=1e-4)
+    played = tiny_engine.represent(prompts[1], past)
+    torch.testing.assert_close(output.states_BND[1], played, atol=1e-5, rtol=1e-4)
+    logits = output.logits_BLV[0, len(prompts[0].ids_L) - 1]
+    torch.testing.assert_close(logits, tiny_engine.first_logits(prompts[0], past[:0]), atol=1e-5, rtol=1e-4)
+
+
+def test_the_cached_choices_equal_a_fresh_pass(tiny_engine, tiny_tokenizer):
+    """The choice of SC from the key-value cache is the one that a whole new pass over the longer prompt makes."""
+    state = tiny_engine.predict((), LINES[1])
+    prompt = tiny_engine.prompt([], LINES[1])
+    told = state_block(tiny_tokenizer, state.levels, PROFILES["paper"])[1:10]  # up to <ST>
+    for choice, length in zip(GRAMMAR[1:], (3, 6, 9), strict=True):
+        ids = torch.cat([prompt.ids_L, torch.tensor(told[:length])])
+        pad = torch.zeros(length, dtype=torch.bool)
+        longer = TurnPrompt(ids, torch.cat([prompt.past_L, pad]), torch.cat([prompt.query_L, pad]))
+        logits = tiny_engine.first_logits(longer, torch.zeros(0, 8, 32))
+        best = max(choice.allowed, key=lambda value: logits[tiny_tokenizer.strength(value)].item())
+        assert best == getattr(state.change, choice.name)
+
+
+def test_the_second_causal_pass_differs_from_the_shared_one(tiny_engine, tiny_tokenizer):
+    prompt = tiny_engine.prompt([(LINES[0], (3, 1, 0, -1))], LINES[1])
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    causal = with_profile(tiny_engine, tiny_tokenizer, shared_prefill=False)
+    blind = with_profile(tiny_engine, tiny_tokenizer, shared_prefill=False, text_sees_states=False)
+    readings = [engine.first_logits(prompt, states) for engine in (tiny_engine, causal, blind)]
+    assert not torch.equal(readings[0], readings[1]) and not torch.equal(readings[1], readings[2])
+    assert torch.equal(blind.first_logits(prompt, states), blind.first_logits(prompt, states + 1))
+
+
+def test_the_released_slice_is_three_positions_late(tiny_engine, tiny_tokenizer):
+    late = with_profile(tiny_engine, tiny_tokenizer, aligned_queries=False)
+    prompt = tiny_engine.prompt([], LINES[0])
+    none = torch.zeros(0, 8, 32)
+    torch.testing.assert_close(late.represent(prompt, none)[:-3], tiny_engine.represent(prompt, none)[3:])
+
+
+def test_states_of_another_world_or_let_go_are_refused(tiny_engine):
+    session = play(tiny_engine, LINES[:1])
+    turn = session.turns[0]
+    for wrong, message in ((torch.zeros(9, 32), "another|size"), (None, "load it from the story")):
+        bad = replace(turn, state=replace(turn.state, representation=wrong))
+        with pytest.raises(ValueError, match=message):
+            tiny_engine.predict((bad,), LINES[1])
+
+
+def test_a_vocabulary_too_large_for_the_spec_is_refused(tiny_tokenizer):
+    small = replace(TINY, engine=replace(TINY.engine, vocab_size=10))
+    with pytest.raises(ValueError, match="room for 10"):
+        GameEngine(small, tiny_tokenizer, PROFILES["paper"])

@@ -1,0 +1,98 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.sampler import Guidance, Schedule, guidance_scale, solve, train_table
+
+
+def test_the_training_table_ends_in_pure_noise():
+    table = train_table()
+    assert len(table) == 1000 and table[999] == 0 and (table.diff() < 0).all()
+    # reference-facts 6.1
+    for index, value in {0: 0.9987264, 250: 0.6237417, 500: 0.3087525, 750: 0.1041100, 998: 2.496e-4}.items():
+        assert table[index] == pytest.approx(value, abs=1e-6)
+
+
+@given(st.integers(1, 1000))
+def test_any_number_of_steps_falls_from_noise_to_clean(steps):
+    schedule = Schedule.of(steps)
+    assert len(schedule) == steps == len(schedule.snapped)
+    assert schedule.timesteps[0] == 999 and all(
+        a > b for a, b in zip(schedule.timesteps, schedule.timesteps[1:], strict=False)
+    )
+    assert schedule.scales[0] == 0 and schedule.scales[-1] == 1 and (schedule.scales.diff() > 0).all()
+
+
+def test_fifty_steps_are_the_published_ones():
+    schedule = Schedule.of(50)
+    assert schedule.timesteps == tuple(range(999, 0, -20))
+    for step, value in {1: 0.005220, 10: 0.076376, 30: 0.423072, 49: 0.973940}.items():
+        assert schedule.scales[step] == pytest.approx(value, abs=2e-6)
+
+
+@pytest.mark.parametrize("steps", [0, 1001, -5])
+def test_impossible_steps_are_refused(steps):
+    with pytest.raises(ValueError, match=f"steps is {steps}"):
+        Schedule.of(steps)
+
+
+def test_the_reference_wave_is_the_published_one():
+    schedule = Schedule.of(50)
+    wave = [guidance_scale("reference_wave", 6.0, step, schedule) for step in range(50)]
+    for step, value in {0: 2.291, 2: 6.974, 10: 1.005, 35: 7.000, 49: 1.123}.items():
+        assert wave[step] == pytest.approx(value, abs=1e-3)
+    assert sum(wave) / 50 == pytest.approx(3.815, abs=1e-3)
+
+
+def test_cosine_guidance_falls_and_constant_stays():
+    schedule = Schedule.of(20)
+    cosine = [guidance_scale("cosine", 6.0, step, schedule) for step in range(20)]
+    assert cosine[0] == 7 and all(a >= b >= 1 for a, b in zip(cosine, cosine[1:], strict=False))
+    assert {guidance_scale("constant", 2.0, step, schedule) for step in range(20)} == {3.0}
+    with pytest.raises(ValueError, match="choose reference_wave"):
+        guidance_scale("linear", 6.0, 0, schedule)
+
+
+def gaussian_velocity(spread, calls=None):
+    """The exact velocity for clean data drawn from N(0, spread^2): what a perfect network would say."""
+
+    def velocity(latents, timestep, alone):
+        share = train_table()[timestep].item()
+        rest = math.sqrt(1 - share**2)
+        clean = latents * share * spread**2 / (share**2 * spread**2 + rest**2)
+        noise = (latents - share * clean) / rest if rest else torch.zeros_like(latents)
+        answer = share * noise - rest * clean
+        if calls is not None:
+            calls.append(alone)
+        return answer if alone else torch.cat([answer, answer])
+
+    return velocity
+
+
+@pytest.mark.parametrize("steps", [10, 25, 30, 50])
+def test_the_solver_draws_from_the_data_it_was_told_about(steps):
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn((1, 1, 1, 100, 100), generator=generator)
+    draw = lambda: torch.randn(noise.shape, generator=generator)  # noqa: E731
+    latents = solve(gaussian_velocity(2.0), noise, Schedule.of(steps), Guidance("constant", 0.0), draw)
+    assert latents.std().item() == pytest.approx(2.0, rel=0.15)
+    assert abs(latents.mean().item()) < 0.1
+
+
+def test_weak_guidance_is_skipped_and_steps_are_reported():
+    calls, seen = [], []
+    noise = torch.ones(1, 1, 1, 2, 2)
+    solve(
+        gaussian_velocity(1.0, calls),
+        noise,
+        Schedule.of(20),
+        Guidance("cosine", 6.0, skip_below=1.05),
+        lambda: torch.zeros_like(noise),
+        on_step=lambda done, total, clean: seen.append((done, total, clean.shape)),
+    )
+    weak = [guidance_scale("cosine", 6.0, step, Schedule.of(20)) < 1.05 for step in range(20)]
+    assert calls == weak and any(weak) and not all(weak)
+    assert seen == [(step, 20, noise.shape) for step in range(1, 21)]

@@ -1,0 +1,51 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from animegamer_core.spec import PROFILES, RELEASE, SPECS, EncoderSpec, ModelSpec, Profile, get_profile, get_spec
+
+
+@pytest.mark.parametrize("name", [*SPECS, "release"])
+def test_specs_survive_json(name):
+    spec = get_spec(name)
+    assert ModelSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+def test_release_sizes_are_the_published_ones():
+    assert (RELEASE.state.tokens, RELEASE.state.width) == (226, 1920)
+    assert RELEASE.decoder.latent_shape == (5, 16, 60, 90)
+    assert RELEASE.decoder.heads * RELEASE.decoder.head_width == 1920
+    assert SPECS["qiqi"].decoder == SPECS["sosuke"].decoder == RELEASE.decoder
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"colour": 1}, "colour"), ({"state": {"width": "wide"}}, "width"), ({"decoder": {"steps": True}}, "steps")],
+)
+def test_a_foreign_spec_is_refused_by_field(change, named):
+    with pytest.raises(ValueError, match=named):
+        ModelSpec.from_dict({**RELEASE.to_dict(), **change})
+
+
+def test_a_decoder_of_another_width_than_the_state_is_refused():
+    with pytest.raises(ValueError, match="same width"):
+        replace(RELEASE, state=replace(RELEASE.state, width=64))
+
+
+def test_unknown_names_list_the_choices():
+    for make in (
+        get_spec,
+        get_profile,
+        lambda name: EncoderSpec(variant=name),
+        lambda name: Profile("x", guidance=name),
+    ):
+        with pytest.raises(ValueError, match="choose one of"):
+            make("nonsense")
+
+
+def test_profiles_differ_where_settled():
+    as_run, reference, paper = (PROFILES[name] for name in ("as_run", "reference", "paper"))
+    assert reference == replace(as_run, name="reference", history_states=True, text_sees_states=True, grammar=True)
+    assert as_run.skip_guidance_below == reference.skip_guidance_below == 0
+    assert paper.aligned_queries and paper.shared_prefill and not paper.doubled_stamina_end

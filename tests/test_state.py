@@ -1,0 +1,131 @@
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.state import (
+    KEPT_TURNS,
+    MOTION_TABLES,
+    CharacterState,
+    GameSession,
+    GameState,
+    Instruction,
+    MotionScope,
+    MotionTable,
+    StateChange,
+    clean_text,
+    motion_text,
+    read_instructions,
+)
+
+
+def state(motion=3, social=1, entertainment=0, stamina=-1):
+    return GameState(torch.zeros(8, 32), motion, StateChange(social, entertainment, stamina))
+
+
+def played(turns, window=4):
+    session = GameSession(window=window)
+    for number in range(turns):
+        session = session.step(f"turn {number + 1}", state(), seed=number)
+    return session
+
+
+@pytest.mark.parametrize(("text", "scope"), [("fast", 4), ("WILD", 5), ("1", 1), (2, 2), (" brisk ", 3)])
+def test_motion_scopes_have_names_and_numbers(text, scope):
+    assert MotionScope.parse(text) == scope
+
+
+@pytest.mark.parametrize("text", ["", "0", "6", "fastest", "3.0"])
+def test_an_unknown_scope_is_refused(text):
+    with pytest.raises(ValueError, match="choose still"):
+        MotionScope.parse(text)
+
+
+def test_published_motion_tables():
+    assert [MOTION_TABLES["released"].value(level) for level in range(1, 6)] == [0.5, 2.5, 10, 15, 40]
+    assert [MOTION_TABLES["released_app"].value(level) for level in range(1, 6)] == [0.5, 1, 5, 20, 40]
+    assert MOTION_TABLES["released"].value(0) == MOTION_TABLES["released"].value(-3) == 40
+    with pytest.raises(ValueError, match="no measured edges"):
+        MOTION_TABLES["released"].level(3.0)
+
+
+def test_a_measured_table_finds_the_level_of_a_value():
+    table = MotionTable("world", (0.5, 1.5, 2.5, 3.5, 4.5), (1, 2, 3, 4))
+    assert [table.level(table.value(level)) for level in range(1, 6)] == [1, 2, 3, 4, 5]
+    assert table.level(1.0) == 1 and table.level(1.0001) == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from((-1, 1))), max_size=60))
+def test_gauges_move_in_fives_and_stay_in_range(changes):
+    gauges = CharacterState()
+    for social, entertainment, stamina in changes:
+        following = gauges.after(StateChange(social, entertainment, stamina))
+        for name in ("stamina", "social", "entertainment"):
+            assert 0 <= getattr(following, name) <= 100
+            assert abs(getattr(following, name) - getattr(gauges, name)) in (0, 5)
+        gauges = following
+
+
+def test_gauges_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="social is 101"):
+        CharacterState(social=101)
+
+
+@given(turns=st.integers(0, 30), window=st.integers(0, 25))
+def test_the_window_is_the_last_k_turns_with_their_representations(turns, window):
+    past = played(turns, window).past()
+    assert [turn.number for turn in past] == list(range(max(1, turns - window + 1), turns + 1))
+    assert all(turn.state.representation is not None for turn in past)
+
+
+def test_old_turns_let_their_representations_go():
+    session = played(KEPT_TURNS + 5)
+    kept = [turn.state.representation is not None for turn in session.turns]
+    assert kept == [False] * 5 + [True] * KEPT_TURNS
+    assert session.next_number == KEPT_TURNS + 6
+
+
+def test_rewinding_leaves_two_futures():
+    session = played(4)
+    other = session.rewind(2).step("another way", state(stamina=1))
+    assert [turn.instruction for turn in other.turns] == ["turn 1", "turn 2", "another way"]
+    assert len(session.turns) == 4
+    assert other.character.stamina == 45 and session.character.stamina == 30
+    with pytest.raises(FrozenInstanceError):
+        session.window = 9
+
+
+@pytest.mark.parametrize("number", [-1, 5])
+def test_rewinding_beyond_the_game_is_refused(number):
+    with pytest.raises(ValueError, match="turns 1 to 4"):
+        played(4).rewind(number)
+
+
+def test_an_opening_picture_is_turn_0_and_moves_no_gauge():
+    session = GameSession().open_with("wave hello", state()).step("run", state())
+    assert [turn.number for turn in session.turns] == [0, 1]
+    assert session.turns[0].character == CharacterState()
+    assert session.rewind(0).turns == session.turns[:1]
+    with pytest.raises(ValueError, match="come first"):
+        session.open_with("again", state())
+
+
+def test_the_published_form_of_an_instruction():
+    text = Instruction(("Pazu", "Qiqi"), "talk", "street", "softly", "night").text
+    assert text == "Character: Pazu, Qiqi; Motion: softly talk; Background: night street."
+    assert motion_text(text) == "softly talk"
+    assert motion_text("just  dance") == "just dance"
+
+
+@given(st.text())
+def test_cleaned_text_is_one_plain_line(text):
+    cleaned = clean_text(text)
+    assert "<" not in cleaned and ">" not in cleaned
+    assert cleaned == " ".join(cleaned.split()) == clean_text(cleaned)
+    assert cleaned.isprintable()
+
+
+def test_instruction_files_skip_comments_and_blank_lines():
+    assert read_instructions("# a game\n\nfirst\n  # note\nsecond  turn \n") == ("first", "second turn")
