@@ -107,7 +107,7 @@ class ShotDecoder(nn.Module):
 
     @torch.inference_mode()
     def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """(B, T, C, H, W) latents of frames in [-1, 1], the whole clip in one pass; the mean unless a generator samples."""
+        """(B, T, C, H, W) latents of whole clips in [-1, 1], in one pass; the mean unless a generator samples."""
         clip = rearrange(frames_BFCHW.to(self._weight), "b f c h w -> b c f h w")
         posterior = self.vae.encode(clip).latent_dist
         latents = posterior.mode() if generator is None else posterior.sample(generator)

@@ -57,7 +57,7 @@ class ShotEncoder(nn.Module):
         return torch.tensor(rows)
 
     def text_features(self, ids_BL: Tensor) -> Tensor:
-        """(B, L, text width) of the text tower. Pads are attended to, as in the released model (reference-facts 5.4)."""
+        """(B, L, text width) of the text tower. Pads are attended to, as released (reference-facts 5.4)."""
         return self.text_tower(input_ids=ids_BL.to(self.text_norm.weight.device)).last_hidden_state
 
     def image_features(self, images_BCHW: Tensor) -> Tensor:

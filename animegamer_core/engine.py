@@ -140,7 +140,7 @@ class GameEngine(nn.Module):
     def _queries(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
         if self.profile.aligned_queries:
             return hidden_LH[prompt.query_L.to(hidden_LH.device)]
-        # The scripts take the last N positions although `</frame> </img> <ML>` follow the queries (reference-facts 4.5).
+        # The scripts take the last N positions, though `</frame> </img> <ML>` follow the queries (reference-facts 4.5).
         return hidden_LH[-self.spec.state.tokens :]
 
     def _logits(self, hidden_LH: Tensor) -> Tensor:

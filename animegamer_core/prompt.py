@@ -2,7 +2,8 @@
 
 One builder serves training and play. It returns where the slots are, so nobody has to count positions. A turn reads
 
-    <TURN> instruction <img> <frame> slot 0 .. slot N-1 </frame> </img> <ML> m </ML> <SC> s </SC> <ET> e </ET> <ST> t </ST> </TURN>
+    <TURN> instruction <img> <frame> slot 0 .. slot N-1 </frame> </img>
+    <ML> m </ML> <SC> s </SC> <ET> e </ET> <ST> t </ST> </TURN>
 
 and the turn to come stops at `<ML>`; its slots are the queries that the engine turns into the next representation
 (reference-facts 3.2; the paper's <MS>, <VS> and <ANIME i> are named <ML>, <img> and <frame_i> in the released files).
@@ -146,7 +147,7 @@ class GameTokenizer:
 
     def encode_text(self, text: str) -> list[int]:
         """The ids of user text, cleaned first so that nothing in it can name a tag."""
-        # A segment is encoded behind a tag: only so do all tokenizers leave out the piece of space before its first word.
+        # Encoded behind a tag: only so do all tokenizers leave out the piece of space before its first word.
         return self.backend.encode("<TURN>" + clean_text(text), add_special_tokens=False).ids[1:]
 
     def spelled(self, ids: Sequence[int]) -> str:
@@ -158,7 +159,8 @@ class GameTokenizer:
 
         words: list[str] = []
         for tags, run in groupby(ids, key=is_tag):
-            words += [names[index] for index in run] if tags else [self.backend.decode(list(run))]
+            piece = list(run)
+            words += [names[index] for index in piece] if tags else [self.backend.decode(piece)]
         return " ".join(words)
 
     def unknown_words(self, text: str) -> tuple[str, ...]:

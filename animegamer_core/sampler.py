@@ -108,9 +108,9 @@ def solve(
 ) -> Tensor:
     """DPM-Solver++(2M) SDE from noise to the clean latent (reference-facts 6.4).
 
-    noise (B, T, C, H, W) fp32. velocity gets the latents and returns (2B, ...) [unconditional, conditional], or (B, ...)
-    when asked for the conditional half only. draw() gives the fresh noise of a step, shaped like `noise`; it is called
-    once a step except for the last.
+    noise (B, T, C, H, W) fp32. velocity gets the latents and returns (2B, ...) [unconditional, conditional], or
+    (B, ...) when asked for the conditional half only. draw() gives the fresh noise of a step, shaped like `noise`; it
+    is called once a step except for the last.
     """
     latents, clean_before, gap_before = noise, None, None
     last = len(schedule) - 1

@@ -1,7 +1,7 @@
 """Frozen sizes and names: what a world is made of, and how it is run.
 
-Everything runs at every size through the same classes; only a `ModelSpec` row differs. This file imports no torch, so that
-the command line and ComfyUI can list worlds at once.
+Everything runs at every size through the same classes; only a `ModelSpec` row differs. This file imports no torch, so
+that the command line and ComfyUI can list worlds at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The game without models: motion scope, gauges, instructions, turns and the session.
 
-Values are frozen; a step returns a new session, so keeping an old one is a branch of the story. Nothing here needs torch.
+Values are frozen; a step returns a new session, so keeping an old one is a branch of the story. Nothing here needs
+torch.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class GameSession:
 
 @dataclass(frozen=True)
 class Instruction:
-    """The published form of an instruction, `Character: {who}; Motion: {adverb} {motion}; Background: {time} {place}.`"""
+    """The published form: `Character: {who}; Motion: {adverb} {motion}; Background: {time} {place}.`"""
 
     characters: tuple[str, ...]
     motion: str
@@ -198,7 +199,7 @@ _PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); 
 
 
 def motion_text(instruction: str) -> str:
-    """The motion part of an instruction, adverb included, which is what the shot encoder reads; plain text is its own."""
+    """The motion part of an instruction, adverb included: what the shot encoder reads. Plain text is its own."""
     match = _PUBLISHED.fullmatch(clean_text(instruction))
     return match["motion"] if match else clean_text(instruction)
 
