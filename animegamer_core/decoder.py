@@ -5,7 +5,7 @@ B batch, N state tokens, D state width, F frames, T latent frames, C channels, H
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
@@ -77,14 +77,28 @@ class ShotDecoder(nn.Module):
         on_step: OnStep | None = None,
     ) -> Tensor:
         """(B, T, C, H, W) fp32 latents of a batch of states; row i equals what it would be alone."""
-        self._check_states(states_BND)
-        device = self._weight.device
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def draw() -> Tensor:
             shape = self.spec.decoder.latent_shape
-            return torch.stack([torch.randn(shape, generator=generator) for generator in generators]).to(device)
+            return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
 
+        return self.denoise(states_BND, motion_B, draw, steps=steps, guidance=guidance, on_step=on_step)
+
+    @torch.inference_mode()
+    def denoise(
+        self,
+        states_BND: Tensor,
+        motion_B: Tensor,
+        draw: Callable[[], Tensor],
+        *,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """`sample` with noise from elsewhere: draw() is called for the first latents and once a step but the last."""
+        self._check_states(states_BND)
+        device = self._weight.device
         states, motion = states_BND.to(device), motion_B.to(device)
         both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
 
@@ -95,7 +109,11 @@ class ShotDecoder(nn.Module):
             return self.velocity(rows, timesteps, given, moving)
 
         schedule = Schedule.of(steps or self.spec.decoder.steps)
-        return solve(velocity, draw(), schedule, self._guidance(guidance), draw, on_step)
+
+        def fresh() -> Tensor:
+            return draw().to(device)
+
+        return solve(velocity, fresh(), schedule, self._guidance(guidance), fresh, on_step)
 
     @torch.inference_mode()
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:

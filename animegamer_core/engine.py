@@ -1,6 +1,6 @@
 """The game engine: a Mistral that reads the turns so far and predicts the next game state.
 
-B batch, L prompt tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns.
+B batch, L prompt tokens, A answer tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FORCED_SLOTS = 100  # slot tokens that the released logits processor knows, of 2
 
 @dataclass(frozen=True)
 class EngineOutput:
-    """states_BND: predicted representations. logits_BLV: next-token logits; rows past a prompt's end mean nothing."""
+    """states_BND: predicted representations. logits_BAV: next-token logits at the A positions that were asked for."""
 
     states_BND: Tensor
-    logits_BLV: Tensor
+    logits_BAV: Tensor
 
 
 class GameEngine(nn.Module):
@@ -84,8 +84,11 @@ class GameEngine(nn.Module):
         read = self._read if self.profile.shared_prefill else self._read_text
         return self._reply(prompt, *read(prompt, states_KND))
 
-    def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor]) -> EngineOutput:
-        """For training: prompts that may go on behind `<ML>`, and each one's past representations (K, N, D)."""
+    def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor], answers: int = 0) -> EngineOutput:
+        """For training: prompts that may go on behind `<ML>`, and each one's past representations (K, N, D).
+
+        The logits are those that predict each prompt's last `answers` tokens; 0 asks for what follows the prompt.
+        """
         device = self.project_in[0].weight.device
         ids_BL, past_BL, query_BL = (
             pad_sequence([getattr(prompt, name) for prompt in prompts], batch_first=True).to(device)
@@ -97,7 +100,10 @@ class GameEngine(nn.Module):
         mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
         hidden_BLH = self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
         queries = rearrange(hidden_BLH[query_BL], "(b n) h -> b n h", b=len(prompts))
-        return EngineOutput(self.project_out(queries), self.llm.lm_head(hidden_BLH))
+        ends_B = lengths_B - 1 - answers
+        asked_BA = ends_B[:, None] + torch.arange(max(1, answers), device=device)
+        answers_BAH = hidden_BLH[torch.arange(len(prompts), device=device)[:, None], asked_BA]
+        return EngineOutput(self.project_out(queries), self.llm.lm_head(answers_BAH))
 
     def _past_states(self, past: Sequence[Turn]) -> Tensor:
         weight, state = self.project_in[0].weight, self.spec.state

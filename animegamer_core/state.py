@@ -109,6 +109,11 @@ class GameState:
     change: StateChange = StateChange()
     said: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
 
+    @classmethod
+    def of_picture(cls, representation: Tensor) -> GameState:
+        """The state of an opening picture: it stands still, nobody meets anybody, and no gauge will move by it."""
+        return cls(representation, MotionScope.STILL)
+
     @property
     def levels(self) -> tuple[int, int, int, int]:
         """(ML, SC, ET, ST), the order of the prompt."""

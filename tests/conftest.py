@@ -14,7 +14,7 @@ from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.world import vocabulary
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # models this small only wait for one another on several threads
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ def test_training_in_a_padded_batch_equals_playing(tiny_engine):
     torch.testing.assert_close(output.states_BND[0], first.state.representation, atol=1e-5, rtol=1e-4)
     played = tiny_engine.represent(prompts[1], past)
     torch.testing.assert_close(output.states_BND[1], played, atol=1e-5, rtol=1e-4)
-    logits = output.logits_BLV[0, len(prompts[0].ids_L) - 1]
+    logits = output.logits_BAV[0, -1]
     torch.testing.assert_close(logits, tiny_engine.first_logits(prompts[0], past[:0]), atol=1e-5, rtol=1e-4)
 
 

@@ -1,0 +1,66 @@
+"""`python -m animegamer_core VERB`: finds the verb's module, imports it and nothing else, and runs it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import typing
+from collections.abc import Sequence
+
+PROGRAM = "python -m animegamer_core"
+# Each module offers add_arguments(parser) and run(args) -> exit status.
+VERBS: dict[str, tuple[str, str]] = {
+    "play": ("animegamer_core.play_cli", "play a game, from a file or line by line, and keep it as a story"),
+    "convert": ("animegamer_core.checkpoint.convert", "turn the published weight files into a world folder"),
+    "parity": ("animegamer_core.parity", "compare this code with recorded results of the published code"),
+    "train": ("animegamer_core.train.cli", "train one stage of a world on a dataset folder"),
+    "evaluate": ("animegamer_core.evaluate.cli", "measure a world"),
+}
+
+
+class Verb(typing.Protocol):
+    """What a verb's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the verb's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit status."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit status: 0 done, 1 something falls short, 2 wrong input, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] not in VERBS:
+        return _explain(words)
+    room, about = VERBS[words[0]]
+    try:
+        module = typing.cast(Verb, importlib.import_module(room))
+        parser = argparse.ArgumentParser(prog=f"{PROGRAM} {words[0]}", description=about)
+        module.add_arguments(parser)
+        return module.run(parser.parse_args(words[1:]))
+    except OSError as error:
+        print(f"{words[0]}: {error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"{words[0]}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{words[0]}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _explain(words: Sequence[str]) -> int:
+    """Print the verbs: as help, or as what was expected in place of `words`."""
+    asked = bool(words) and words[0] in ("-h", "--help")
+    lines = [f"usage: {PROGRAM} VERB ...  (VERB --help tells more)", ""]
+    lines += [f"  {name:10} {about}" for name, (_, about) in VERBS.items()]
+    if words and not asked:
+        lines.insert(0, f"unknown verb {words[0]!r}")
+    print("\n".join(lines), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""The only reader and writer of weight files: our world folders, and the published files they are converted from.
+
+Importing this package imports no torch. `convert` lies in `checkpoint.convert`, which does.
+"""
+
+from .storage import CheckpointError
+from .world import World, open_world, save_part, save_world
+
+__all__ = ["CheckpointError", "World", "open_world", "save_part", "save_world"]

@@ -1,0 +1,336 @@
+"""Key tables: how every tensor of a published file is named and cut in our models, as data, and what reads them.
+
+A table is a tuple of `Rule`s whose patterns must match a whole key. A key may feed several targets (fused matrices),
+and a target may be fed by several keys (LoRA). A key that no rule knows is an error; `None` drops a key on purpose.
+Names and cuts: reference-facts 1.3, 5.6, 8.3, 9.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .storage import CheckpointError, TensorSource
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+BASE, LORA_A, LORA_B = "base", "lora_A", "lora_B"
+
+
+class Rule(typing.NamedTuple):
+    """One row of a table: a full-match pattern, our name (None drops), which chunks of the rows, and the role."""
+
+    pattern: str
+    target: str | None
+    chunks: tuple[int, ...] = (0,)
+    of: int = 1  # chunks that the rows are cut into
+    role: str = BASE
+
+
+@dataclass
+class Recipe:
+    """How one of our tensors is made: a base, optionally with a low-rank update. alpha: None scales the update by 1."""
+
+    source: TensorSource
+    alpha: float | None
+    steps: dict[str, tuple[TensorSource, str, Rule]] = field(default_factory=dict)  # role -> where from
+
+    def add(self, source: TensorSource, key: str, rule: Rule) -> None:
+        """Take `key` for the rule's role; CheckpointError if two keys claim it."""
+        if rule.role in self.steps:
+            raise CheckpointError(
+                f"{source.path}: {self.steps[rule.role][1]!r} and {key!r} both give {rule.target!r}; expected one"
+            )
+        self.steps[rule.role] = (source, key, rule)
+
+    @property
+    def key(self) -> str:
+        """The published key of the base."""
+        return self.steps[BASE][1]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the tensor, without reading it."""
+        source, key, rule = self.steps[BASE]
+        rows, *rest = source.shape(key) or (1,)
+        return tuple(source.shape(key)) if rule.of == 1 else (rows // rule.of * len(rule.chunks), *rest)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that `tensor` gives it."""
+        import torch
+
+        source, key, _ = self.steps[BASE]
+        dtype = source.tensor(key).dtype
+        return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
+
+    def tensor(self) -> Tensor:
+        """The tensor; a low-rank update is added in float32: W + alpha / r * B A, r being the rows of A."""
+        base = self._piece(BASE)
+        if LORA_A not in self.steps:
+            return base
+        matrix_a, matrix_b = self._piece(LORA_A).float(), self._piece(LORA_B).float()
+        scaling = 1.0 if self.alpha is None else self.alpha / len(matrix_a)
+        return (base.float() + scaling * (matrix_b @ matrix_a)).to(base.dtype)
+
+    def _piece(self, role: str) -> Tensor:
+        import torch
+
+        source, key, rule = self.steps[role]
+        tensor = source.tensor(key)
+        if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
+            tensor = tensor.float()  # float8 has no arithmetic
+        if rule.of == 1:
+            return tensor
+        chunks = tensor.chunk(rule.of)
+        return torch.cat([chunks[index] for index in rule.chunks])
+
+
+def map_keys(
+    source: TensorSource, table: Iterable[Rule], alpha: float | None = None, base: TensorSource | None = None
+) -> dict[str, Recipe]:
+    """Our tensor name -> recipe, for all keys of a source by one table.
+
+    base is a second source by the same table, for targets that the first lacks a base of (trainable-only files).
+    CheckpointError names the file and the first keys that no rule knows, or that lack their counterpart.
+    """
+    compiled = [(re.compile(rule.pattern), rule) for rule in table]
+    recipes: dict[str, Recipe] = {}
+    unknown = [key for key in source.keys() if not _apply(compiled, source, key, alpha, recipes)]  # noqa: SIM118
+    if unknown:
+        raise CheckpointError(f"{source.path}: {_first(unknown)} unknown; expected the published names only")
+    if base is not None:
+        stock: dict[str, Recipe] = {}
+        for key in base.keys():  # noqa: SIM118
+            _apply(compiled, base, key, alpha, stock)
+        for name, recipe in recipes.items():
+            if BASE not in recipe.steps and name in stock:
+                recipe.steps[BASE] = stock[name].steps[BASE]
+    _check_complete(source, recipes)
+    return recipes
+
+
+def _apply(
+    compiled: list[tuple[re.Pattern[str], Rule]],
+    source: TensorSource,
+    key: str,
+    alpha: float | None,
+    recipes: dict[str, Recipe],
+) -> bool:
+    """Feed one key to every rule that matches it; False if none does."""
+    found = False
+    for pattern, rule in compiled:
+        match = pattern.fullmatch(key)
+        if match is None:
+            continue
+        found = True
+        if rule.target is None:
+            continue
+        name = match.expand(rule.target)
+        if rule.of > 1 and (not source.shape(key) or source.shape(key)[0] % rule.of):
+            raise CheckpointError(
+                f"{source.path}: {key!r} has shape {source.shape(key)}; expected rows that split into {rule.of}"
+            )
+        recipes.setdefault(name, Recipe(source, alpha)).add(source, key, rule)
+    return found
+
+
+def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:
+    for name, recipe in recipes.items():
+        roles = set(recipe.steps)
+        if BASE not in roles:
+            key = next(iter(recipe.steps.values()))[1]
+            raise CheckpointError(
+                f"{source.path}: {key!r} updates {name!r}, whose base weight is neither in this file nor in a base "
+                "model; expected a full file, or the base model's weights in its folder"
+            )
+        if (LORA_A in roles) != (LORA_B in roles):
+            raise CheckpointError(f"{source.path}: {recipe.key!r} has one half of a low-rank update; expected A and B")
+        if LORA_A in roles:
+            _check_rank(source, recipe)
+
+
+def _check_rank(source: TensorSource, recipe: Recipe) -> None:
+    (a_source, a_key, _), (b_source, b_key, _) = recipe.steps[LORA_A], recipe.steps[LORA_B]
+    shape_a, shape_b, shape = a_source.shape(a_key), b_source.shape(b_key), recipe.shape
+    if len(shape) != 2 or shape_a[1:] != shape[1:] or shape_b[:1] != shape[:1] or shape_a[:1] != shape_b[1:]:
+        raise CheckpointError(
+            f"{source.path}: {a_key!r} {shape_a} and {b_key!r} {shape_b} do not multiply to {recipe.key!r} {shape}"
+        )
+
+
+def _first(keys: list[str]) -> str:
+    more = f" and {len(keys) - 3} more are" if len(keys) > 3 else " is" if len(keys) == 1 else " are"
+    return f"{', '.join(repr(key) for key in sorted(keys)[:3])}{more}"
+
+
+# ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files
+
+_LLM = r"llm\.(?:base_model\.model\.)?"
+_PROJECTION = r"model\.layers\.(\d+)\.((?:self_attn\.[qkvo]|mlp\.(?:gate|up|down))_proj)"
+_OUR_PROJECTION = r"llm.model.layers.\1.\2.weight"
+
+ENGINE = (
+    Rule(_LLM + r"(model\.embed_tokens|lm_head)\.weight", r"llm.\1.weight"),
+    Rule(_LLM + _PROJECTION + r"\.(?:base_layer\.)?weight", _OUR_PROJECTION),
+    Rule(_LLM + _PROJECTION + r"\.lora_A\.default\.weight", _OUR_PROJECTION, role=LORA_A),
+    Rule(_LLM + _PROJECTION + r"\.lora_B\.default\.weight", _OUR_PROJECTION, role=LORA_B),
+    Rule(
+        _LLM
+        + r"(model\.(?:layers\.\d+\.(?:input|post_attention)_layernorm|norm))\.(?:modules_to_save\.default\.)?weight",
+        r"llm.\1.weight",
+    ),
+    Rule(_LLM + r"model\.(?:.+norm|norm)\.original_module\.weight", None),  # the copy from before training, unused
+    Rule(_LLM + r".+\.rotary_emb\.inv_freq", None),
+    Rule(r"input_resampler\.proj\.([02])\.(weight|bias)", r"project_in.\1.\2"),
+    Rule(r"output_resampler\.proj\.([02])\.(weight|bias)", r"project_out.\1.\2"),
+    Rule(_PROJECTION + r"\.weight", _OUR_PROJECTION),  # the Mistral folder
+)
+
+# ---- the decoder: `module` of VDM_Decoder-*/<n>/mp_rank_00_model_states.pt
+
+_DIT = r"model\.diffusion_model\."
+_LAYER = _DIT + r"transformer\.layers\.(\d+)\."
+_BLOCK = r"transformer.transformer_blocks.\1."
+_QKV = _LAYER + r"attention\.query_key_value\."
+_DENSE = _LAYER + r"attention\.dense\."
+_PATCH = _DIT + r"mixins\.patch_embed\."
+_ADALN = _DIT + r"mixins\.adaln_layer\."
+_FINAL = _DIT + r"mixins\.final_layer\."
+_WB = r"(weight|bias)"
+BESIDE_DECODER = (  # other models that the same file may hold; each has its own table
+    Rule(r"first_stage_model\..+", None),
+    Rule(r"conditioner\..+", None),
+    Rule(r"clip_img_encoder\..+", None),
+)
+
+
+def _thirds(index: int, name: str) -> tuple[Rule, ...]:
+    """Query, key or value of the fused matrix, with its own low-rank pair."""
+    target = _BLOCK + f"attn1.{name}."
+    return (
+        Rule(_QKV + r"(?:original\.)?" + _WB, target + r"\2", (index,), 3),
+        Rule(_QKV + rf"matrix_A\.{index}", target + "weight", role=LORA_A),
+        Rule(_QKV + rf"matrix_B\.{index}", target + "weight", role=LORA_B),
+    )
+
+
+DECODER = (
+    Rule(_DIT + r"time_embed\.0\." + _WB, r"transformer.time_embedding.linear_1.\1"),
+    Rule(_DIT + r"time_embed\.2\." + _WB, r"transformer.time_embedding.linear_2.\1"),
+    Rule(_DIT + r"flow_embed\.0\." + _WB, r"transformer.ofs_embedding.linear_1.\1"),
+    Rule(_DIT + r"flow_embed\.2\." + _WB, r"transformer.ofs_embedding.linear_2.\1"),
+    Rule(_PATCH + r"proj\." + _WB, r"transformer.patch_embed.proj.\1"),
+    # the scripts' 12 chunks: shift, scale, gate of attention and of the MLP for the video, then the same for the state
+    Rule(_ADALN + r"adaLN_modulations\.(\d+)\.1\." + _WB, _BLOCK + r"norm1.linear.\2", (0, 1, 2, 6, 7, 8), 12),
+    Rule(_ADALN + r"adaLN_modulations\.(\d+)\.1\." + _WB, _BLOCK + r"norm2.linear.\2", (3, 4, 5, 9, 10, 11), 12),
+    Rule(_ADALN + r"query_layernorm_list\.(\d+)\." + _WB, _BLOCK + r"attn1.norm_q.\2"),
+    Rule(_ADALN + r"key_layernorm_list\.(\d+)\." + _WB, _BLOCK + r"attn1.norm_k.\2"),
+    Rule(_LAYER + r"input_layernorm\." + _WB, _BLOCK + r"norm1.norm.\2"),
+    Rule(_LAYER + r"post_attention_layernorm\." + _WB, _BLOCK + r"norm2.norm.\2"),
+    *_thirds(0, "to_q"),
+    *_thirds(1, "to_k"),
+    *_thirds(2, "to_v"),
+    Rule(_DENSE + r"(?:original\.)?" + _WB, _BLOCK + r"attn1.to_out.0.\2"),
+    Rule(_DENSE + r"matrix_A\.0", _BLOCK + "attn1.to_out.0.weight", role=LORA_A),
+    Rule(_DENSE + r"matrix_B\.0", _BLOCK + "attn1.to_out.0.weight", role=LORA_B),
+    Rule(_LAYER + r"mlp\.dense_h_to_4h\." + _WB, _BLOCK + r"ff.net.0.proj.\2"),
+    Rule(_LAYER + r"mlp\.dense_4h_to_h\." + _WB, _BLOCK + r"ff.net.2.\2"),
+    Rule(_DIT + r"transformer\.final_layernorm\." + _WB, r"transformer.norm_final.\1"),
+    Rule(_FINAL + r"norm_final\." + _WB, r"transformer.norm_out.norm.\1"),
+    Rule(_FINAL + r"adaLN_modulation\.1\." + _WB, r"transformer.norm_out.linear.\1"),
+    Rule(_FINAL + r"linear\." + _WB, r"transformer.proj_out.\1"),
+    Rule(_DIT + r"mixins\.pos_embed\.pos_embedding", None),  # computed, and compared while converting
+    Rule(_PATCH + r"output_mix_layer_norm\." + _WB, None),  # never used at these sizes
+    Rule(_PATCH + r"(?:(?:text|ip)_proj\.[02]|(?:txt|ip)_mix_layer_norm)\." + _WB, None),  # the encoder's, see below
+    *BESIDE_DECODER,
+)
+DECODER_ALPHA = 1.0  # the released LoRA leaves SAT's default: scaling 1/r (reference-facts 5.5)
+
+ENCODER = (  # how features are mixed lies in the decoder's file
+    Rule(_PATCH + r"text_proj\.([02])\." + _WB, r"text_proj.\1.\2"),
+    Rule(_PATCH + r"ip_proj\.([02])\." + _WB, r"image_proj.\1.\2"),
+    Rule(_PATCH + r"txt_mix_layer_norm\." + _WB, r"text_norm.\1"),
+    Rule(_PATCH + r"ip_mix_layer_norm\." + _WB, r"image_norm.\1"),
+    Rule(_DIT + r"(?!mixins\.patch_embed\.(?:(?:text|ip)_proj|(?:txt|ip)_mix_layer_norm)\.).+", None),
+    *BESIDE_DECODER,
+)
+
+# ---- the VAE: `state_dict` of 3d-vae.pt, or `first_stage_model.` of the decoder's file
+
+_RESNET = r"((?:norm[12]|conv[12])\..+)"
+
+
+def vae_table(levels: int) -> tuple[Rule, ...]:
+    """The table of a VAE with this many resolutions; its decoder counts them the other way round."""
+    prefix = r"(?:first_stage_model\.)?"
+    rules = [
+        Rule(prefix + r"((?:encoder|decoder)\.(?:conv_in|conv_out|norm_out)\..+)", r"\1"),
+        Rule(prefix + r"encoder\.down\.(\d+)\.block\.(\d+)\." + _RESNET, r"encoder.down_blocks.\1.resnets.\2.\3"),
+        Rule(
+            prefix + r"encoder\.down\.(\d+)\.block\.(\d+)\.nin_shortcut\." + _WB,
+            r"encoder.down_blocks.\1.resnets.\2.conv_shortcut.\3",
+        ),
+        Rule(
+            prefix + r"encoder\.down\.(\d+)\.downsample\.conv\." + _WB,
+            r"encoder.down_blocks.\1.downsamplers.0.conv.\2",
+        ),
+        Rule(prefix + r"(encoder|decoder)\.mid\.block_1\." + _RESNET, r"\1.mid_block.resnets.0.\2"),
+        Rule(prefix + r"(encoder|decoder)\.mid\.block_2\." + _RESNET, r"\1.mid_block.resnets.1.\2"),
+        Rule(prefix + r"loss.*", None),
+        Rule(r"(?:model|conditioner|clip_img_encoder)\..+", None),
+    ]
+    for level in range(levels):
+        source, target = prefix + rf"decoder\.up\.{level}\.", f"decoder.up_blocks.{levels - 1 - level}."
+        rules += [
+            Rule(source + r"block\.(\d+)\." + _RESNET, target + r"resnets.\1.\2"),
+            Rule(source + r"block\.(\d+)\.nin_shortcut\." + _WB, target + r"resnets.\1.conv_shortcut.\2"),
+            Rule(source + r"upsample\.conv\." + _WB, target + r"upsamplers.0.conv.\1"),
+        ]
+    return tuple(rules)
+
+
+VAE_DIFFUSERS = (Rule(r"((?:encoder|decoder)\..+)", r"\1"),)
+
+# ---- the image tower: open_clip's names (its own file, or inside the decoder's), or transformers'
+
+_VISUAL = r"(?:clip_img_encoder\.model\.)?visual\."
+_RES = _VISUAL + r"transformer\.resblocks\.(\d+)\."
+_CLIP_LAYER = r"encoder.layers.\1."
+
+IMAGE_TOWER = (
+    Rule(_VISUAL + r"class_embedding", "embeddings.class_embedding"),
+    Rule(_VISUAL + r"conv1\.weight", "embeddings.patch_embedding.weight"),
+    Rule(_VISUAL + r"positional_embedding", "embeddings.position_embedding.weight"),
+    Rule(_VISUAL + r"ln_pre\." + _WB, r"pre_layrnorm.\1"),  # transformers spells it so
+    Rule(_VISUAL + r"ln_post\." + _WB, r"post_layernorm.\1"),
+    Rule(_RES + r"ln_1\." + _WB, _CLIP_LAYER + r"layer_norm1.\2"),
+    Rule(_RES + r"ln_2\." + _WB, _CLIP_LAYER + r"layer_norm2.\2"),
+    *(
+        Rule(_RES + r"attn\.in_proj_" + _WB, _CLIP_LAYER + rf"self_attn.{name}_proj.\2", (index,), 3)
+        for index, name in enumerate("qkv")
+    ),
+    Rule(_RES + r"attn\.out_proj\." + _WB, _CLIP_LAYER + r"self_attn.out_proj.\2"),
+    Rule(_RES + r"mlp\.c_fc\." + _WB, _CLIP_LAYER + r"mlp.fc1.\2"),
+    Rule(_RES + r"mlp\.c_proj\." + _WB, _CLIP_LAYER + r"mlp.fc2.\2"),
+    Rule(_VISUAL + r"proj", None),
+    Rule(r"vision_model\.(?!embeddings\.position_ids)(.+)", r"\1"),
+    Rule(r"vision_model\.embeddings\.position_ids|visual_projection\.weight", None),
+    Rule(r"(?:text_model|text_projection|transformer|ln_final|token_embedding)\..+", None),
+    Rule(r"positional_embedding|text_projection|logit_scale|logit_bias|attn_mask", None),
+    Rule(r"(?:clip_img_encoder\.model\.)(?!visual\.).+", None),
+    Rule(r"(?:model|first_stage_model|conditioner)\..+", None),
+)
+
+# ---- the text tower: t5-v1_1-xxl, whose decoder is left out
+
+TEXT_TOWER = (
+    Rule(r"(?:conditioner\.embedders\.0\.transformer\.)?(shared\.weight|encoder\.(?!embed_tokens\.).+)", r"\1"),
+    Rule(r"(?:conditioner\.embedders\.0\.transformer\.)?encoder\.embed_tokens\.weight", None),  # = shared
+    Rule(r"decoder\..+|lm_head\.weight", None),
+    Rule(r"(?:model|first_stage_model|clip_img_encoder)\..+", None),
+)

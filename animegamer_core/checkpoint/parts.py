@@ -1,0 +1,235 @@
+"""The parts of a world: which tensors of which model lie in which folder, and how they get there and back.
+
+Tensors have the model's own names, less the part's prefix where the part is one stock model (so vae/ and the towers
+hold diffusers' and transformers' names).
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import write_text
+from .storage import CheckpointError, SafetensorsSource, StagedFolder, TensorSource, find_safetensors
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+TOKENIZER = "tokenizer.json"
+
+
+class Stored(typing.Protocol):
+    """Tensors to write, by their names in the part's file, with their types known before they are read."""
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type that the tensor is stored in."""
+
+    def tensor(self, key: str) -> Tensor:
+        """The tensor, of that type."""
+
+
+Module = typing.TypeVar("Module", bound="nn.Module")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: its folder, the model that it belongs to, what its tensor names begin with, what it is made from."""
+
+    folder: str
+    model: str  # engine, decoder or encoder
+    prefix: str  # taken off in the file; "" holds whatever no other part of the model claims
+    source: str
+
+
+PARTS: dict[str, Part] = {
+    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder"),
+    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/"),
+    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b"),
+    "encoder": Part("encoder", "encoder", "", "VDM_Decoder-*/"),
+    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder"),
+    "image_tower": Part("encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder"),
+}
+PLAY_PARTS = ("engine", "decoder", "vae")
+ENCODER_PARTS = ("encoder", "text_tower", "image_tower")
+
+_STOCK = {
+    "engine": "llm",
+    "decoder": "transformer",
+    "vae": "vae",
+    "text_tower": "text_tower",
+    "image_tower": "image_tower",
+}
+# transformers 4 puts CLIP's tensors below `vision_model.`, transformers 5 does not; files hold the shorter names
+_OPTIONAL = ("image_tower.vision_model.", "image_tower.")
+# one tensor under two names is stored once
+_ALIASES = {"text_tower.encoder.embed_tokens.weight": "text_tower.shared.weight"}
+
+
+def parts_of(model: str) -> tuple[str, ...]:
+    """The parts that one model is stored in."""
+    return tuple(name for name, part in PARTS.items() if part.model == model)
+
+
+def part_names(model: str, part: str, names: typing.Iterable[str]) -> dict[str, str]:
+    """Name in the part's file -> name in the model, for those of the model's `names` that the part holds."""
+    claimed = {PARTS[other].prefix for other in parts_of(model)} - {""}
+    found = {}
+    for name in names:
+        if name in _ALIASES:
+            continue
+        prefix = next((prefix for prefix in claimed if name.startswith(prefix)), "")
+        if prefix == PARTS[part].prefix:
+            found[name.replace(*_OPTIONAL, 1)[len(prefix) :]] = name
+    return found
+
+
+def build_model(build: Callable[[], Module]) -> Module:
+    """What `build` returns, with parameters that take no memory; buffers are real, since many are computed."""
+    from accelerate import init_empty_weights
+
+    with init_empty_weights(include_buffers=False):
+        return build()
+
+
+def load_model(
+    build: Callable[[], Module],
+    sources: Mapping[str, TensorSource],
+    device: str | torch.device,
+    dtype: torch.dtype | None,
+) -> Module:
+    """A model from `build`, with the tensors of these parts hung in; names and shapes must match exactly.
+
+    Parameters get no memory before their stored tensors take their place, so host memory holds one copy at most.
+    dtype None: float32 on the CPU, where 16-bit is slower; elsewhere as stored, with float32 as bfloat16. Parts of the
+    model without a source stay on the meta device.
+    """
+    import torch
+
+    model = build_model(build)
+    target = torch.device(device)
+    state = model.state_dict()
+    for part, source in sources.items():
+        names = part_names(PARTS[part].model, part, state)
+        check_names(source, {name: state[full] for name, full in names.items()})
+        for name, full in names.items():
+            state[full] = _placed(source.tensor(name), target, dtype)
+    for alias, full in _ALIASES.items():
+        if alias in state:
+            state[alias] = state[full]
+    model.load_state_dict(state, strict=True, assign=True)
+    _finish(model, target)
+    return model.eval()
+
+
+def stage_part(folder: Path, part: str, model: nn.Module, source: Stored, max_shard_bytes: int) -> StagedFolder:
+    """Write one part beside what is there; the caller commits.
+
+    The tensors come from `source`; `model` (which may be empty) gives their names, the tokenizer and the configuration.
+    """
+    state = model.state_dict()
+    names = part_names(PARTS[part].model, part, state)
+    staged = StagedFolder(folder / PARTS[part].folder)
+    try:
+        sizes = {name: state[full].numel() * source.dtype(name).itemsize for name, full in names.items()}
+        staged.write_tensors(sizes, source.tensor, max_shard_bytes)
+        stage_texts(staged, part, model)
+    except BaseException:
+        staged.discard()
+        raise
+    return staged
+
+
+class LiveTensors:
+    """One part of a live model as a source of tensors to store. dtype None keeps their own types."""
+
+    def __init__(self, model: nn.Module, part: str, dtype: torch.dtype | None) -> None:
+        self._state = model.state_dict()
+        self._names = part_names(PARTS[part].model, part, self._state)
+        self._dtype = dtype
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type to store it in."""
+        own = self._state[self._names[key]].dtype
+        return self._dtype if self._dtype is not None and own.is_floating_point else own
+
+    def tensor(self, key: str) -> Tensor:
+        """The tensor to store."""
+        return narrowed(self._state[self._names[key]].detach(), self.dtype(key), key).cpu()
+
+
+def stage_texts(staged: StagedFolder, part: str, model: nn.Module) -> None:
+    """The part's tokenizer, if it has one, and its stock model's configuration, which other programs read."""
+    stock = _STOCK.get(part)
+    if stock is not None:
+        inner = getattr(model, stock)
+        config = inner if hasattr(inner, "to_json_string") else inner.config
+        write_text(staged.path("config.json"), config.to_json_string())
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is not None and part in ("engine", "text_tower"):
+        tokenizer.save(str(staged.path(TOKENIZER)))
+
+
+def open_part(folder: Path, part: str) -> SafetensorsSource:
+    """The stored tensors of one part of the world at `folder`."""
+    path = find_safetensors(folder / PARTS[part].folder)
+    if path is None:
+        raise CheckpointError(
+            f"{folder / PARTS[part].folder}: no safetensors weights; convert again from {PARTS[part].source}"
+        )
+    return SafetensorsSource(path)
+
+
+def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
+    """A tensor in `dtype`; CheckpointError where a finite value would turn infinite."""
+    cast = tensor.to(dtype)
+    if cast.is_floating_point() and not cast.isfinite().all() and tensor.isfinite().all():
+        raise CheckpointError(f"{where}: a value of {tensor.abs().max():.3g} does not fit {dtype}; store it wider")
+    return cast
+
+
+def _placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None) -> Tensor:
+    import torch
+
+    if not tensor.is_floating_point():
+        return tensor.to(device)
+    if dtype is None and device.type == "cpu":
+        dtype = torch.float32
+    elif dtype is None:
+        dtype = torch.bfloat16 if tensor.dtype == torch.float32 else tensor.dtype
+    return tensor.to(device, dtype)
+
+
+def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
+    """CheckpointError that names the first tensors that are missing, unknown or of another shape."""
+    stored = set(source.keys())
+    if missing := sorted(set(expected) - stored):
+        raise CheckpointError(
+            f"{source.path}: {_listed(missing, 'missing')}; expected every tensor of the world's spec"
+        )
+    if unknown := sorted(stored - set(expected)):
+        raise CheckpointError(f"{source.path}: {_listed(unknown, 'unknown')}; the world's spec has no such tensor")
+    for name, tensor in expected.items():
+        if source.shape(name) != tuple(tensor.shape):
+            raise CheckpointError(
+                f"{source.path}: tensor {name!r} has shape {source.shape(name)}, "
+                f"the world's spec expects {tuple(tensor.shape)}"
+            )
+
+
+def _listed(names: list[str], what: str) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{len(names)} {what} tensor(s): {', '.join(names[:3])}{more}"
+
+
+def _finish(model: nn.Module, device: torch.device) -> None:
+    """Tie what shares one stored tensor, and move the buffers that are computed rather than stored."""
+    tower = getattr(model, "text_tower", None)
+    if tower is not None:
+        tower.encoder.embed_tokens.weight = tower.shared.weight
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.device.type != "meta":
+                module._buffers[name] = buffer.to(device)

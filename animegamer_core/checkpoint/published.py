@@ -1,0 +1,339 @@
+"""The published files, found in a folder and read in place: which parts they make, of which sizes, tensor by tensor."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec, get_profile
+from . import keys, sizes
+from .keys import Recipe, map_keys
+from .parts import PARTS, build_model, check_names, load_model, part_names
+from .read import PickleSource, decoder_file, open_weights
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
+
+PUBLISHED_STATE = StateSpec()  # 30 text and 196 image tokens at every width: the vocabulary has no others
+# Until a part is found its sizes are the released ones, one layer deep and small: empty models are built of them.
+_UNKNOWN = replace(
+    RELEASE,
+    state=PUBLISHED_STATE,
+    encoder=replace(RELEASE.encoder, text=replace(RELEASE.encoder.text, layers=1)),
+    engine=replace(RELEASE.engine, layers=1),
+    decoder=replace(RELEASE.decoder, layers=1, height=64, width=64),
+)
+TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
+UNCONDITIONAL = "unconditional_ND"
+Computed = tuple[tuple[int, ...], Callable[[], torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """Where the downloaded files lie; None for what is not there."""
+
+    name: str
+    engine: Path | None = None  # MLLM-*/
+    mistral: Path | None = None
+    decoder: Path | None = None  # VDM_Decoder-*/
+    vae: Path | None = None  # 3d-vae.pt, or a diffusers folder
+    text_tower: Path | None = None
+    image_tower: Path | None = None
+
+
+@dataclass
+class Published:
+    """What a download makes: the spec, and for each part a source of tensors under our names and the files it reads."""
+
+    downloads: Downloads
+    spec: ModelSpec
+    sources: dict[str, RecipeSource] = field(default_factory=dict)
+    files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
+
+
+class RecipeSource:
+    """Tensors of one part, made from published ones on demand. `computed` (name -> shape, maker) are stored nowhere."""
+
+    def __init__(self, path: Path, recipes: dict[str, Recipe], computed: dict[str, Computed] | None = None) -> None:
+        self.path = path
+        self._recipes = recipes
+        self._computed = computed or {}
+
+    def keys(self) -> Iterable[str]:
+        """Our names."""
+        return [*self._recipes, *self._computed]
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of one tensor."""
+        return self._recipes[key].shape if key in self._recipes else self._computed[key][0]
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """One tensor, cut and merged."""
+        return self._recipes[key].tensor() if key in self._recipes else self._computed[key][1]()
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type that `tensor` will have, without reading it."""
+        return self._recipes[key].dtype if key in self._recipes else torch.float32
+
+
+def find_downloads(src: Path, name: str | None = None) -> Downloads:
+    """The published files in `src` or one folder below it. `name` chooses among several worlds (qiqi, sosuke)."""
+    if not src.is_dir():
+        raise CheckpointError(f"{src}: no such folder; expected the one that holds MLLM-*/, VDM_Decoder-*/ and the VAE")
+    folders = [src, *sorted(path for path in src.iterdir() if path.is_dir())]
+    engine = _named(folders, "MLLM-*", name)
+    decoder = _named(folders, "VDM_Decoder-*", name)
+    found = next((path.name.split("-", 1)[1] for path in (engine, decoder) if path), name or src.resolve().name)
+    vae = next((folder / "3d-vae.pt" for folder in folders if (folder / "3d-vae.pt").is_file()), None)
+    return Downloads(
+        name=found.lower(),
+        engine=engine,
+        mistral=_one(folders, "Mistral-7B-Instruct*"),
+        decoder=decoder,
+        vae=vae or next((folder for folder in _all(folders, "vae") if _diffusers_vae(folder)), None),
+        text_tower=_one(folders, "t5-v1_1*"),
+        image_tower=_one(folders, "CLIP-ViT-B-16*"),
+    )
+
+
+def open_published(downloads: Downloads) -> Published:
+    """Open whatever of the downloads is there. Reads names and shapes only; CheckpointError says what does not fit."""
+    published = Published(downloads, replace(_UNKNOWN, name=downloads.name))
+    decoder = None if downloads.decoder is None else PickleSource(decoder_file(downloads.decoder), "module")
+    _open_vae(published, decoder)
+    if decoder is not None:
+        _open_decoder(published, decoder)
+    if downloads.engine is not None:
+        _open_engine(published)
+    _open_image_tower(published, decoder)
+    _open_text_tower(published, decoder)
+    _check(published)
+    return published
+
+
+def _open_engine(published: Published) -> None:
+    folder, mistral = published.downloads.engine, published.downloads.mistral
+    if mistral is None:
+        raise CheckpointError(
+            f"{folder}: the engine also needs the Mistral-7B-Instruct-v0.1 folder (config.json and tokenizer) beside it"
+        )
+    source = open_weights(folder, ("pytorch_model", "model"))
+    if source is None:
+        raise CheckpointError(f"{folder / 'pytorch_model.bin'}: no such file; expected the published engine")
+    adapter = folder / "adapter_config.json"  # peft's own note of a LoRA; the release has none: alpha = r = 32
+    alpha = read_json(adapter).get("lora_alpha") if adapter.is_file() else None
+    if alpha is not None and not isinstance(alpha, int | float):
+        raise CheckpointError(f"{adapter}: lora_alpha is {alpha!r}; expected a number")
+    recipes = map_keys(source, keys.ENGINE, alpha, base=_base_model(source, mistral))
+    engine, width = sizes.engine_spec(recipes, mistral)
+    _set_width(published, width, source.path)
+    published.spec = replace(published.spec, engine=engine)
+    _add(published, "engine", RecipeSource(source.path, recipes), [folder, mistral])
+
+
+def _base_model(source: TensorSource, mistral: Path) -> TensorSource | None:
+    """Mistral's weights, where the engine's file holds only what was trained."""
+    if any(".base_layer." in key or key.endswith("q_proj.weight") for key in source.keys()):  # noqa: SIM118
+        return None
+    base = open_weights(mistral)
+    if base is None:
+        raise CheckpointError(
+            f"{source.path}: holds only the trained weights, and {mistral} has none; "
+            "add the weights of Mistral-7B-Instruct-v0.1 there (safetensors or .bin)"
+        )
+    return base
+
+
+def _open_decoder(published: Published, source: TensorSource) -> None:
+    recipes = map_keys(source, keys.DECODER, keys.DECODER_ALPHA)
+    mixing = map_keys(source, keys.ENCODER)
+    spec = published.spec
+    vae = spec.decoder.vae
+    if "vae" not in published.sources:  # unknown until it comes, but it must add up
+        vae = replace(vae, latent_channels=sizes.latent_channels(recipes))
+    decoder = sizes.decoder_spec(recipes, sizes.find_positions(source), vae, spec.state)
+    text, image = sizes.feature_widths(mixing)
+    heads = spec.encoder.image.heads if image % spec.encoder.image.heads == 0 else 1  # unknown until the tower comes
+    tower = replace(spec.encoder.image, width=image, heads=heads)
+    encoder = EncoderSpec(replace(spec.encoder.text, width=text), tower)
+    state = replace(spec.state, width=decoder.heads * decoder.head_width)
+    published.spec = replace(spec, state=state, decoder=decoder, encoder=encoder)
+    mixed = RecipeSource(source.path, mixing)
+    folders = [published.downloads.decoder]
+    _add(published, "encoder", mixed, folders)
+    rows = (state.tokens, state.width), lambda: _unconditional(published.spec, mixed)
+    _add(published, "decoder", RecipeSource(source.path, recipes, {UNCONDITIONAL: rows}), folders)
+
+
+def _unconditional(spec: ModelSpec, mixing: TensorSource) -> torch.Tensor:
+    """(N, D) fp32: the representation of nothing, which the published scripts compute anew in every step."""
+    from ..encoder import ShotEncoder
+
+    with torch.inference_mode():
+        return load_model(lambda: ShotEncoder(spec), {"encoder": mixing}, "cpu", torch.float32).unconditional().clone()
+
+
+def _open_vae(published: Published, decoder: TensorSource | None) -> None:
+    path, inside = published.downloads.vae, "first_stage_model."
+    if path is None and not _has(decoder, inside):
+        return
+    if path is None:
+        source, table = decoder, keys.vae_table(_vae_levels(decoder))
+    elif path.is_dir():
+        source, table = SafetensorsSource(_diffusers_vae(path)), keys.VAE_DIFFUSERS
+    else:
+        source = PickleSource(path, "state_dict")
+        table = keys.vae_table(_vae_levels(source))
+    recipes = map_keys(source, table)
+    spec = published.spec
+    published.spec = replace(spec, decoder=replace(spec.decoder, vae=sizes.vae_spec(recipes)))
+    _add(published, "vae", RecipeSource(source.path, recipes), [path or published.downloads.decoder])
+
+
+def _vae_levels(source: TensorSource) -> int:
+    pattern = r"(?:first_stage_model\.)?decoder\.up\.(\d+)\..+"
+    return sizes.count_numbers(pattern, source.keys())
+
+
+def _open_image_tower(published: Published, decoder: TensorSource | None) -> None:
+    folder = published.downloads.image_tower
+    source = decoder if _has(decoder, "clip_img_encoder.") else None
+    if folder is not None:
+        source = open_weights(folder, ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model"))
+        if source is None:
+            raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
+    if source is None:
+        return
+    recipes = map_keys(source, keys.IMAGE_TOWER)
+    encoder = replace(published.spec.encoder, image=sizes.image_tower_spec(recipes, folder))
+    published.spec = replace(published.spec, encoder=encoder)
+    _add(published, "image_tower", RecipeSource(source.path, recipes), [folder or published.downloads.decoder])
+
+
+def _open_text_tower(published: Published, decoder: TensorSource | None) -> None:
+    folder = published.downloads.text_tower
+    if folder is None:  # its tokenizer and sizes are in no other file
+        return
+    source = open_weights(folder) or (decoder if _has(decoder, "conditioner.embedders.0.") else None)
+    if source is None:
+        raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
+    encoder = replace(published.spec.encoder, text=sizes.text_tower_spec(folder))
+    published.spec = replace(published.spec, encoder=encoder)
+    _add(published, "text_tower", RecipeSource(source.path, map_keys(source, keys.TEXT_TOWER)), [folder])
+
+
+def _check(published: Published) -> None:
+    """Every part against an empty model of the spec, so that nothing is written before all of it fits."""
+    for kind in dict.fromkeys(PARTS[part].model for part in published.sources):
+        model = build_model(lambda kind=kind: empty_model(published, kind))
+        state = model.state_dict()
+        for part, source in published.sources.items():
+            if PARTS[part].model == kind:
+                check_names(source, {name: state[full] for name, full in part_names(kind, part, state).items()})
+        if kind == "decoder" and "decoder" in published.sources:
+            _check_positions(published, model)
+    patches = (published.spec.encoder.image.image_size // published.spec.encoder.image.patch) ** 2
+    if {"encoder", "image_tower"} <= set(published.sources) and patches != published.spec.state.image_tokens:
+        raise CheckpointError(
+            f"{published.sources['image_tower'].path}: sees a picture as {patches} patches; "
+            f"expected {published.spec.state.image_tokens}, as the decoder was trained with"
+        )
+
+
+def empty_model(published: Published, kind: str) -> torch.nn.Module:
+    """An engine, decoder or encoder of the published sizes, to be built without memory; with its own tokenizer."""
+    spec, downloads = published.spec, published.downloads
+    if kind == "engine":
+        from ..engine import GameEngine
+        from ..prompt import GameTokenizer
+
+        return GameEngine(spec, GameTokenizer.from_mistral(downloads.mistral), get_profile("reference"))
+    if kind == "decoder":
+        from ..decoder import ShotDecoder
+
+        return ShotDecoder(spec, get_profile("reference"))
+    from ..encoder import ShotEncoder
+
+    return ShotEncoder(spec, None if downloads.text_tower is None else _text_tokenizer(downloads.text_tower))
+
+
+def _text_tokenizer(folder: Path) -> typing.Any:
+    """T5's tokenizer as a `tokenizers` model."""
+    from tokenizers import Tokenizer
+
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    from transformers import T5TokenizerFast
+
+    try:
+        return T5TokenizerFast.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+    except (ImportError, OSError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder}: no readable tokenizer ({type(error).__name__}); expected tokenizer.json, "
+            "or spiece.model with `pip install sentencepiece protobuf`"
+        ) from error
+
+
+def _check_positions(published: Published, decoder: torch.nn.Module) -> None:
+    """The published table of positions against the computed one, which takes its place."""
+    source = PickleSource(decoder_file(published.downloads.decoder), "module")
+    table = sizes.find_positions(source)
+    computed = decoder.transformer.patch_embed.pos_embedding
+    if table is None:
+        return
+    if table.shape != computed.shape or (table - computed).abs().max() > TABLE_TOLERANCE:
+        raise CheckpointError(
+            f"{source.path}: its table of positions {tuple(table.shape)} is not the one computed for shots of "
+            f"{published.spec.decoder.height} x {published.spec.decoder.width}; expected the released interpolation"
+        )
+
+
+def _set_width(published: Published, width: int, path: Path) -> None:
+    """Give the spec a state width; engine and decoder of one world must agree on it."""
+    spec = published.spec
+    if "decoder" in published.sources and spec.state.width != width:
+        raise CheckpointError(
+            f"{path}: predicts states {width} wide, the decoder reads {spec.state.width}; expected one world's pair"
+        )
+    if spec.state.width != width:  # without a decoder its own sizes mean nothing yet, but must add up
+        decoder = replace(spec.decoder, heads=1, head_width=width)
+        published.spec = replace(spec, state=replace(spec.state, width=width), decoder=decoder)
+
+
+def _add(published: Published, part: str, source: TensorSource, paths: list[Path]) -> None:
+    files = [path for given in paths for path in ([given] if given.is_file() else sorted(given.rglob("*")))]
+    published.sources[part] = source
+    published.files[part] = tuple(path for path in files if path.is_file())
+
+
+def _has(source: TensorSource | None, prefix: str) -> bool:
+    return source is not None and any(key.startswith(prefix) for key in source.keys())  # noqa: SIM118
+
+
+def _diffusers_vae(folder: Path) -> Path | None:
+    return find_safetensors(folder, "diffusion_pytorch_model")
+
+
+def _all(folders: list[Path], pattern: str) -> list[Path]:
+    """Folders of that name among `folders` and right below them, each once."""
+    found = [path for folder in folders for path in sorted(folder.glob(pattern)) if path.is_dir()]
+    return list(dict.fromkeys(found))
+
+
+def _one(folders: list[Path], pattern: str) -> Path | None:
+    return next(iter(_all(folders, pattern)), None)
+
+
+def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
+    """The one folder of a world's file pair; CheckpointError if there are several to choose from."""
+    found = [
+        path for path in _all(folders, pattern) if name is None or path.name.split("-", 1)[1].lower() == name.lower()
+    ]
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{folders[0]}: holds {', '.join(path.name for path in found)}; say which by its name, such as "
+            f"{found[0].name.split('-', 1)[1].lower()!r}"
+        )
+    return found[0] if found else None

@@ -1,0 +1,217 @@
+"""What a published file says about sizes: specs from tensor shapes and from the configuration files beside them.
+
+Head counts stand in no shape; they come from the base model's config.json, or from the width of one head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..spec import (
+    TIME_FACTOR,
+    DecoderSpec,
+    EngineSpec,
+    ImageTowerSpec,
+    StateSpec,
+    TextTowerSpec,
+    VaeSpec,
+)
+from .keys import Recipe
+from .storage import CheckpointError, TensorSource, read_json
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
+Recipes = dict[str, Recipe]
+CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
+RMS_EPS = 1e-5
+
+
+def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
+    """(sizes of the engine, width of a state) from its tensors and the Mistral folder's config.json."""
+    config_path = mistral / "config.json"
+    config = read_json(config_path)
+    vocab, hidden = _shape(recipes, "llm.model.embed_tokens.weight", 2)
+    heads = _whole(config, "num_attention_heads", config_path)
+    kv_heads = _whole(config, "num_key_value_heads", config_path)
+    spec = EngineSpec(
+        vocab_size=vocab,
+        hidden=hidden,
+        intermediate=_shape(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0],
+        layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
+        heads=heads,
+        kv_heads=kv_heads,
+        rope_theta=float(_rope_theta(config)),
+        max_positions=_whole(config, "max_position_embeddings", config_path),
+    )
+    key_rows = _shape(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
+    if hidden % heads or key_rows * heads != hidden * kv_heads:
+        raise CheckpointError(
+            f"{config_path}: {heads} heads and {kv_heads} key heads do not fit a width of {hidden} with {key_rows} "
+            "key rows; expected the base model that this engine was trained on"
+        )
+    if not math.isclose(config.get("rms_norm_eps", RMS_EPS), RMS_EPS):
+        raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
+    return spec, _shape(recipes, "project_in.0.weight", 2)[1]
+
+
+def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state: StateSpec) -> DecoderSpec:
+    """Sizes of the transformer, and the shot's size from its table of positions (None: the released 480 x 720)."""
+    hidden, _, patch, _ = _shape(recipes, "transformer.patch_embed.proj.weight", 4)
+    head_width = _shape(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
+    if hidden % head_width:
+        raise CheckpointError(
+            f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}; expected a whole number"
+        )
+    spec = DecoderSpec(
+        layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
+        heads=hidden // head_width,
+        head_width=head_width,
+        time_width=_shape(recipes, "transformer.time_embedding.linear_1.weight", 2)[0],
+        patch=patch,
+        vae=vae,
+    )
+    if positions is None:
+        return spec
+    frames, rows, columns = _grid(positions[0, state.tokens :], _path(recipes))
+    pixels = patch * vae.spatial_factor
+    return dataclasses.replace(
+        spec, frames=1 + (frames - 1) * TIME_FACTOR, height=rows * pixels, width=columns * pixels
+    )
+
+
+def vae_spec(recipes: Recipes) -> VaeSpec:
+    """Sizes of the VAE; the published one normalises in groups of 32."""
+    levels = count_numbers(r"encoder\.down_blocks\.(\d+)\..+", recipes)
+    return VaeSpec(
+        channels=tuple(
+            _shape(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
+        ),
+        layers_per_block=count_numbers(r"encoder\.down_blocks\.0\.resnets\.(\d+)\..+", recipes),
+        latent_channels=_shape(recipes, "decoder.conv_in.conv.weight", 5)[1],
+    )
+
+
+def image_tower_spec(recipes: Recipes, folder: Path | None) -> ImageTowerSpec:
+    """Sizes of the image tower; heads from its configuration file, where there is one."""
+    width, _, patch, _ = _shape(recipes, "embeddings.patch_embedding.weight", 4)
+    tokens = _shape(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
+    return ImageTowerSpec(
+        image_size=math.isqrt(tokens) * patch,
+        patch=patch,
+        width=width,
+        layers=count_numbers(r"encoder\.layers\.(\d+)\..+", recipes),
+        heads=_clip_heads(folder, width),
+        intermediate=_shape(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
+    )
+
+
+def text_tower_spec(folder: Path) -> TextTowerSpec:
+    """Sizes of the text tower from its config.json; it must be a T5 of version 1.1."""
+    path = folder / "config.json"
+    config = read_json(path)
+    if config.get("feed_forward_proj") != "gated-gelu":
+        raise CheckpointError(
+            f"{path}: feed_forward_proj is {config.get('feed_forward_proj')!r}; expected 'gated-gelu' of t5-v1_1-xxl"
+        )
+    return TextTowerSpec(
+        vocab_size=_whole(config, "vocab_size", path),
+        width=_whole(config, "d_model", path),
+        head_width=_whole(config, "d_kv", path),
+        heads=_whole(config, "num_heads", path),
+        intermediate=_whole(config, "d_ff", path),
+        layers=_whole(config, "num_layers", path),
+    )
+
+
+def latent_channels(recipes: Recipes) -> int:
+    """Channels of the latents that the transformer reads."""
+    return _shape(recipes, "transformer.patch_embed.proj.weight", 4)[1]
+
+
+def feature_widths(recipes: Recipes) -> tuple[int, int]:
+    """Widths of the text and the picture features that are mixed."""
+    return _shape(recipes, "text_proj.0.weight", 2)[1], _shape(recipes, "image_proj.0.weight", 2)[1]
+
+
+def find_positions(source: TensorSource) -> Tensor | None:
+    """The decoder file's table of positions (1, N + patches, D), if it is there."""
+    key = "model.diffusion_model.mixins.pos_embed.pos_embedding"
+    return source.tensor(key).float() if key in set(source.keys()) else None
+
+
+def _grid(table_PD: Tensor, path: Path) -> tuple[int, int, int]:
+    """(frames, rows, columns) of a sin-cos table over patches in the order time, row, column.
+
+    The first quarter of the channels is time, the rest is half column and half row; each repeats with its own period.
+    """
+    patches, width = table_PD.shape
+    time = width // 4
+    column_PD, space_PD = table_PD[:, time : time + (width - time) // 2], table_PD[:, time:]
+    columns, area = _period(column_PD), _period(space_PD)
+    if area % columns or patches % area:
+        raise CheckpointError(
+            f"{path}: its table of {patches} positions is no grid of time, rows and columns; "
+            "expected the published table"
+        )
+    return patches // area, area // columns, columns
+
+
+def _period(rows_PD: Tensor) -> int:
+    """After how many rows the first one comes again; all of them if never."""
+    same = (rows_PD[1:] - rows_PD[0]).abs().amax(1) < 1e-4
+    return int(same.float().argmax()) + 1 if same.any() else len(rows_PD)
+
+
+def _clip_heads(folder: Path | None, width: int) -> int:
+    if folder is not None and (folder / "open_clip_config.json").is_file():
+        path = folder / "open_clip_config.json"
+        config = read_json(path).get("model_cfg", {})
+        if config.get("quick_gelu"):
+            raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
+        return width // config.get("vision_cfg", {}).get("head_width", CLIP_HEAD_WIDTH)
+    if folder is not None and (folder / "config.json").is_file():
+        path = folder / "config.json"
+        config = read_json(path).get("vision_config", {})
+        if config.get("hidden_act", "gelu") != "gelu":
+            raise CheckpointError(
+                f"{path}: hidden_act is {config['hidden_act']!r}; expected 'gelu' of the laion2b weights"
+            )
+        return config.get("num_attention_heads", width // CLIP_HEAD_WIDTH)
+    return width // CLIP_HEAD_WIDTH
+
+
+def _rope_theta(config: dict[str, typing.Any]) -> float:
+    """transformers 5 moved it into `rope_parameters`."""
+    return config.get("rope_theta") or config.get("rope_parameters", {}).get("rope_theta", 10000.0)
+
+
+def _whole(config: dict[str, typing.Any], field: str, path: Path) -> int:
+    value = config.get(field)
+    if not isinstance(value, int) or value < 1:
+        raise CheckpointError(f"{path}: {field} is {value!r}; expected a whole number above 0")
+    return value
+
+
+def _shape(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
+    if name not in recipes:
+        raise CheckpointError(f"{_path(recipes)}: nothing in it becomes {name!r}; expected the whole published model")
+    shape = recipes[name].shape
+    if len(shape) != axes:
+        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
+    return shape
+
+
+def _path(recipes: Recipes) -> Path | str:
+    return next(iter(recipes.values())).source.path if recipes else "the file"
+
+
+def count_numbers(pattern: str, names: Iterable[str]) -> int:
+    """How many different numbers stand in the one group of a pattern."""
+    compiled = re.compile(pattern)
+    return len({match.group(1) for name in names if (match := compiled.fullmatch(name))})

@@ -1,0 +1,208 @@
+"""Our tensor folders and json: written so that a crash leaves the old part or a reported gap, read without trust.
+
+Nothing here imports torch at module level: listing worlds must stay instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import write_text
+
+if typing.TYPE_CHECKING:
+    import torch
+
+STEM = "model"  # our parts are `model.safetensors`, or `model-00001-of-0000n.safetensors` with an index
+DEFAULT_SHARD_BYTES = 1 << 30
+_BLOCK = 1 << 20
+
+
+class CheckpointError(ValueError):
+    """A weight file that cannot be used; the message names the file, the key and what was expected."""
+
+
+@dataclass(frozen=True)
+class FileNote:
+    """What `world.json` keeps of one file: its checksum and its size in bytes."""
+
+    sha256: str
+    bytes: int
+
+
+def note_of(path: Path) -> FileNote:
+    """The checksum and size of a file, read in small blocks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return FileNote(digest.hexdigest(), path.stat().st_size)
+
+
+def write_json(path: Path, values: Mapping[str, typing.Any]) -> None:
+    """`values` as readable json, replaced at once."""
+    write_text(path, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, typing.Any]:
+    """The object in a json file; CheckpointError if it is missing, broken or something else than an object."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not a readable json file ({error})") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: expected a json object, found {type(values).__name__}")
+    return values
+
+
+class TensorSource(typing.Protocol):
+    """Named tensors of a file or a folder, fetched one by one."""
+
+    path: Path
+
+    def keys(self) -> Iterable[str]:
+        """All names."""
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of one tensor, without reading it."""
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """One tensor on the CPU, memory-mapped where the format allows."""
+
+
+class SafetensorsSource:
+    """The tensors of one safetensors file, or of the shards that an index file lists."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
+        self.path = path
+        names = [path.name] if path.suffix == ".safetensors" else _shards_of(path)
+        self._handles: dict[str, typing.Any] = {}
+        for name in names:
+            handle = _open_safetensors(path.with_name(name))
+            for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
+                if key in self._handles:
+                    raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
+                self._handles[key] = handle
+
+    def keys(self) -> Iterable[str]:
+        """All names."""
+        return self._handles.keys()
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of one tensor, without reading it."""
+        return tuple(self._handles[key].get_slice(key).get_shape())
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """One tensor, memory-mapped."""
+        return self._handles[key].get_tensor(key)
+
+
+def find_safetensors(folder: Path, stem: str = STEM) -> Path | None:
+    """The tensors of a folder: its index if it is sharded, else its single file, else None."""
+    for name in (f"{stem}.safetensors.index.json", f"{stem}.safetensors"):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
+    """Tensor names grouped, in order, so that no group passes `max_shard_bytes` unless one tensor alone does."""
+    shards: list[list[str]] = []
+    room = 0
+    for name, size in sizes.items():
+        if not shards or size > room:
+            shards.append([])
+            room = max_shard_bytes
+        shards[-1].append(name)
+        room -= size
+    return shards
+
+
+class StagedFolder:
+    """Files of one part written beside the old ones under temporary names, then put in place together."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._staged: dict[str, Path] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str) -> Path:
+        """Where to write the file that `commit` will call `name`."""
+        self._staged[name] = self.folder / f"{name}.part"
+        return self._staged[name]
+
+    def write_tensors(
+        self, sizes: Mapping[str, int], fetch: Callable[[str], torch.Tensor], max_shard_bytes: int
+    ) -> None:
+        """Stage all tensors of `sizes` (name -> bytes), fetched one shard at a time to hold memory low."""
+        from safetensors.torch import save_file
+
+        shards = plan_shards(sizes, max_shard_bytes)
+        files = [f"{STEM}-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+        if len(shards) == 1:
+            files = [f"{STEM}.safetensors"]
+        for file, names in zip(files, shards, strict=True):
+            tensors = {name: fetch(name).contiguous() for name in names}
+            save_file(tensors, self.path(file), metadata={"format": "pt"})
+            self._staged[file].chmod(0o644)  # safetensors makes files that only their owner can read
+            del tensors
+        if len(shards) > 1:
+            index = {name: file for file, names in zip(files, shards, strict=True) for name in names}
+            self.write_json(
+                f"{STEM}.safetensors.index.json",
+                {"metadata": {"total_size": sum(sizes.values())}, "weight_map": index},
+            )
+
+    def write_json(self, name: str, values: Mapping[str, typing.Any]) -> None:
+        """Stage a json file."""
+        write_json(self.path(name), values)
+
+    def notes(self) -> dict[str, FileNote]:
+        """Checksum and size of every staged file, by its final name."""
+        return {name: note_of(path) for name, path in self._staged.items()}
+
+    def commit(self) -> None:
+        """Put the staged files in place and remove what an earlier save left of the same kinds."""
+        for name, path in self._staged.items():
+            os.replace(path, self.folder / name)
+        for old in self.folder.glob(f"{STEM}*.safetensors*"):
+            if old.name not in self._staged:
+                old.unlink()
+        self._staged = {}
+
+    def discard(self) -> None:
+        """Remove what was staged and not put in place."""
+        for path in self._staged.values():
+            path.unlink(missing_ok=True)
+
+
+def _shards_of(index: Path) -> list[str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise CheckpointError(f"{index}: expected an object `weight_map` of tensor name to file name")
+    names = sorted(set(weight_map.values()))
+    foreign = [name for name in names if Path(name).name != name or "\\" in name]
+    if foreign:
+        raise CheckpointError(f"{index}: file {foreign[0]!r} lies outside the folder; expected a bare file name")
+    return names
+
+
+def _open_safetensors(path: Path) -> typing.Any:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file; expected safetensors weights")
+    try:
+        return safe_open(str(path), framework="pt")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole safetensors file ({error}); download or convert it again"
+        ) from error

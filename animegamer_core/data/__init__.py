@@ -1,0 +1,1 @@
+"""From films to worlds: measuring, storing and reading clips."""

@@ -1,0 +1,174 @@
+"""What training reads again and again, computed once: frames, latents, tower features, representations.
+
+A feature is one tensor with a row for each clip, in equal shards of safetensors. On a small dataset all rows live on
+the training device and a batch is one indexing; on a large one they are mapped from disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..files import replacing, write_text
+
+SHARD_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One row a clip, in shards of `rows` rows (the last may be shorter)."""
+
+    shards: tuple[Tensor, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of a full shard."""
+        return len(self.shards[0])
+
+    def __len__(self) -> int:
+        return self.rows * (len(self.shards) - 1) + len(self.shards[-1])
+
+    def gather(self, indices: Tensor) -> Tensor:
+        """The rows at `indices` (B,), on the device where the shards lie."""
+        if len(self.shards) == 1:
+            return self.shards[0][indices.to(self.shards[0].device)]
+        number, row = indices.cpu() // self.rows, indices.cpu() % self.rows
+        out = torch.empty((len(indices), *self.shards[0].shape[1:]), dtype=self.shards[0].dtype)
+        for shard in number.unique().tolist():
+            chosen = number == shard
+            out[chosen] = self.shards[shard][row[chosen]]
+        return out
+
+    def to(self, device: torch.device | str) -> Feature:
+        """All rows as one tensor on a device."""
+        whole = self.shards[0] if len(self.shards) == 1 else torch.cat(self.shards)
+        return Feature((whole.to(device),))
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """Features by name, all with the same number of rows."""
+
+    features: Mapping[str, Feature] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counts = {name: len(feature) for name, feature in self.features.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"the features differ in length: {counts}; compute them anew from one dataset")
+
+    @classmethod
+    def of(cls, **tensors: Tensor) -> FeatureStore:
+        """A store of tensors that are in memory already."""
+        return cls({name: Feature((tensor,)) for name, tensor in tensors.items()})
+
+    @classmethod
+    def open(cls, folder: str | Path, names: Sequence[str], device: torch.device | str | None = None) -> FeatureStore:
+        """Features written by `write_feature`: mapped from disk, or all of it on `device`.
+
+        ValueError names a feature that is missing, unfinished or cut.
+        """
+        features = {name: _open_feature(Path(folder), name) for name in names}
+        return cls(features) if device is None else cls(features).to(device)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.features
+
+    def __len__(self) -> int:
+        return next((len(feature) for feature in self.features.values()), 0)
+
+    def with_feature(self, name: str, feature: Feature | Tensor) -> FeatureStore:
+        """The store with one more feature, or with another in its place."""
+        feature = Feature((feature,)) if isinstance(feature, Tensor) else feature
+        return FeatureStore({**self.features, name: feature})
+
+    def to(self, device: torch.device | str) -> FeatureStore:
+        """All features on a device."""
+        return FeatureStore({name: feature.to(device) for name, feature in self.features.items()})
+
+    def gather(self, names: Sequence[str], indices: Tensor, device: torch.device | str) -> dict[str, Tensor]:
+        """The named features' rows at `indices` (B,), on `device`; ValueError lists what there is."""
+        missing = [name for name in names if name not in self.features]
+        if missing:
+            raise ValueError(f"no feature {missing[0]!r}; this store has {', '.join(self.features) or 'none'}")
+        return {name: self.features[name].gather(indices).to(device, non_blocking=True) for name in names}
+
+
+def write_feature(
+    folder: str | Path,
+    name: str,
+    count: int,
+    compute: Callable[[range], Tensor],
+    *,
+    digest: str,
+    shard_bytes: int = SHARD_BYTES,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Feature:
+    """Compute a feature in shards, leaving out those that an earlier run of the same `digest` finished.
+
+    compute(rows) returns those rows on any device. digest names everything that the feature depends on.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    index_path = folder / f"{name}.json"
+    index = _read_index(index_path)
+    if index.get("digest") != digest or index.get("count") != count:
+        first = compute(range(1))
+        rows = max(1, shard_bytes // max(1, first.nbytes))
+        index = {"digest": digest, "count": count, "rows": rows, "done": 0}
+        write_text(index_path, json.dumps(index))
+    rows = index["rows"]
+    for number in range(index["done"], -(-count // rows)):
+        rows_of_shard = range(number * rows, min(count, (number + 1) * rows))
+        _write_shard(_shard_path(folder, name, number), compute(rows_of_shard), digest)
+        write_text(index_path, json.dumps({**index, "done": number + 1}))
+        if on_progress is not None:
+            on_progress(rows_of_shard.stop, count)
+    return _open_feature(folder, name)
+
+
+def compute_feature(count: int, compute: Callable[[range], Tensor], rows: int) -> Feature:
+    """A feature computed into memory, `rows` at a time."""
+    parts = [compute(range(start, min(count, start + rows))) for start in range(0, count, rows)]
+    return Feature((torch.cat(parts),))
+
+
+def _shard_path(folder: Path, name: str, number: int) -> Path:
+    return folder / f"{name}-{number:05d}.safetensors"
+
+
+def _read_index(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is not json ({error}); delete it to compute the feature anew") from error
+
+
+def _write_shard(path: Path, rows: Tensor, digest: str) -> None:
+    from safetensors.torch import save_file
+
+    with replacing(path) as part:
+        save_file({"rows": rows.detach().cpu().contiguous()}, part, metadata={"digest": digest})
+
+
+def _open_feature(folder: Path, name: str) -> Feature:
+    from safetensors import SafetensorError, safe_open
+
+    index = _read_index(folder / f"{name}.json")
+    if not index or index["done"] * index["rows"] < index["count"]:
+        raise ValueError(f"feature {name!r} in {folder} is missing or unfinished; run `dataset cache` again")
+    shards = []
+    for number in range(index["done"]):
+        path = _shard_path(folder, name, number)
+        try:
+            with safe_open(path, framework="pt") as file:
+                if (file.metadata() or {}).get("digest") != index["digest"]:
+                    raise ValueError(f"{path} belongs to another dataset; delete the cache folder {folder}")
+                shards.append(file.get_tensor("rows"))
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path} cannot be read ({error}); delete {folder} and compute it anew") from error
+    return Feature(tuple(shards))

@@ -1,0 +1,260 @@
+"""A dataset folder: one film or many as clips, and what happens in each. A person can read and correct it.
+
+    clips/          the shots, mp4 (or .safetensors with one uint8 tensor `frames` where PyAV is missing)
+    turns.jsonl     one line a clip, in the order of the film
+    games.jsonl     {game, clips}: sequences of clips that make games; `"held_out": true` keeps a game from training
+    dataset.json    provenance, settings (motion backend, threshold, level edges and values), statistics
+
+F frames, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..files import replacing, write_text
+from ..state import MotionTable
+from ..video import read_clip, write_clip
+from .motion import level_edges, level_of, median_by_level
+from .records import ClipRecord, GameRecord, is_text, only_keys
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = 1
+TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
+SHOWN_PROBLEMS = 10
+
+
+class DatasetError(ValueError):
+    """A dataset folder that cannot be used; the message names file, line and remedy."""
+
+
+@dataclass(frozen=True)
+class DatasetFolder:
+    """A dataset that was read and checked."""
+
+    path: Path
+    turns: tuple[ClipRecord, ...]
+    games: tuple[GameRecord, ...]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: str | Path) -> DatasetFolder:
+        """Read a folder; DatasetError lists what is wrong, each with its file and line."""
+        folder, problems = read_dataset(path)
+        if problems:
+            more = len(problems) - SHOWN_PROBLEMS
+            tail = [f"... and {more} more"] if more > 0 else []
+            raise DatasetError("\n".join([f"{path} cannot be used:", *problems[:SHOWN_PROBLEMS], *tail]))
+        return folder
+
+    @property
+    def training_clips(self) -> tuple[int, ...]:
+        """The clips that no held-out game shows."""
+        kept_back = set(self.held_out_clips)
+        return tuple(index for index in range(len(self.turns)) if index not in kept_back)
+
+    @property
+    def held_out_clips(self) -> tuple[int, ...]:
+        """The clips of held-out games."""
+        return tuple(sorted({index for game in self.games if game.held_out for index in game.clips}))
+
+    @property
+    def motion_table(self) -> MotionTable:
+        """The dataset's own measured motion table; DatasetError where the levels were never set."""
+        motion = self.info.get("settings", {}).get("motion", {})
+        if not motion.get("values") or not motion.get("edges"):
+            raise DatasetError(f"{self.path / INFO} has no settings.motion edges and values; finish the dataset first")
+        return MotionTable(self.path.name, tuple(motion["values"]), tuple(motion["edges"]))
+
+    def frames(self, index: int) -> NDArray[np.uint8]:
+        """(F, H, W, C) uint8 of one clip."""
+        return read_clip(self.path / self.turns[index].clip).frames
+
+    def digest(self, captions: bool) -> str:
+        """A name for what caches depend on: which clips there are, and their captions if asked."""
+        parts = [(turn.film, turn.start, turn.end, turn.clip) for turn in self.turns]
+        parts += [turn.to_json() for turn in self.turns] if captions else []
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def read_dataset(path: str | Path) -> tuple[DatasetFolder, list[str]]:
+    """What can be read of a folder, and a line for each thing that is wrong with it."""
+    folder = Path(path)
+    if not (folder / TURNS).is_file():
+        return DatasetFolder(folder, (), ()), [f"{folder / TURNS} is missing; is this a dataset folder?"]
+    problems: list[str] = []
+    turns = _read_turns(folder, problems)
+    games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)
+    return DatasetFolder(folder, tuple(turns), tuple(games), _read_info(folder, problems)), problems
+
+
+def _lines(path: Path, problems: list[str]) -> Iterator[tuple[int, Any]]:
+    """(line number, value) of each line that is json; the others become problems."""
+    if not path.is_file():
+        return
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            value = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{path.name}:{number}: not a line of json ({error})")
+            continue
+        yield number, value
+
+
+def _read_turns(folder: Path, problems: list[str]) -> list[ClipRecord]:
+    turns: list[ClipRecord] = []
+    seen: dict[str, int] = {}
+    for number, values in _lines(folder / TURNS, problems):
+        try:
+            turn = ClipRecord.from_dict(values)
+        except ValueError as error:
+            problems.append(f"{TURNS}:{number}: {error}")
+            continue
+        if turn.clip in seen:
+            problems.append(f"{TURNS}:{number}: clip {turn.clip} stands in line {seen[turn.clip]} too; delete one")
+        elif not (folder / turn.clip).is_file():
+            problems.append(f"{TURNS}:{number}: clip {turn.clip} is missing; restore the file or delete the line")
+        seen[turn.clip] = number
+        turns.append(turn)
+    return turns
+
+
+def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[str]) -> list[GameRecord]:
+    games, names = [], set()
+    for number, values in _lines(folder / GAMES, problems):
+        try:
+            only_keys(values, ("game", "clips", "held_out"), required=("game", "clips"))
+            if not is_text(values["game"]):
+                raise ValueError(f"game is {values['game']!r}; expected a name")
+            clips = values["clips"]
+            if not isinstance(clips, list) or not clips:
+                raise ValueError(f"clips is {clips!r}; expected a list of clip paths")
+            unknown = [clip for clip in clips if not isinstance(clip, str) or clip not in index_of]
+            if unknown:
+                raise ValueError(f"clip {unknown[0]!r} has no line in {TURNS}")
+            if values["game"] in names:
+                raise ValueError(f"game {values['game']!r} stands in an earlier line too; rename one")
+        except ValueError as error:
+            problems.append(f"{GAMES}:{number}: {error}")
+            continue
+        names.add(values["game"])
+        held_out = values.get("held_out") is True
+        games.append(GameRecord(str(values["game"]), tuple(index_of[clip] for clip in clips), held_out))
+    return games
+
+
+def _read_info(folder: Path, problems: list[str]) -> Mapping[str, Any]:
+    if not (folder / INFO).is_file():
+        return {}
+    try:
+        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
+    except ValueError as error:
+        problems.append(f"{INFO}: not json ({error})")
+        return {}
+    if not isinstance(info, dict) or info.get("format", FORMAT) != FORMAT:
+        problems.append(f"{INFO}: expected an object of format {FORMAT}; a newer version of the program wrote it")
+        return {}
+    return info
+
+
+class DatasetWriter:
+    """Writes a dataset folder clip by clip. A writer opened on an unfinished folder goes on where it stopped."""
+
+    def __init__(self, path: str | Path, fps: int = 8) -> None:
+        self.path, self.fps = Path(path), fps
+        (self.path / CLIPS).mkdir(parents=True, exist_ok=True)
+        self._drop_cut_line()
+        folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
+        if problems:
+            raise DatasetError("\n".join([f"{path} cannot be continued:", *problems[:SHOWN_PROBLEMS]]))
+        self.turns: list[ClipRecord] = list(folder.turns) if folder else []
+        self._known = {turn.clip for turn in self.turns}
+
+    def __contains__(self, clip: str) -> bool:
+        """Whether a clip is written already, so that its work need not be done again."""
+        return clip in self._known
+
+    def add(self, record: ClipRecord, frames_FHWC: NDArray[np.uint8] | None = None) -> None:
+        """Write a clip and its line; a clip that is there already is left as it is.
+
+        frames None: another process wrote the clip's file before.
+        """
+        record = ClipRecord.from_dict(dataclasses.asdict(record))
+        if record.clip in self:
+            return
+        if frames_FHWC is not None:
+            write_clip(self.path / record.clip, frames_FHWC, self.fps)
+        with open(self.path / TURNS, "a", encoding="utf-8", newline="\n") as file:
+            file.write(record.to_json() + "\n")
+        self.turns.append(record)
+        self._known.add(record.clip)
+
+    def finish(
+        self,
+        games: Iterable[tuple[str, Sequence[str], bool]],
+        provenance: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        motion: Mapping[str, Any],
+        caption: Callable[[ClipRecord], ClipRecord] | None = None,
+    ) -> DatasetFolder:
+        """Set every clip's motion level by the dataset's own quintiles and write games.jsonl and dataset.json.
+
+        games: (name, clip paths, held out). motion: backend and threshold of the motion values. caption: completes
+        a record once its level is known, since an adverb depends on it. Calling it again gives the same files.
+        """
+        values = [turn.motion_value for turn in self.turns if turn.motion_value is not None]
+        edges = level_edges(values)
+        self.turns = [_levelled(turn, edges) for turn in self.turns]
+        if caption is not None:
+            self.turns = [caption(turn) for turn in self.turns]
+        measured = {**motion, "edges": edges, "values": median_by_level(values, edges)}
+        lines = [{"game": name, "clips": list(clips), "held_out": held} for name, clips, held in games]
+        info = {
+            "format": FORMAT,
+            "provenance": dict(provenance),
+            "settings": {"fps": self.fps, **settings, "motion": measured},
+            "statistics": statistics(self.turns, len(lines)),
+        }
+        write_text(self.path / TURNS, "".join(turn.to_json() + "\n" for turn in self.turns))
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        write_text(self.path / GAMES, text)
+        write_text(self.path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
+        return DatasetFolder.open(self.path)
+
+    def _drop_cut_line(self) -> None:
+        """Remove a last line that a kill cut off; its clip is written again."""
+        path = self.path / TURNS
+        data = path.read_bytes() if path.exists() else b""
+        if data and not data.endswith(b"\n"):
+            with replacing(path) as part:
+                part.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
+def _levelled(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
+    if turn.motion_value is None:
+        return turn
+    return dataclasses.replace(turn, motion_level=level_of(turn.motion_value, edges))
+
+
+def statistics(turns: Sequence[ClipRecord], games: int) -> dict[str, Any]:
+    """Counts that describe a dataset: clips, games, captions, characters, motion levels."""
+    characters = Counter(name for turn in turns for name in turn.character or ())
+    levels = Counter(turn.motion_level for turn in turns if turn.motion_level is not None)
+    return {
+        "clips": len(turns),
+        "games": games,
+        "captioned": sum(turn.captioned for turn in turns),
+        "seconds": round(sum(turn.end - turn.start for turn in turns), 3),
+        "characters": dict(sorted(characters.items())),
+        "motion_levels": {str(level): levels[level] for level in sorted(levels)},
+    }

@@ -1,0 +1,144 @@
+"""What one line of a dataset's tables says: a clip, a game, and which values each key may have."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..state import Instruction, StateChange, motion_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipRecord:
+    """One line of turns.jsonl. Captions are None until a captioner or a person filled them in.
+
+    start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
+    '{time} {place}'. motion_value: px a frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
+    stamina: -1 or 1.
+    """
+
+    film: str
+    start: float
+    end: float
+    clip: str
+    character: tuple[str, ...] | None = None
+    motion: str | None = None
+    background: str | None = None
+    adverb: str | None = None
+    motion_value: float | None = None
+    motion_level: int | None = None
+    social: int | None = None
+    entertainment: int | None = None
+    stamina: int | None = None
+
+    @property
+    def captioned(self) -> bool:
+        """Whether all is there that training reads."""
+        return all(getattr(self, name) is not None for name in _CAPTION)
+
+    @property
+    def instruction(self) -> str:
+        """The clip as an instruction in the published form; ValueError where it has no caption."""
+        if not self.captioned:
+            raise ValueError(f"{self.clip} has no caption; run the captioner or fill in its line of turns.jsonl")
+        return Instruction(
+            characters=self.character, motion=self.motion, place=self.background, adverb=self.adverb
+        ).text
+
+    @property
+    def motion_text(self) -> str:
+        """What the shot encoder reads: adverb and motion."""
+        return motion_text(self.instruction)
+
+    @property
+    def levels(self) -> tuple[int, int, int, int]:
+        """(ML, SC, ET, ST) as the prompt tells them."""
+        return self.motion_level, self.change.social, self.change.entertainment, self.change.stamina
+
+    @property
+    def change(self) -> StateChange:
+        """What the clip does to the gauges."""
+        return StateChange(self.social, self.entertainment, self.stamina)
+
+    def to_json(self) -> str:
+        """The line, keys in the order of the fields."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ClipRecord:
+        """The record of one line; ValueError names the key, its value and what was expected."""
+        only_keys(values, tuple(_RULES), required=("film", "start", "end", "clip"))
+        for name, value in values.items():
+            accepts, expected = _RULES[name]
+            if not (value is None and name not in _REQUIRED) and not accepts(value):
+                raise ValueError(f"{name} is {value!r}; expected {expected}")
+        if not values["start"] < values["end"]:
+            raise ValueError(f"start {values['start']} is not before end {values['end']}")
+        names = values.get("character")
+        return cls(**{**values, "character": None if names is None else tuple(names)})
+
+
+@dataclass(frozen=True)
+class GameRecord:
+    """One line of games.jsonl; clips are indices into the folder's turns, in the order of play."""
+
+    name: str
+    clips: tuple[int, ...]
+    held_out: bool = False
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12  # so not nan either
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _among(*allowed: int) -> Any:
+    return lambda value: type(value) is int and value in allowed
+
+
+def _inside(value: Any) -> bool:
+    path = PurePosixPath(value) if isinstance(value, str) else PurePosixPath("/")
+    plain = not path.is_absolute() and ".." not in path.parts and "\\" not in str(path) and ":" not in str(path)
+    return plain and path.suffix in (".mp4", ".safetensors")
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(is_text(name) for name in value)
+
+
+_REQUIRED = ("film", "start", "end", "clip")
+_RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
+    "film": (is_text, "the film's name"),
+    "start": (lambda value: _number(value) and value >= 0, "seconds, 0 or more"),
+    "end": (_number, "seconds"),
+    "clip": (_inside, "the path of an .mp4 or .safetensors file inside the folder, with forward slashes"),
+    "character": (_names, "a list of names, or null"),
+    "motion": (is_text, "a phrase, or null"),
+    "background": (is_text, "'time place', or null"),
+    "adverb": (lambda value: isinstance(value, str), "a word, or null"),
+    "motion_value": (lambda value: _number(value) and value >= 0, "pixels a frame, 0 or more, or null"),
+    "motion_level": (_among(1, 2, 3, 4, 5), "1 to 5, or null"),
+    "social": (_among(0, 1), "0, 1 or null"),
+    "entertainment": (_among(0, 1), "0, 1 or null"),
+    "stamina": (_among(-1, 1), "-1, 1 or null"),
+}
+_CAPTION = tuple(name for name in _RULES if name not in _REQUIRED)
+
+
+def only_keys(values: Any, known: Sequence[str], required: Sequence[str]) -> None:
+    """ValueError unless `values` is an object with no unknown key and every required one."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"expected an object with {', '.join(known)}")
+    for name in values:
+        if name not in known:
+            raise ValueError(f"unknown key {name!r}; expected {', '.join(known)}")
+    for name in required:
+        if values.get(name) is None:
+            raise ValueError(f"{name} is missing")

@@ -1,0 +1,150 @@
+"""A loaded world under test: true shots in, the world's own shots out, and the instruments that read both.
+
+M clips, N state tokens, D state width, F frames, H height, W width. Clips are uint8 RGB (M, F, H, W, 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..checkpoint import World
+from ..decoder import ShotDecoder
+from ..encoder import ShotEncoder
+from ..engine import GameEngine
+from ..state import motion_text
+from ..toybox.probes import ProbeNet, load_probes, recognise
+from ..toybox.scenes import Labels, draw_clips, labels_of, measure_clips
+from ..toybox.world import Scene, instruction
+from ..train.material import pictures
+from ..video import to_uint8
+
+Clips = NDArray[np.uint8]
+OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
+
+
+@dataclass(frozen=True)
+class TrueShots:
+    """Scenes as their true clips, with the motion values (M,) measured on them and the world's level of each."""
+
+    scenes: tuple[Scene, ...]
+    clips: Clips
+    values: NDArray[np.float64]
+    levels: tuple[int, ...]
+
+    @property
+    def labels(self) -> Labels:
+        """What is true of each, as class numbers of the probes' heads."""
+        return labels_of(self.scenes)
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Each scene's instruction in the published form, its adverb that of the measured level."""
+        return tuple(instruction(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
+
+    def __getitem__(self, chosen: slice) -> TrueShots:
+        return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
+
+
+class Bench:
+    """The world's models and the probes on one device, in fp32 and in batches; each is loaded when first needed."""
+
+    def __init__(
+        self,
+        world: World,
+        device: torch.device | str = "cpu",
+        workers: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        world.motion_table.level(0.0)  # a table without measured edges says so before hours of work
+        self.world = world
+        self.device = torch.device(device)
+        self.workers = workers
+        self.batch = 64 if self.device.type == "cuda" else 4
+        self.on_progress = on_progress or (lambda what, done, count: None)
+
+    @cached_property
+    def engine(self) -> GameEngine:
+        """The world's engine."""
+        return self.world.load_engine(self.device, torch.float32)
+
+    @cached_property
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder."""
+        return self.world.load_decoder(self.device, torch.float32)
+
+    @cached_property
+    def encoder(self) -> ShotEncoder:
+        """The world's encoder."""
+        return self.world.load_encoder(self.device, torch.float32)
+
+    @cached_property
+    def probes(self) -> ProbeNet:
+        """The world's probes."""
+        return load_probes(self.world.folder, self.device)
+
+    def draw(self, scenes: Sequence[Scene]) -> TrueShots:
+        """The scenes as they really are."""
+        clips = draw_clips(scenes, self.workers)
+        values = self.measure(clips)
+        return TrueShots(tuple(scenes), clips, values, self.levels(values))
+
+    def measure(self, clips: Clips) -> NDArray[np.float64]:
+        """Measured motion values (M,), px a frame at 480 px height."""
+        return measure_clips(clips, self.workers)
+
+    def levels(self, values: NDArray[np.float64]) -> tuple[int, ...]:
+        """The world's motion level of each value."""
+        return tuple(int(self.world.motion_table.level(float(value))) for value in values)
+
+    def see(self, clips: Clips) -> Labels:
+        """What the probes recognise."""
+        return recognise(self.probes, clips, self.batch)
+
+    @torch.inference_mode()
+    def encode(self, shots: TrueShots) -> Tensor:
+        """(M, N, D) true representations, on the CPU: from each shot's motion text and first frame."""
+        texts = [motion_text(text) for text in shots.instructions]
+        parts = [
+            self.encoder(texts[part], pictures(torch.from_numpy(shots.clips[part, 0]))).float().cpu()
+            for part in self._parts(len(texts))
+        ]
+        return torch.cat(parts)
+
+    def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
+        """The decoder's shots of representations at motion values, at the world's default steps and guidance."""
+        self.on_progress("shots", 0, len(seeds))
+        shots = []
+        for part in self._parts(len(seeds)):
+            motion = torch.tensor([float(value) for value in values[part]])
+            latents = self.decoder.sample(torch.stack(tuple(states_MND[part])), motion, list(seeds[part]))
+            shots.append(_as_clips(self.decoder.decode_latents(latents)))
+            self.on_progress("shots", part.stop, len(seeds))
+        return np.concatenate(shots) if shots else np.empty((0, *self._size), np.uint8)
+
+    def rebuild(self, clips: Clips) -> Clips:
+        """The clips after the VAE's encoder and decoder, no noise added."""
+        rebuilt = []
+        for part in self._parts(len(clips)):
+            latents = self.decoder.encode_frames(pictures(torch.from_numpy(clips[part])))
+            rebuilt.append(_as_clips(self.decoder.decode_latents(latents)))
+            self.on_progress("reconstructions", part.stop, len(clips))
+        return np.concatenate(rebuilt)
+
+    @property
+    def _size(self) -> tuple[int, int, int, int]:
+        decoder = self.world.spec.decoder
+        return decoder.frames, decoder.height, decoder.width, 3
+
+    def _parts(self, count: int) -> list[slice]:
+        return [slice(start, min(count, start + self.batch)) for start in range(0, count, self.batch)]
+
+
+def _as_clips(frames_BFCHW: Tensor) -> Clips:
+    return np.stack([to_uint8(frames) for frames in frames_BFCHW.cpu()])

@@ -1,0 +1,92 @@
+"""The figures of an evaluation, each with its count and a 95 % interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
+PEAK = 255.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value, the ends of its 95 % interval, and how many samples it comes from (0: never measured)."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+def share(right: ArrayLike) -> Figure:
+    """The share of true entries with Wilson's score interval, which also holds near 0 and 1 and for few samples.
+
+    Wilson 1927: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+    """
+    flags = np.asarray(right, dtype=bool).ravel()
+    count = flags.size
+    if count == 0:
+        return _unmeasured()
+    part = float(flags.mean())
+    square = Z95**2 / count
+    middle = (part + square / 2) / (1 + square)
+    half = Z95 * math.sqrt(part * (1 - part) / count + square / (4 * count)) / (1 + square)
+    return Figure(part, min(part, max(0.0, middle - half)), max(part, min(1.0, middle + half)), count)
+
+
+def mean(values: ArrayLike) -> Figure:
+    """The mean with its normal interval, +- 1.96 s / sqrt(n) with s the sample deviation; one value has no width."""
+    numbers = np.asarray(values, dtype=float).ravel()
+    count = numbers.size
+    if count == 0:
+        return _unmeasured()
+    middle = float(numbers.mean())
+    half = Z95 * float(numbers.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+    return Figure(middle, middle - half, middle + half, count)
+
+
+def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
+    """Peak signal-to-noise ratio in dB of one clip: 10 log10(255^2 / MSE) over all of its pixels and channels."""
+    if shown.shape != true.shape:
+        raise ValueError(f"clips of shapes {shown.shape} and {true.shape} cannot be compared; give two of one size")
+    error = float(np.square(shown.astype(np.float64) - true).mean())
+    return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
+
+
+def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Figure:
+    """ACC-F: the share of shots whose measured motion level is the one that was asked for.
+
+    The paper names the metric without a formula; a shot's level is its measured motion value between the world's own
+    edges, the same measure that gave its training clips their levels.
+    """
+    return share(np.equal(asked, measured))
+
+
+def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Figure:
+    """MAE-F: the mean distance, in levels, between the level asked for and the one measured as for ACC-F."""
+    return mean(np.abs(np.subtract(asked, measured)))
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks, equals sharing their mean rank; 0 if a side is constant."""
+    if len(first) != len(second) or len(first) < 2:
+        raise ValueError(f"{len(first)} and {len(second)} values; a rank correlation needs two or more pairs")
+    one, other = (ranks - ranks.mean() for ranks in (_ranks(first), _ranks(second)))
+    spread = math.sqrt(float((one**2).sum() * (other**2).sum()))
+    return float((one * other).sum() / spread) if spread > 0 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """Ranks from 0, equal values sharing the mean of theirs."""
+    _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts + 1) / 2)[place.ravel()]
+
+
+def _unmeasured() -> Figure:
+    return Figure(math.nan, math.nan, math.nan, 0)

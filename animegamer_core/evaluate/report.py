@@ -1,0 +1,193 @@
+"""What an evaluation says: figures beside their targets, as text and json, and pictures to look at."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import replacing, write_text
+from .metrics import Figure
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+OK, SHORT, UNSURE, INFO = "ok", "short", "unsure", ""
+LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headless")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a value has to lie, ends included."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def holds(self, value: float) -> bool:
+        """Whether the value lies there; one that was never measured does not."""
+        return self.low <= value <= self.high
+
+    def reached_by(self, figure: Figure) -> bool:
+        """Whether the figure's interval overlaps the target, so that more samples could still show it."""
+        return figure.count == 0 or (figure.high >= self.low and figure.low <= self.high)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One figure of a row. unit: how it is written ("%": a share). target None: told for information only."""
+
+    row: str
+    name: str
+    figure: Figure
+    target: Target | None = None
+    unit: str = "%"
+
+    def verdict(self, few: bool) -> str:
+        """`ok`, `short`, or nothing without a target; `unsure` if few samples leave open what misses its target."""
+        if self.target is None:
+            return INFO
+        if self.target.holds(self.figure.value):
+            return OK
+        return UNSURE if few and self.target.reached_by(self.figure) else SHORT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What measuring one row gave: its lines, pictures to look at by file name, and remarks."""
+
+    lines: tuple[Line, ...]
+    pictures: Mapping[str, Image.Image] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole evaluation. few: samples are too few to call every miss; facts: what it takes to repeat it."""
+
+    outcomes: tuple[Outcome, ...]
+    few: bool
+    facts: Mapping[str, Any]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """All lines in order."""
+        return tuple(line for outcome in self.outcomes for line in outcome.lines)
+
+    @property
+    def short(self) -> bool:
+        """Whether a figure falls short of its target."""
+        return any(line.verdict(self.few) == SHORT for line in self.lines)
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write report.json and the pictures; returns their paths."""
+        values = {
+            **self.facts,
+            "few_samples": self.few,
+            "short": self.short,
+            "lines": [_line_values(line, self.few) for line in self.lines],
+            "notes": [note for outcome in self.outcomes for note in outcome.notes],
+        }
+        paths = [folder / "report.json"]
+        write_text(paths[0], json.dumps(values, indent=2, allow_nan=False) + "\n")
+        for outcome in self.outcomes:
+            for name, picture in outcome.pictures.items():
+                paths.append(folder / f"{name}.png")
+                with replacing(paths[-1]) as part:
+                    picture.save(part, format="PNG")
+        return paths
+
+
+def table_line(line: Line, few: bool) -> str:
+    """One line of the printed table: row, figure, target, count, value, interval, verdict."""
+    figure, unit = line.figure, line.unit
+    target = "" if line.target is None else _target_text(line.target, unit)
+    value = "-" if figure.count == 0 else _number(figure.value, unit)
+    interval = "-" if figure.count == 0 else f"{_number(figure.low, unit)} .. {_number(figure.high, unit)}"
+    verdict = line.verdict(few)
+    return f"{line.row:9} {line.name:46} {target:>16} {figure.count:>6} {value:>9} {interval:>19}  {verdict}".rstrip()
+
+
+TABLE_HEAD = f"{'row':9} {'figure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
+
+
+def machine() -> dict[str, str]:
+    """The machine and the versions of what computes, as a report states them."""
+    import os
+    from importlib import metadata
+
+    import torch
+
+    versions = {}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "absent"
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+    return {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "gpu": gpu,
+        **versions,
+    }
+
+
+def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str], frames: int = 3) -> Image.Image:
+    """Clips to compare: one row a scene, one block of a few frames for each of `labels`, all blocks of one size.
+
+    films: for each label, the clips (F, H, W, 3) of the scenes.
+    """
+    from PIL import Image, ImageDraw
+
+    height, width = films[0][0].shape[1:3]
+    block, head = frames * width, 16
+    sheet = Image.new("RGB", (len(films) * (block + 6), head + len(films[0]) * (height + 4)), "white")
+    pen = ImageDraw.Draw(sheet)
+    for column, (label, clips) in enumerate(zip(labels, films, strict=True)):
+        left = column * (block + 6)
+        pen.text((left + 2, 2), label, fill="black")
+        for row, clip in enumerate(clips):
+            for tile, index in enumerate(np.linspace(0, len(clip) - 1, frames).round().astype(int)):
+                picture = Image.fromarray(clip[index]).resize((width, height))
+                sheet.paste(picture, (left + tile * width, head + row * (height + 4)))
+    return sheet
+
+
+def _line_values(line: Line, few: bool) -> dict[str, Any]:
+    figure, target = line.figure, line.target
+    return {
+        "row": line.row,
+        "name": line.name,
+        "unit": line.unit,
+        "target": None if target is None else [_finite(target.low), _finite(target.high)],
+        "value": _finite(figure.value),
+        "interval": [_finite(figure.low), _finite(figure.high)],
+        "n": figure.count,
+        "verdict": line.verdict(few),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _target_text(target: Target, unit: str) -> str:
+    if math.isinf(target.high):
+        return f">= {_number(target.low, unit)}"
+    if math.isinf(target.low):
+        return f"<= {_number(target.high, unit)}"
+    return f"{_number(target.low, unit)} .. {_number(target.high, unit)}"
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    return f"{value:.3g} {unit}".rstrip()

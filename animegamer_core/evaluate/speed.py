@@ -1,0 +1,90 @@
+"""How long playing takes on a plain CPU: a fresh process that starts, loads, and plays with two threads.
+
+Run as a module it is that process: it prints one line of json and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+THREADS = 2
+LIMIT_S = 600
+
+
+@dataclass(frozen=True)
+class Speed:
+    """turns: seconds of each turn (prediction, shot at default steps, clip written). loading: seconds to load engine
+    and decoder once libraries are imported. first_prediction: from the process's start. memory: most MiB held at once,
+    None where the system does not tell.
+    """
+
+    turns: tuple[float, ...]
+    loading: float
+    first_prediction: float
+    memory: float | None
+
+
+def measure_speed(world: Path, instructions: Sequence[str]) -> Speed:
+    """Play the instructions in a fresh process; RuntimeError carries what it said if it fails."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
+    command = [sys.executable, "-m", __name__, str(world.resolve()), repr(time.time()), *instructions]
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"the timed process failed with status {done.returncode}: {done.stderr.strip()[-500:]}")
+    values = json.loads(done.stdout.strip().splitlines()[-1])
+    return Speed(tuple(values["turns"]), values["loading"], values["first_prediction"], values["memory"])
+
+
+def _timed(folder: str, started: float, instructions: Sequence[str]) -> Speed:
+    """Load and play here and now. started: time.time() when this process was asked for."""
+    import torch
+
+    from ..checkpoint import open_world
+    from ..decoder import ShotDecoder  # noqa: F401  imported here, so that `loading` is loading alone
+    from ..engine import GameEngine  # noqa: F401
+    from ..state import GameSession
+    from ..video import clip_suffix, to_uint8, write_clip
+
+    torch.set_num_threads(THREADS)
+    begun = time.perf_counter()
+    world = open_world(folder)
+    engine, decoder = world.load_engine(), world.load_decoder()
+    loading = time.perf_counter() - begun
+    session, seconds, first = GameSession(), [], 0.0
+    with TemporaryDirectory() as clips:
+        for number, instruction in enumerate(instructions):
+            begun = time.perf_counter()
+            session = session.step(instruction, engine.predict(session.past(), instruction))
+            first = first or time.time() - started
+            state = session.turns[-1].state
+            frames = decoder.shoot(state.representation, world.motion_table.value(state.motion), seed=number)
+            write_clip(Path(clips) / f"{number}{clip_suffix()}", to_uint8(frames), world.spec.decoder.fps)
+            seconds.append(time.perf_counter() - begun)
+    return Speed(tuple(seconds), loading, first, _peak_memory())
+
+
+def _peak_memory() -> float | None:
+    """The most memory that this process ever held, in MiB."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such count
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / 2**20 if sys.platform == "darwin" else most / 2**10
+
+
+if __name__ == "__main__":
+    from dataclasses import asdict
+
+    sys.stdout.write(json.dumps(asdict(_timed(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))) + "\n")

@@ -1,0 +1,34 @@
+"""Files that a crash cannot tear: they are written beside their place and moved there at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PART = "part-"  # begins the name of every unfinished file, so that leftovers of a crash are known
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; once the block ends it is `path`, and after an error nothing has changed.
+
+    A reader sees the old file or the new, never half. The suffix is kept, since writers of media choose by it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
+    part.unlink(missing_ok=True)  # left by a crash under the same process number, perhaps a hard link
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file by `text` (UTF-8, newlines as `\\n` on every system)."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")

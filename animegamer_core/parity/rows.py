@@ -1,0 +1,72 @@
+"""Rows of the parity table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part: how many cases, the largest absolute difference and what is allowed. cases 0 means absent."""
+
+    part: str
+    cases: int
+    difference: float = 0.0
+    tolerance: float = 0.0
+
+    @property
+    def absent(self) -> bool:
+        """Whether the folder holds nothing for this part."""
+        return self.cases == 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the part agrees; an absent part does not count against the table. NaN is no agreement."""
+        return self.absent or self.difference <= self.tolerance
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text."""
+        if self.absent:
+            return self.part, "0", ABSENT, f"{self.tolerance:g}", "-"
+        return (
+            self.part,
+            str(self.cases),
+            f"{self.difference:.3g}",
+            f"{self.tolerance:g}",
+            "ok" if self.ok else "NOT OK",
+        )
+
+
+def row(part: str, tolerance: float, differences: Iterable[float]) -> Row:
+    """The row of a part from the differences of its cases."""
+    found = list(differences)
+    worst = max(found, default=0.0, key=lambda value: math.inf if math.isnan(value) else value)
+    return Row(part, len(found), worst, tolerance)
+
+
+def gap(ours: Tensor, theirs: Tensor) -> float:
+    """The largest absolute difference; infinite where the shapes differ."""
+    if ours.shape != theirs.shape:
+        return math.inf
+    return float((ours.double() - theirs.double()).abs().max())
+
+
+def mismatch(ours: object, theirs: object) -> float:
+    """0 if two values are equal, else 1."""
+    return 0.0 if ours == theirs else 1.0
+
+
+def table(rows: Iterable[Row]) -> str:
+    """The rows as aligned text."""
+    lines = [("part", "cases", "max abs difference", "tolerance", "ok"), *(row.cells for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -1,0 +1,182 @@
+"""Parity of the engine: prompts, representations, first logits, replies and the states read from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ..engine import GameEngine, additive_mask
+from ..prompt import TurnPrompt, parse_reply
+from ..spec import PROFILES
+from ..state import CharacterState, GameState, Turn
+from .golden import Bench, Golden, RecordedTokenizer, present, read_tensors
+from .rows import Row, gap, mismatch, row
+
+ENGINE, EXACT = 5e-5, 0.0
+AS_RUN = PROFILES["as_run"]
+ALIGNED = replace(AS_RUN, aligned_queries=True)
+WITH_STATES = replace(AS_RUN, text_sees_states=True)
+ROWS = {  # key of the findings -> (row, tolerance)
+    "tokens": ("instruction tokens", EXACT),
+    "prompts": ("prompts and masks", EXACT),
+    "states": ("representations as run", ENGINE),
+    "aligned": ("representations aligned", ENGINE),
+    "logits": ("first logits as run", ENGINE),
+    "logits_with": ("first logits with states", ENGINE),
+    "replies": ("replies and states", EXACT),
+    "parsed": ("reading of replies", EXACT),
+}
+WIDE = "representations at full width"
+
+
+@dataclass(frozen=True)
+class Played:
+    """One recorded turn played again: its prompt, the past states (K, N, D) it read, and what came of it."""
+
+    name: str
+    prompt: TurnPrompt
+    past_KND: Tensor
+    state: GameState
+
+
+@dataclass
+class Findings:
+    """Differences by row."""
+
+    gaps: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def rows(self) -> list[Row]:
+        """All rows of the engine; a row without findings is absent."""
+        return [row(name, tolerance, self.gaps[key]) for key, (name, tolerance) in ROWS.items()]
+
+
+def engine_rows(bench: Bench) -> list[Row]:
+    """Every recorded window and turn, played in order with the engine's own outputs as history."""
+    findings, golden = Findings(), Golden(bench.golden, "mllm_io")
+    if present(bench.golden, "mllm_io.json"):
+        cases = golden.facts["parse_cases"]
+        findings.gaps["parsed"] = [mismatch(list(parse_reply(text)), levels) for text, levels in cases]
+    if not present(bench.golden, "mllm_state.safetensors", "mllm_io.safetensors", "mllm_io.json"):
+        return findings.rows()
+    bench.publish_engine("mllm", golden.facts)
+    engine = _engine(bench, "mllm", golden.facts)
+    recorded = golden.facts["instruction_token_ids"]
+    if bench.tokenizer is not None:
+        opening = [engine.tokenizer.token("<TURN>")]
+        findings.gaps["tokens"] = [
+            mismatch(opening + engine.tokenizer.encode_text(text), ids) for text, ids in recorded.items()
+        ]
+    for window, turns in _windows(golden.facts).items():
+        for played in _play(engine, window, turns):
+            _compare(engine, golden, played, findings.gaps)
+    return findings.rows()
+
+
+def wide_rows(bench: Bench) -> list[Row]:
+    """The projections at the published width, on the same small Mistral."""
+    files = "mllm1920_io.safetensors", "mllm1920_io.json", "mllm1920_resamplers.safetensors"
+    if not present(bench.golden, *files, "mllm_state.safetensors", "mllm_io.json"):
+        return [row(WIDE, ENGINE, [])]
+    golden, small = Golden(bench.golden, "mllm1920_io"), Golden(bench.golden, "mllm_io")
+    bench.publish_engine("mllm1920", small.facts, _projections(bench))
+    engine = _engine(bench, "mllm1920", small.facts)
+    turns = dict(enumerate(golden.facts["lines"], 1))
+    found = []
+    for played in _play(engine, golden.facts["window"], turns):
+        states_ND, prefix = played.state.representation, f"{played.name}.vid_output_"
+        found.append(gap(states_ND[golden.facts["rows"]], golden[prefix + "rows"]))
+        found.append(gap(states_ND.square().mean(1).sqrt(), golden[prefix + "row_rms"]))
+    return [row(WIDE, ENGINE, found)]
+
+
+def _projections(bench: Bench) -> dict[str, Tensor]:
+    """The wide projections; matrices are stored as 4 W in float8."""
+    tensors = read_tensors(bench.golden / "mllm1920_resamplers.safetensors")
+    return {key: value / 4 if key.endswith(".weight") else value for key, value in tensors.items()}
+
+
+def _engine(bench: Bench, name: str, facts: Mapping) -> GameEngine:
+    engine = bench.world(name, "engine").load_engine()
+    if bench.tokenizer is None:
+        engine.tokenizer = RecordedTokenizer(engine.tokenizer, facts["instruction_token_ids"])
+    return engine
+
+
+def _windows(facts: Mapping) -> dict[int, dict[int, str]]:
+    """`max_window` -> turn number -> instruction, over all recorded cases; gaps are filled from the played lines."""
+    windows: dict[int, dict[int, str]] = defaultdict(dict)
+    for name, case in facts["cases"].items():
+        window, turn = map(int, re.fullmatch(r"w(\d+)\.turn(\d+)", name).groups())
+        windows[window][turn] = case["instruction"]
+    lines = dict(enumerate(facts["P"]["lines"], 1))
+    return {
+        window: {turn: turns.get(turn) or lines[turn] for turn in range(1, max(turns) + 1)}
+        for window, turns in windows.items()
+    }
+
+
+def _play(engine: GameEngine, window: int, turns: Mapping[int, str]) -> Iterator[Played]:
+    """Play turns in order as the scripts do; `window` counts the current turn too."""
+    history: list[Turn] = []
+    for number, instruction in sorted(turns.items()):
+        past = history[-(window - 1) :] if window > 1 else []
+        engine.profile = AS_RUN
+        prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+        state = engine.predict(past, instruction)
+        empty = state.representation.new_zeros(0, *state.representation.shape)
+        past_KND = torch.stack([turn.state.representation for turn in past]) if past else empty
+        yield Played(f"w{window}.turn{number}", prompt, past_KND, state)
+        history.append(Turn(number, instruction, 0, state, CharacterState()))
+
+
+def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str, list[float]]) -> None:
+    """One turn against its record. One that is `same_as` another was recorded only as a prompt."""
+    name, prompt = played.name, played.prompt
+    case = golden.facts["cases"].get(name)
+    if case is None:
+        return
+    gaps["prompts"].append(max(_prompt_gaps(golden, name, prompt)))
+    if "same_as" in case:
+        return
+    passes = {
+        "states": ("vid_output", AS_RUN, lambda: played.state.representation),
+        "aligned": ("vid_aligned", ALIGNED, lambda: engine.represent(prompt, played.past_KND)),
+        "logits": ("first_logits_as_run", AS_RUN, lambda: _logits(engine, golden, played)),
+        "logits_with": ("first_logits_with_embeds", WITH_STATES, lambda: _logits(engine, golden, played)),
+    }
+    for key, (suffix, profile, compute) in passes.items():
+        theirs = golden.tensors.get(f"{name}.{suffix}")
+        if theirs is not None:
+            engine.profile = profile
+            ours = compute()
+            gaps[key].append(gap(ours, theirs[0] if theirs.ndim > ours.ndim else theirs))
+    for field_name, profile in (("text", AS_RUN), ("text_with_embeds", WITH_STATES)):
+        engine.profile = profile
+        gaps["replies"].append(mismatch(engine.reply(prompt, played.past_KND), case[field_name]))
+    gaps["replies"].append(mismatch(list(played.state.levels), case["states"]))
+
+
+def _logits(engine: GameEngine, golden: Golden, played: Played) -> Tensor:
+    return engine.first_logits(played.prompt, played.past_KND)[golden.facts["logit_ids"]]
+
+
+def _prompt_gaps(golden: Golden, name: str, prompt: TurnPrompt) -> Iterator[float]:
+    """Ids, the scripts' three masks (-1 marks a query), and the attention they stand for."""
+    yield _exact(prompt.ids_L, golden[f"{name}.input_ids"])
+    yield _exact(prompt.query_L, golden[f"{name}.ids_gen_mask"])
+    yield _exact(prompt.past_L, golden[f"{name}.ids_cmp_mask"])
+    yield _exact(1 - 2 * prompt.query_L.long(), golden[f"{name}.attention_mask"])
+    if f"{name}.mask4d_allowed" in golden.tensors:
+        valid = torch.ones_like(prompt.query_L)
+        mask = additive_mask(prompt.query_L[None], valid[None], torch.float32)[0, 0]
+        yield _exact(mask == 0, golden[f"{name}.mask4d_allowed"])
+
+
+def _exact(ours: Tensor, theirs: Tensor) -> float:
+    return gap(ours.long(), theirs.long()) if ours.shape == theirs.shape else math.inf

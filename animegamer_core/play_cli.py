@@ -1,0 +1,228 @@
+"""The verb `play`: a game from an instruction file or line by line, kept as a story in a folder."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .play import PlayedTurn, Player, PlaySettings
+from .sheet import scope_name
+from .spec import GUIDANCE_NAMES, PROFILES
+from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
+from .story import Story
+
+if typing.TYPE_CHECKING:
+    import torch
+    from tqdm import tqdm
+
+    from .checkpoint import World
+
+DTYPES = ("float32", "bfloat16", "float16")
+UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `play`."""
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instructions, one a line; none: type them")
+    parser.add_argument("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
+    parser.add_argument("--name", help="the story's name (default: FILE's name, or `story`)")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--resume", action="store_true", help="go on after the story's last turn")
+    start.add_argument("--branch", type=int, metavar="N", help="go on after turn N, on a line of its own")
+    parser.add_argument("--window", type=int, default=DEFAULT_WINDOW, help="past turns to read (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
+    parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
+    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
+    parser.add_argument("--profile", choices=tuple(PROFILES), help="how prompts are read (default: the world's)")
+    parser.add_argument(
+        "--motion",
+        action="append",
+        default=[],
+        metavar="N=SCOPE",
+        help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    parser.add_argument(
+        "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play as asked. Interrupted, the story stays whole and the way to go on is printed."""
+    from .checkpoint import open_world
+
+    world = open_world(args.world)
+    name = args.name or (args.file.stem if args.file else "story")
+    instructions = read_game(args.file) if args.file else ()
+    story = Story.open(args.out, name, world.spec.name, world.fingerprint)
+    if args.profile:
+        world = world.with_profile(args.profile)
+    after, ahead = plan(story, instructions, args.resume, args.branch)
+    player = Player(world, story, settings_of(args, world.motion_table), after)
+    show = _Show(sys.stderr.isatty(), after + len(ahead))
+    try:
+        if args.file:
+            _warn_of_unknown_words(world, *ahead)
+            player.play(ahead, show.turn, show.step)
+        else:
+            _converse(player, show)
+    except KeyboardInterrupt:
+        show.close()
+        again = "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
+        way_on = again if args.file else f"play --out {args.out} --name {name!r} --resume"
+        print(f"\nStopped after turn {len(player.session.turns)}; all is kept. Go on with {way_on}.", file=sys.stderr)
+        return 130
+    for path in player.finish():
+        print(path)
+    return 0
+
+
+def read_game(path: Path) -> tuple[str, ...]:
+    """The instructions of a UTF-8 file; ValueError if it is something else or holds none."""
+    try:
+        instructions = read_instructions(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one a line") from error
+    if not instructions:
+        raise ValueError(f"{path}: no instructions in this file; write one a line")
+    return instructions
+
+
+def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
+    """(the turn to go on after, the instructions that follow it).
+
+    To resume a story that is the beginning of this file is to play the rest of the file; any other story goes on with
+    the whole file after its last turn.
+    """
+    if branch is not None:
+        return branch, tuple(instructions)
+    if not resume:
+        return 0, tuple(instructions)
+    told = [turn.instruction for turn in story.session(len(story.entries), 0).turns]
+    rest = instructions[len(told) :] if told == list(instructions[: len(told)]) else instructions
+    return len(told), tuple(rest)
+
+
+def settings_of(args: argparse.Namespace, table: MotionTable) -> PlaySettings:
+    """The settings that the arguments name; ValueError for a device that is not there or an unreadable motion."""
+    return PlaySettings(
+        window=args.window,
+        seed=args.seed,
+        steps=args.steps,
+        guidance=args.guidance,
+        motion=dict(parse_motion(text, table) for text in args.motion),
+        device=_device(args.device),
+        dtype=_dtype(args.dtype),
+    )
+
+
+def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
+    """`3=fast`, `3=4` or `3=2.5px` as (turn, motion value in px a frame)."""
+    number, _, motion = text.partition("=")
+    try:
+        if motion.endswith("px"):
+            return int(number), float(motion[:-2])
+        return int(number), float(table.value(MotionScope.parse(motion)))
+    except ValueError as error:
+        raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, as 3=fast or 3=2.5px") from error
+
+
+def _device(name: str) -> str:
+    import torch
+
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
+    if name == "auto":
+        return next(kind for kind, is_there in there.items() if is_there())
+    kind = name.partition(":")[0]
+    if kind not in there or not there[kind]():
+        raise ValueError(f"device {name!r} is not available here; choose auto or cpu")
+    return name
+
+
+def _dtype(name: str) -> torch.dtype | None:
+    import torch
+
+    return None if name == "auto" else getattr(torch, name)
+
+
+def _warn_of_unknown_words(world: World, *instructions: str) -> None:
+    tokenizer = world.tokenizer()
+    unknown = dict.fromkeys(word for text in instructions for word in tokenizer.unknown_words(text))
+    if unknown:
+        print(f"warning: world {world.spec.name!r} never saw these words: {', '.join(unknown)}", file=sys.stderr)
+
+
+def _converse(player: Player, show: _Show) -> None:
+    """Play typed lines until the input ends or the player leaves."""
+    print(f"One instruction a line; {UNDO} takes the last turn back, quit ends the game.", file=sys.stderr)
+    for line in _lines():
+        if line in QUIT:
+            break
+        if line != UNDO:
+            _warn_of_unknown_words(player.world, line)
+            show.turn(player.step(line, show.step))
+        elif player.session.turns:
+            player.rewind(len(player.session.turns) - 1)
+            print(f"back after turn {len(player.session.turns)}", file=sys.stderr)
+
+
+def _lines() -> Iterator[str]:
+    """Typed lines, empty ones left out."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if clean_text(line):
+            yield clean_text(line)
+
+
+class _Show:
+    """Turns as lines on the standard output and, where somebody watches, sampling as a bar on the error output."""
+
+    def __init__(self, watched: bool, total: int) -> None:
+        self.watched = watched
+        self.total = total
+        self.bar: tqdm | None = None
+        self.begun = time.perf_counter()
+
+    def step(self, done: int, steps: int) -> None:
+        """Move the bar."""
+        from tqdm import tqdm
+
+        if self.bar is None:
+            self.bar = tqdm(total=steps, desc="drawing", unit="step", leave=False, disable=not self.watched)
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def turn(self, played: PlayedTurn) -> None:
+        """Print a turn: its words, its motion and gauges, its clip."""
+        self.close()
+        turn, seconds = played.turn, time.perf_counter() - self.begun
+        state, character = turn.state, turn.character
+        of = f"/{self.total}" if self.total >= turn.number else ""
+        gauges = "  ".join(
+            f"{name} {getattr(character, name)}{_signed(UNIT * getattr(state.change, name))}"
+            for name in ("stamina", "social", "entertainment")
+        )
+        motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
+        how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
+        print(f"turn {turn.number}{of}  {turn.instruction}")
+        print(f"  {motion}  {gauges}  {played.clip} ({how})", flush=True)
+        self.begun = time.perf_counter()
+
+
+def _signed(change: int) -> str:
+    return f" ({change:+d})" if change else ""

@@ -1,0 +1,104 @@
+"""Content-addressed files: an address is the SHA-256 of what decides a result, so none is computed twice.
+
+Content is written first and its record last; so whatever has a record is whole. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .files import replacing, write_text
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """What decides a prediction. world: its fingerprint; parent: the address of the state before, None for turn 1."""
+
+    world: str
+    parent: str | None
+    instruction: str
+    window: int
+    profile: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class ShotKey:
+    """What decides a shot. state: the address of its state; motion: the value that the decoder is told, px a frame."""
+
+    world: str
+    state: str
+    seed: int
+    motion: float
+    steps: int
+    guidance: str
+    precision: str
+
+
+def address_of(key: StateKey | ShotKey) -> str:
+    """64 hex digits: the SHA-256 of a key as canonical json."""
+    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder of content-addressed things, each a record (json) and the file that it describes."""
+
+    folder: Path
+    key_type: type[StateKey] | type[ShotKey]
+    suffixes: tuple[str, ...]
+
+    def record(self, address: str) -> dict[str, typing.Any] | None:
+        """The record of `address`, or None if it is absent, torn or foreign; its file is there with the right size."""
+        try:
+            record = json.loads((self.folder / f"{address}.json").read_text(encoding="utf-8"))
+            if address_of(self.key_type(**record["key"])) != address:
+                return None
+            path = self._path(address, record["suffix"])
+            return record if path.stat().st_size == record["bytes"] else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def find(self, address: str) -> dict[str, typing.Any] | None:
+        """As `record`, and the file's content is what was written."""
+        record = self.record(address)
+        whole = record is not None and _digest(self._path(address, record["suffix"])) == record.get("sha256")
+        return record if whole else None
+
+    def path(self, address: str) -> Path:
+        """Where the file of a known address lies."""
+        record = self.record(address)
+        if record is None:
+            raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to make it anew")
+        return self._path(address, record["suffix"])
+
+    def put(
+        self,
+        key: StateKey | ShotKey,
+        suffix: str,
+        values: Mapping[str, typing.Any],
+        write: Callable[[Path], None],
+    ) -> str:
+        """Store what `write` puts at a path, then the record that makes it known; returns the address."""
+        address = address_of(key)
+        path = self._path(address, suffix)
+        with replacing(path) as part:
+            write(part)
+        facts = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
+        write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **facts}) + "\n")
+        return address
+
+    def _path(self, address: str, suffix: str) -> Path:
+        if suffix not in self.suffixes:
+            raise ValueError(f"{self.folder / address}: {suffix!r} is none of {', '.join(self.suffixes)}")
+        return self.folder / f"{address}{suffix}"
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

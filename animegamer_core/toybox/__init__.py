@@ -1,0 +1,1 @@
+"""The Toybox: a miniature drawn world, with truth known for everything."""

@@ -1,0 +1,285 @@
+"""The recipe of the embedded world: `python -m animegamer_core.toybox.build --work DIR`.
+
+    data      draw the games, measure their motion, write a dataset folder
+    probes    train the judges on true clips of other seeds; frozen before any decoder is trained
+    vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
+    calibrate  measure how far the decoder's shots move, and set the world's motion table by it
+
+Every stage ends within 8 minutes on one H200 and leaves its result in DIR; finished stages are passed over, so a fresh
+machine goes on from `--export`ed files. `--quick` runs everything in miniature, to try the machinery.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..data.dataset import DatasetFolder
+from ..files import replacing, write_text
+from ..prompt import GameTokenizer
+from ..spec import PROFILES, SPECS, ModelSpec
+from ..state import MotionTable
+from .dataset import Casting, write_dataset
+from .probes import ProbeRecipe, build_probes
+from .world import vocabulary
+
+TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt")
+STAGES = ("data", "probes", *TRAINED, "calibrate")
+SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
+EXPORT_PIECE_BYTES = 15 * 2**20
+LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a build makes. changes: stage -> the fields of its StageConfig that differ from the scratch recipe's row."""
+
+    spec: ModelSpec
+    casting: Casting
+    probes: ProbeRecipe
+    calibrated_on: int  # training states whose shots are measured
+    changes: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+FULL = Recipe(
+    spec=SPECS["toybox"],
+    casting=Casting(games=1000, held_out=20),
+    probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
+    calibrated_on=60,
+    changes={
+        "vae": {"steps": 3200, "batch": 8, "lr": 1e-3, "kl": 1e-4},
+        "towers": {"steps": 2000},
+        "warmup": {"steps": 400, "lr": 1e-3},
+        "joint": {"steps": 6500, "lr": 1e-3},
+        "predict": {"steps": 6000},
+        "adapt": {"steps": 9000, "batch": 128, "lr": 6e-4},
+    },
+)
+QUICK = Recipe(
+    spec=SPECS["toybox"],
+    casting=Casting(games=4, held_out=1, turns=5),
+    probes=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
+    calibrated_on=1,
+    changes={stage: {"steps": 2, "batch": 4, "lr_warmup": 1, "log_every": 1, "validate_every": 0} for stage in TRAINED},
+)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A build's folder: dataset/, world/ (fp16, as shipped), runs/<stage>/, stages.json."""
+
+    folder: Path
+    recipe: Recipe
+    device: str
+    say: Say
+
+    @property
+    def dataset(self) -> Path:
+        """The dataset folder."""
+        return self.folder / "dataset"
+
+    @property
+    def world(self) -> Path:
+        """The world folder that the stages fill."""
+        return self.folder / "world"
+
+    def log(self) -> dict[str, dict[str, object]]:
+        """Stage -> its seconds over all calls, and whether it is finished."""
+        path = self.folder / "stages.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def is_finished(self, stage: str) -> bool:
+        """Whether a stage has nothing left to do."""
+        return bool(self.log().get(stage, {}).get("finished"))
+
+    def note(self, stage: str, seconds: float, finished: bool) -> None:
+        """Add to a stage's seconds, and say whether it is finished."""
+        before = self.log()
+        total = before.get(stage, {}).get("seconds", 0.0) + round(seconds, 1)
+        log = {**before, stage: {"seconds": total, "finished": finished}}
+        write_text(self.folder / "stages.json", json.dumps(log, indent=1))
+
+
+def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -> bool:
+    """Run the stages that are not finished yet, in order; False if the time ran out before the last one's end."""
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    material = None
+    for stage in stages:
+        if shop.is_finished(stage):
+            continue
+        started = time.monotonic()
+        if stage == "data":
+            _draw(shop)
+        elif stage == "probes":
+            _train_probes(shop)
+        elif stage == "calibrate":
+            material = material or _open(shop)
+            _calibrate(shop, material)
+        else:
+            material = material or _open(shop)
+            left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
+            material, finished = _train(shop, stage, material, left)
+            if not finished:
+                shop.note(stage, time.monotonic() - started, finished=False)
+                shop.say(f"{stage}: the time is over; the same command goes on from here")
+                return False
+        shop.note(stage, time.monotonic() - started, finished=True)
+        shop.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
+        if end is not None and time.monotonic() > end:
+            return False
+    return True
+
+
+def _dataset(shop: Workshop) -> DatasetFolder:
+    """The dataset, with whatever it lacks drawn: all of it, or the clips that did not travel to this machine."""
+
+    def told(done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            shop.say(f"data: {done} of {total} clips")
+
+    return write_dataset(shop.dataset, shop.recipe.casting, on_clip=told)
+
+
+def _draw(shop: Workshop) -> None:
+    from ..checkpoint import save_world
+
+    folder = _dataset(shop)
+    motion = folder.info["settings"]["motion"]
+    table = MotionTable("toybox", tuple(motion["values"]), tuple(motion["edges"]))
+    provenance = {"built by": "animegamer_core.toybox.build", "motion backend": motion["backend"]}
+    save_world(shop.world, shop.recipe.spec, motion_table=table, provenance=provenance, licence=LICENCE)
+
+
+def _train_probes(shop: Workshop) -> None:
+    def told(done: int, total: int, loss: float) -> None:
+        if done % 500 == 1 or done == total:
+            shop.say(f"probes: {done}/{total} loss {loss:.3f}")
+
+    facts = build_probes(shop.world, shop.recipe.probes, shop.device, on_loss=told)
+    shop.say(f"probes: {facts['accuracy']}")
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What the training stages hand on: models and features."""
+
+    parts: object
+    data: object
+
+
+def _open(shop: Workshop) -> _Material:
+    """The models as far as they are built, and the dataset with its clips on the device."""
+    from ..checkpoint import open_world
+    from ..data.cache import FeatureStore
+    from ..train.material import TrainingData, add_frames
+    from ..train.parts import MODELS, WorldParts
+
+    folder = _dataset(shop)
+    world = open_world(shop.world)
+    loaded = WorldParts.load(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
+    absent = [name for name in MODELS if getattr(loaded, name) is None]
+    fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
+    parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
+    data = add_frames(TrainingData(folder, FeatureStore())).to(shop.device)
+    return _Material(parts, data)
+
+
+def _train(shop: Workshop, stage: str, material: _Material, minutes: float) -> tuple[_Material, bool]:
+    from ..checkpoint import open_world
+    from ..train.loop import RunOptions
+    from ..train.run import train_stage
+    from ..train.stages import stage_config
+
+    def told(done: int, total: int, values: dict[str, float]) -> None:
+        if done % max(1, total // 12) < 20 or done == total:
+            shop.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
+
+    config = replace(stage_config(stage), **shop.recipe.changes.get(stage, {}), minutes=minutes)
+    result = train_stage(
+        stage, config, material.parts, material.data, shop.folder / "runs" / stage, RunOptions(on_step=told)
+    )
+    if result.done:
+        import torch
+
+        result.parts.save(open_world(shop.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
+    return _Material(result.parts, result.data), result.done
+
+
+def _calibrate(shop: Workshop, material: _Material) -> None:
+    """Told values for the world's levels, from training states as the engine predicts them."""
+    import torch
+
+    from ..checkpoint import open_world, save_world
+    from ..train.run import prepare
+    from ..train.stages import stage_config
+    from .calibrate import calibrated_table
+
+    world, parts = open_world(shop.world), material.parts
+    data = prepare("adapt", stage_config("adapt"), parts, material.data, torch.device(shop.device))
+    clips = torch.tensor(data.clips())
+    chosen = clips[:: max(1, len(clips) // shop.recipe.calibrated_on)][: shop.recipe.calibrated_on]
+    states = data.store.gather(["predicted"], chosen, "cpu")["predicted"].float()
+    motion = data.folder.info["settings"]["motion"]
+    measured = MotionTable("toybox", tuple(motion["values"]), tuple(motion["edges"]))
+    table = calibrated_table(measured, parts.decoder.to(shop.device).eval(), states)
+    shop.say(f"calibrate: shots move as {measured.values} when told {table.values}")
+    save_world(shop.world, world.spec, motion_table=table, provenance=world.provenance, licence=world.licence)
+
+
+def export(shop: Workshop, folder: Path) -> list[Path]:
+    """What a fresh machine needs to go on, as pieces of one archive of at most 15 MiB each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("world", "stages.json", "dataset/turns.jsonl", *(f"runs/{stage}/log.jsonl" for stage in TRAINED))
+    whole = folder / "toybox.tar.gz"
+    with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:
+        for name in names:
+            if (shop.folder / name).exists():
+                archive.add(shop.folder / name, name)
+    pieces = []
+    data = whole.read_bytes()
+    for number, start in enumerate(range(0, len(data), EXPORT_PIECE_BYTES)):
+        pieces.append(folder / f"toybox.tar.gz.{number}")
+        pieces[-1].write_bytes(data[start : start + EXPORT_PIECE_BYTES])
+    whole.unlink()
+    return pieces
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; exit status 0 when all asked stages are finished, 3 when the time ran out."""
+    import torch
+
+    parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
+    parser.add_argument("--work", type=Path, required=True, help="the build's folder")
+    parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
+    parser.add_argument("--minutes", type=float, help="stop, resumable, after so many minutes")
+    parser.add_argument("--quick", action="store_true", help="in miniature: tries the machinery, learns nothing")
+    parser.add_argument("--export", type=Path, help="afterwards write here what a fresh machine needs to go on")
+    args = parser.parse_args(argv)
+    unknown = [stage for stage in args.stages.split(",") if stage not in STAGES]
+    if unknown:
+        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    started = time.monotonic()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
+
+    args.work.mkdir(parents=True, exist_ok=True)
+    shop = Workshop(args.work, QUICK if args.quick else FULL, device, say)
+    finished = build(shop, args.stages.split(","), args.minutes)
+    if args.export:
+        export(shop, args.export)
+    return 0 if finished else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

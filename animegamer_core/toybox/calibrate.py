@@ -1,0 +1,68 @@
+"""The world's own motion table: what its decoder has to be told, so that its shots move as their level says.
+
+A decoder that draws a little softer than the film also moves a little less by the same measure. Its response is
+measured on training states and turned round; the borders between levels stay those of the dataset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..data.motion import motion_value
+from ..decoder import ShotDecoder
+from ..state import MotionTable
+from ..video import to_uint8
+from .workers import spread
+
+TOLD = 12  # motion values that every state is drawn at
+REACH = (0.5, 4.0)  # they run from the lowest level's value times the first to the highest's times the second
+BATCH = 64
+
+OnShot = Callable[[int, int], None]
+
+
+def calibrated_table(
+    table: MotionTable, decoder: ShotDecoder, states_MND: Tensor, on_shot: OnShot | None = None
+) -> MotionTable:
+    """The table with values that make the median shot of these states measure what `table.values` say.
+
+    table.values are the dataset's own medians by level. The more states, the steadier the result; some fifty serve.
+    """
+    told = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], TOLD)
+    measured = response(decoder, states_MND, told, on_shot)
+    return replace(table, values=inverted(told, np.median(measured, axis=0), table.values))
+
+
+def response(
+    decoder: ShotDecoder, states_MND: Tensor, told: Sequence[float], on_shot: OnShot | None = None
+) -> NDArray[np.float64]:
+    """(M, values): the measured motion of each state's shot at each told value, one noise seed a state."""
+    rows = [(state, value) for state in range(len(states_MND)) for value in told]
+    measured: list[float] = []
+    for start in range(0, len(rows), BATCH):
+        part = rows[start : start + BATCH]
+        states = torch.stack([states_MND[state] for state, _ in part])
+        motion = torch.tensor([float(value) for _, value in part])
+        latents = decoder.sample(states, motion, [state for state, _ in part])
+        measured += spread(motion_value, [to_uint8(frames) for frames in decoder.decode_latents(latents)])
+        if on_shot is not None:
+            on_shot(len(measured), len(rows))
+    return np.array(measured).reshape(len(states_MND), len(told))
+
+
+def inverted(told: Sequence[float], measured: Sequence[float], wanted: Sequence[float]) -> tuple[float, ...]:
+    """The told values at which a response, made monotone and read between its points on log scales, is as wanted.
+
+    What lies beyond the response's ends takes the end.
+    """
+    rising = np.maximum.accumulate(np.asarray(measured, dtype=float))
+    steps = np.log(rising) + np.arange(len(rising)) * 1e-9  # np.interp needs strictly rising points
+    values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, np.log(np.asarray(told, dtype=float)))
+    return tuple(round(math.exp(value), 4) for value in values)

@@ -1,0 +1,108 @@
+"""Toybox games as a dataset folder, the same that the film pipeline writes: training reads nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
+from ..data.motion import DEFAULT_THRESHOLD, motion_value
+from ..video import clip_suffix, write_clip
+from .draw import draw_shot
+from .games import Game, opening_game, sample_game
+from .workers import spread
+from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, motion_text
+
+OPENINGS = 4  # every fourth game begins with a picture whose prop's colour no instruction tells
+OnClip = Callable[[int, int], None]  # (clips done, clips in all)
+
+
+@dataclass(frozen=True)
+class Casting:
+    """How many games a dataset tells, and how many more it keeps back for validation; `turns` turns each."""
+
+    games: int
+    held_out: int
+    turns: int = 10
+
+    def scenes(self) -> dict[str, tuple[Scene, ...]]:
+        """Game name -> its scenes in the order of play, an opening picture first."""
+        games = {f"train-{number:05d}": self._game(number, "train") for number in range(self.games)}
+        return games | {f"heldout-{number:05d}": self._game(number, "heldout") for number in range(self.held_out)}
+
+    def _game(self, number: int, split: str) -> tuple[Scene, ...]:
+        make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
+        game = make(number, turns=self.turns, split=split)
+        return game.scenes if game.opening is None else (game.opening, *game.scenes)
+
+
+def write_dataset(
+    folder: Path, casting: Casting, workers: int | None = None, on_clip: OnClip | None = None
+) -> DatasetFolder:
+    """Draw, measure and caption every clip; a folder that a kill left unfinished is gone on with.
+
+    A folder that came without its clips (only turns.jsonl travelled here) gets them drawn anew, not measured anew.
+    """
+    games = casting.scenes()
+    suffix = clip_suffix()
+    scenes = {
+        f"clips/{name}-{turn:02d}{suffix}": scene for name, row in games.items() for turn, scene in enumerate(row)
+    }
+    _restore_clips(folder, scenes, workers)
+    writer = DatasetWriter(folder, FPS)
+    todo = {clip: scene for clip, scene in scenes.items() if clip not in writer}
+    make = functools.partial(_make, folder=folder, measured=True)
+    for done, (clip, value) in enumerate(spread(make, list(todo.items()), workers), start=1):
+        writer.add(_record(clip, scenes[clip], value))
+        if on_clip is not None:
+            on_clip(len(scenes) - len(todo) + done, len(scenes))
+    return writer.finish(
+        [
+            (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
+            for name, row in games.items()
+        ],
+        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(casting)},
+        settings={"frames": FRAMES},
+        motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
+        caption=lambda record: dataclasses.replace(record, adverb=adverb(scenes[record.clip], record.motion_level)),
+    )
+
+
+def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
+    motion, turn = MOTIONS[scene.motion], int(Path(clip).stem[-2:])
+    return ClipRecord(
+        film=Path(clip).stem[:-3],
+        start=2.0 * turn,
+        end=2.0 * turn + 2.0,
+        clip=clip,
+        character=characters(scene),
+        motion=motion_text(scene),
+        background=f"{scene.time} {scene.place}",
+        motion_value=round(value, 4),
+        social=motion.social,
+        entertainment=motion.entertainment,
+        stamina=motion.stamina,
+    )
+
+
+def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None) -> None:
+    """Draw the clips that turns.jsonl lists and the folder lacks."""
+    path = folder / TURNS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    listed = [json.loads(line)["clip"] for line in lines]
+    lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
+    make = functools.partial(_make, folder=folder, measured=False)
+    for _ in spread(make, list(lacking.items()), workers):
+        pass
+
+
+def _make(item: tuple[str, Scene], folder: Path, measured: bool) -> tuple[str, float]:
+    """Draw a clip and write its file; returns its path in the folder and its motion value, 0 where not asked for."""
+    clip, scene = item
+    frames = draw_shot(scene)
+    write_clip(folder / clip, frames, FPS)
+    return clip, motion_value(frames) if measured else 0.0

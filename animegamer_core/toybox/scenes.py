@@ -1,0 +1,99 @@
+"""Toybox scenes as numbered labels and as true clips, drawn and measured in several processes.
+
+M clips, F frames, H height, W width, C channels. Imports no torch, so that worker processes start quickly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..data.motion import motion_value
+from .draw import draw_shot
+from .workers import spread
+from .world import (
+    AMPLITUDES,
+    CHARACTERS,
+    COLOURS,
+    FRAMES,
+    HEIGHT,
+    MOTIONS,
+    PLACES,
+    PROPS,
+    TIMES,
+    WIDTH,
+    Scene,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NONE = "none"
+HEADS: dict[str, tuple[str, ...]] = {
+    "character": tuple(CHARACTERS),
+    "partner": (NONE, *CHARACTERS),
+    "place": PLACES,
+    "time": TIMES,
+    "motion": tuple(MOTIONS),
+    "colour": (NONE, *COLOURS),
+}
+PROBE_SPLIT = 3  # the lowest bits of a scene's seed that no split of games uses
+PROP_SHARE = 0.7
+
+Labels = dict[str, "NDArray[np.int64]"]  # head -> (M,) index of the class in HEADS
+
+
+def labels_of(scenes: Sequence[Scene]) -> Labels:
+    """What is true of each scene, as class numbers (M,) of every head."""
+    return {head: np.array([HEADS[head].index(_truth(scene, head)) for scene in scenes]) for head in HEADS}
+
+
+def _truth(scene: Scene, head: str) -> str:
+    return getattr(scene, "prop_colour" if head == "colour" else head) or NONE
+
+
+def probe_scene(seed: int) -> Scene:
+    """A scene for the probes alone, everything in it drawn evenly and independently, never-trained pairs included.
+
+    A judge that knew which pairs training lacks could not judge them fairly. No game shares the scene's seed.
+    """
+    rng = random.Random(f"toybox/probe/{seed}")
+    character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
+    others = [name for name in CHARACTERS if name != character]
+    prop = rng.choice(PROPS) if rng.random() < PROP_SHARE else None
+    low, high = AMPLITUDES
+    return Scene(
+        film=CHARACTERS[character].film,
+        character=character,
+        partner=rng.choice(others) if MOTIONS[motion].partner else None,
+        motion=motion,
+        place=rng.choice(PLACES),
+        time=rng.choice(TIMES),
+        prop=prop,
+        prop_colour=rng.choice(tuple(COLOURS)) if prop else None,
+        prop_told=False,
+        amplitude=low * (high / low) ** rng.random(),
+        seed=rng.getrandbits(56) * 4 + PROBE_SPLIT,
+    )
+
+
+def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDArray[np.uint8], Labels]:
+    """True clips (M, 17, 96, 144, 3) of the probe scenes with these seeds, and their labels."""
+    scenes = [probe_scene(seed) for seed in seeds]
+    return draw_clips(scenes, workers), labels_of(scenes)
+
+
+def draw_clips(scenes: Sequence[Scene], workers: int | None = None) -> NDArray[np.uint8]:
+    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one a core."""
+    clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
+    for index, clip in enumerate(spread(draw_shot, scenes, workers)):
+        clips[index] = clip
+    return clips
+
+
+def measure_clips(clips_MFHWC: NDArray[np.uint8], workers: int | None = None) -> NDArray[np.float64]:
+    """The measured motion value of each clip (M,), px a frame at 480 px height."""
+    return np.array(list(spread(motion_value, clips_MFHWC, workers)), dtype=np.float64)

@@ -1,0 +1,183 @@
+"""What there is in the Toybox world: films, characters, motions, places, props, and the words for them.
+
+A shot takes place in the style of its main character's film; a second character keeps their own looks and
+stands in that light. Every table is data: drawing, games and the vocabulary follow it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
+AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels a frame at 480 px height
+
+
+@dataclass(frozen=True)
+class Character:
+    """A name and the film that the character belongs to."""
+
+    name: str
+    film: str
+
+
+@dataclass(frozen=True)
+class Motion:
+    """A kind of motion: its English phrase and the paper's labels.
+
+    social and entertainment are 0 or 1, stamina is -1 or +1 (supplement, section 2). A motion with
+    `partner` needs a second character.
+    """
+
+    name: str
+    phrase: str
+    social: int
+    entertainment: int
+    stamina: int
+    partner: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that a shot shows. It says all about the picture; `seed` only jitters it.
+
+    amplitude is the target motion in pixels a frame at 480 px height. prop_colour is the truth whenever a
+    prop is visible; prop_told says whether the instruction may name it.
+    """
+
+    film: str
+    character: str
+    partner: str | None
+    motion: str
+    place: str
+    time: str
+    prop: str | None
+    prop_colour: str | None
+    prop_told: bool
+    amplitude: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        low, high = AMPLITUDES
+        if not low <= self.amplitude <= high:
+            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px a frame")
+        if (self.partner is not None) != MOTIONS[self.motion].partner:
+            wanted = "a second character" if MOTIONS[self.motion].partner else "no second character"
+            raise ValueError(f"a scene of {self.motion!r} has partner {self.partner!r}; it takes {wanted}")
+        if (self.prop is None) != (self.prop_colour is None):
+            raise ValueError(f"a scene has prop {self.prop!r} in {self.prop_colour!r}; give both or neither")
+
+
+FILMS = ("meadow", "harbour", "lantern")
+
+CHARACTERS: dict[str, Character] = {
+    row.name: row
+    for row in (
+        Character("Miko", "meadow"),
+        Character("Taro", "meadow"),
+        Character("Yuzu", "harbour"),
+        Character("Nori", "harbour"),
+        Character("Beni", "lantern"),
+        Character("Pico", "lantern"),
+    )
+}
+
+MOTIONS: dict[str, Motion] = {
+    row.name: row
+    for row in (
+        Motion("sleep", "sleep under a blanket", 0, 0, 1),
+        Motion("eat", "eat noodles", 0, 0, 1),
+        Motion("talk", "talk to a friend", 1, 0, -1, partner=True),
+        Motion("hug", "hug a friend", 1, 0, 1, partner=True),
+        Motion("fly", "fly on a broomstick", 0, 1, -1),
+        Motion("run", "run", 0, 1, -1),
+        Motion("dance", "dance", 0, 1, -1),
+        Motion("wave", "wave hello", 0, 0, -1),
+        Motion("read", "read a book", 0, 1, -1),
+        Motion("swing", "ride a swing", 0, 1, -1),
+        Motion("climb", "climb a ladder", 0, 0, -1),
+        Motion("swim", "swim", 0, 1, -1),
+    )
+}
+
+PLACES = ("beach", "forest", "mountain", "street", "castle", "kitchen", "bedroom", "library")
+TIMES = ("day", "night")
+PROPS = ("car", "umbrella", "scarf")
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (222, 44, 50),
+    "blue": (40, 96, 226),
+    "green": (38, 164, 72),
+    "yellow": (250, 208, 40),
+    "purple": (142, 60, 186),
+    "white": (250, 250, 250),
+}
+
+ADVERBS: dict[int, tuple[str, str, str]] = {
+    1: ("barely", "faintly", "slightly"),
+    2: ("gently", "slowly", "softly"),
+    3: ("steadily", "calmly", "evenly"),
+    4: ("quickly", "briskly", "swiftly"),
+    5: ("wildly", "furiously", "madly"),
+}
+
+# Never drawn for training. Each motion keeps at least five characters, each character at least ten motions.
+UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("Taro", "fly"),
+        ("Miko", "climb"),
+        ("Yuzu", "swim"),
+        ("Nori", "read"),
+        ("Beni", "run"),
+        ("Pico", "swing"),
+        ("Miko", "eat"),
+        ("Taro", "dance"),
+    }
+)
+
+
+def characters(scene: Scene) -> tuple[str, ...]:
+    """Return the names in the shot, the main character first."""
+    return (scene.character,) if scene.partner is None else (scene.character, scene.partner)
+
+
+def instruction(scene: Scene, level: int) -> str:
+    """Return the scene's instruction in the published form, for a measured motion level 1..5."""
+    return (
+        f"Character: {', '.join(characters(scene))}; Motion: {adverb(scene, level)} {motion_text(scene)}; "
+        f"Background: {scene.time} {scene.place}."
+    )
+
+
+def adverb(scene: Scene, level: int) -> str:
+    """Return one of a measured motion level's three adverbs, chosen by the scene's seed."""
+    return random.Random(f"adverb:{scene.seed}:{level}").choice(ADVERBS[level])
+
+
+def motion_text(scene: Scene) -> str:
+    """Return the motion's phrase with the prop, coloured only where its colour is told."""
+    phrase = MOTIONS[scene.motion].phrase
+    if scene.prop is None:
+        return phrase
+    return f"{phrase} with {f'a {scene.prop_colour}' if scene.prop_told else 'the'} {scene.prop}"
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a text into lower-case words and punctuation marks."""
+    return tuple(re.findall(r"[a-z]+|[^\sa-z]", text.lower()))
+
+
+def vocabulary() -> tuple[str, ...]:
+    """Return every word and mark of every possible instruction, in a fixed (alphabetical) order."""
+    sources: Sequence[str] = (
+        "Character: , ; Motion: ; Background: . with a the",
+        *CHARACTERS,
+        *(motion.phrase for motion in MOTIONS.values()),
+        *(adverb for row in ADVERBS.values() for adverb in row),
+        *PLACES,
+        *TIMES,
+        *PROPS,
+        *COLOURS,
+    )
+    return tuple(sorted({word for source in sources for word in words(source)}))

@@ -1,0 +1,158 @@
+"""`train STAGE`: the command line of training. Its options are read off StageConfig's fields."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..checkpoint import World, open_world, save_world
+from ..data.cache import FeatureStore
+from ..data.dataset import DatasetFolder
+from ..data.records import ClipRecord
+from ..prompt import GameTokenizer
+from ..spec import ModelSpec, get_spec
+from ..state import clean_text
+from .adapters import apply_stage_file
+from .log import LOG, PICTURE, plot_log
+from .loop import RunOptions
+from .material import TrainingData
+from .parts import MODELS, WorldParts
+from .run import train_stage
+from .stages import RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, stage_config
+
+NEEDED = {  # the models that a stage trains or computes features with
+    "vae": ("decoder",),
+    "towers": ("encoder",),
+    "warmup": ("encoder", "decoder"),
+    "joint": ("encoder", "decoder"),
+    "predict": ("encoder", "engine"),
+    "adapt": MODELS,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `train`."""
+    parser.add_argument("stage", choices=STAGES_IN_ORDER, help="what to train; a new world takes them in this order")
+    parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")
+    parser.add_argument("--world", required=True, type=Path, help="world folder to begin from; made if it is new")
+    parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
+    parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--recipe", choices=tuple(RECIPES), help="lora: as in the paper; scratch: all weights")
+    parser.add_argument("--start", nargs="*", type=Path, default=(), help="stage files to begin from, in order")
+    parser.add_argument("--cache", type=Path, help="folder for computed features, for datasets too large for memory")
+    group = parser.add_argument_group("stage options (defaults: the recipe's row for the stage)")
+    kinds = typing.get_type_hints(StageConfig)
+    for field in dataclasses.fields(StageConfig):
+        group.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            default=argparse.SUPPRESS,
+            dest=f"option_{field.name}",
+            **_shown(kinds[field.name]),
+            help=field.metadata["help"],
+            **_reading(kinds[field.name]),
+        )
+
+
+def _shown(kind: typing.Any) -> dict[str, str]:
+    """What stands for the value in the help; a switch has none."""
+    return {} if kind is bool else {"metavar": {int: "N", float: "X"}.get(kind, "VALUE")}
+
+
+def _reading(kind: typing.Any) -> dict[str, typing.Any]:
+    """How argparse reads a field of this type."""
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if typing.get_origin(kind) is tuple:
+        return {"nargs": "*", "type": typing.get_args(kind)[0]}
+    return {"type": kind}
+
+
+def config_of(args: argparse.Namespace, recipe: str) -> StageConfig:
+    """The recipe's row for the stage, with the options that were given."""
+    given = {name[7:]: value for name, value in vars(args).items() if name.startswith("option_")}
+    changes = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return dataclasses.replace(stage_config(args.stage, recipe), **changes)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
+    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit."""
+    folder = DatasetFolder.open(args.dataset)
+    world, spec = _world(args.world, args.spec, folder)
+    recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
+    config = config_of(args, recipe)
+    parts = _parts(world, args.stage, folder, recipe, config.seed)
+    for file in args.start:
+        stage = apply_stage_file(file, {name: getattr(parts, name) for name in MODELS if getattr(parts, name)})
+        say(f"begins from {file} ({stage})")
+    reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
+    data = TrainingData(folder, FeatureStore(), cache=args.cache)
+    result = train_stage(args.stage, config, parts, data, args.out, reported)
+    if importlib.util.find_spec("matplotlib") is not None:
+        plot_log(args.out / LOG, args.out / PICTURE)
+    if not result.done:
+        say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
+        return 0
+    if recipe == "scratch":
+        result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
+        say(f"wrote {args.world}")
+    say(f"wrote {result.file}")
+    return 0
+
+
+def _line(stage: str, step: int, steps: int, values: dict[str, float]) -> str:
+    shown = (f"{name} {value:.4g}" for name, value in values.items())
+    return f"{stage} {step}/{steps}  {'  '.join(shown)}"
+
+
+def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[World, ModelSpec]:
+    """The world to train, made anew where there is none; ValueError if it has another spec than asked for."""
+    if (path / "world.json").is_file():
+        world = open_world(path)
+        if spec_name and get_spec(spec_name).name != world.spec.name:
+            raise ValueError(f"{path} has spec {world.spec.name!r}, not {spec_name!r}; leave --spec out")
+        return world, world.spec
+    if not spec_name:
+        raise ValueError(f"{path} is no world yet; say with --spec which sizes it shall have")
+    spec = get_spec(spec_name)
+    return save_world(path, spec, motion_table=folder.motion_table, provenance={"dataset": folder.path.name}), spec
+
+
+def _parts(world: World, stage: str, folder: DatasetFolder, recipe: str, seed: int) -> WorldParts:
+    """The models that a stage needs: the world's own, and under `scratch` new ones where it has none."""
+    needed = NEEDED[stage]
+    parts = WorldParts.load(world, needed)
+    missing = [name for name in needed if getattr(parts, name) is None]
+    if recipe == "lora" or not missing:
+        for name in missing:
+            parts.of(name)
+        return parts
+    tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
+    made = WorldParts.new(world.spec, tokenizer, world.profile, seed, missing)
+    return dataclasses.replace(parts, **{name: getattr(made, name) for name in missing})
+
+
+def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokenizer:
+    """A tokenizer of all words in a dataset's instructions; ValueError if the spec has no room for them."""
+    from tokenizers.pre_tokenizers import Whitespace
+
+    splitter = Whitespace()
+    texts = (clean_text(turn.instruction).lower() for turn in turns if turn.captioned)
+    words = sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
+    tokenizer = GameTokenizer.from_words(words, spec.state.tokens)
+    if tokenizer.size > spec.engine.vocab_size:
+        raise ValueError(
+            f"the dataset has {len(words)} words and spec {spec.name!r} room for "
+            f"{spec.engine.vocab_size - tokenizer.size + len(words)}; use a larger spec or fewer words"
+        )
+    return tokenizer

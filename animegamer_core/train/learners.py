@@ -1,0 +1,237 @@
+"""What one stage trains and its loss: batches come in, named losses go out. `loss` is the one that is minimised.
+
+B batch, L text tokens, P image tokens, N state tokens, D state width, F frames, T latent frames, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+
+from ..decoder import ShotDecoder
+from ..encoder import ShotEncoder, clip_pixels
+from ..state import clean_text
+from .losses import (
+    contrastive,
+    divergence,
+    edge_error,
+    noised,
+    shares,
+    timestep_band,
+    velocity_target,
+)
+from .material import IMAGE_FEATURES, TrainingData, pictures
+from .order import ClipOrder, Place, generator, random_seed
+from .stages import StageConfig
+
+Batch = Mapping[str, Any]
+Losses = dict[str, Tensor]
+
+
+class Learner(nn.Module):
+    """A stage at work. Parameters are named as in a world: encoder., decoder., engine., and heads. for helpers."""
+
+    features: tuple[str, ...] = ()  # that `batch` reads
+    unused: bool = False  # whether some trained parameters may get no gradient
+
+    def __init__(self, config: StageConfig) -> None:
+        super().__init__()
+        self.settings = config
+
+    def order(self, data: TrainingData, held_out: bool = False) -> Any:
+        """Which samples each step reads."""
+        return ClipOrder(data.clips(held_out), self.settings.batch, self.settings.seed)
+
+    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+        """The tensors of some samples; everything random follows from the seed and the place."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch) -> Losses:
+        """Named losses, each a value; `loss` is minimised."""
+        raise NotImplementedError
+
+    def _random(self, device: torch.device, place: Place, what: str) -> torch.Generator:
+        return generator(device, self.settings.seed, place.step, place.rank, place.part, what)
+
+
+class VaeLearner(Learner):
+    """Rebuilding clips: one pass of the encoder, and the decoder in chunks as in play."""
+
+    features = ("frames",)
+
+    def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
+        super().__init__(config)
+        self.decoder = decoder
+        if config.checkpointing:
+            decoder.vae.enable_gradient_checkpointing()
+
+    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+        lengths, numbers = self.settings.clip_lengths, generator("cpu", self.settings.seed, place.step, "length")
+        length = lengths[int(torch.randint(len(lengths), (), generator=numbers))]
+        frames = data.store.gather(["frames"], rows, device)["frames"][:, :length]
+        clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
+        spec = self.decoder.spec.decoder
+        _, channels, height, width = spec.latent_shape
+        shape = (len(rows), channels, (length - 1) // 4 + 1, height, width)
+        return {
+            "clip": clip,
+            "noise": torch.randn(shape, generator=self._random(device, place, "noise"), device=device),
+        }
+
+    def forward(self, batch: Batch) -> Losses:
+        clip, config = batch["clip"], self.settings
+        posterior = self.decoder.vae.encode(clip).latent_dist
+        rebuilt = self.decoder.vae.decode(posterior.mean + posterior.std * batch["noise"]).sample.float()
+        squared = F.mse_loss(rebuilt, clip)
+        parts = {
+            "l1": F.l1_loss(rebuilt, clip),
+            "mse": squared,
+            "edge": edge_error(rebuilt, clip),
+            "kl": divergence(posterior.mean.float(), posterior.logvar.float()),
+        }
+        loss = sum(getattr(config, name) * value for name, value in parts.items())
+        psnr = 10 * torch.log10(4 / squared.detach())  # the range of pictures is 2
+        return {"loss": loss, **parts, "psnr": psnr}
+
+
+class TowerHeads(nn.Module):
+    """Between towers and loss, and kept apart from the encoder: one space for text and picture, and patches rebuilt."""
+
+    def __init__(self, text_width: int, image_width: int, patch: int, width: int = 128) -> None:
+        super().__init__()
+        self.text = nn.Linear(text_width, width, bias=False)
+        self.image = nn.Linear(image_width, width, bias=False)
+        self.patches = nn.Linear(image_width, 3 * patch * patch)
+        self.log_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), as CLIP begins
+
+    @property
+    def scale(self) -> Tensor:
+        """The factor on cosines, at most 100."""
+        return self.log_scale.exp().clamp(max=100)
+
+    def joined(self, text_BLW: Tensor, valid_BL: Tensor, image_BPW: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit vectors (B, width) of texts and pictures, from the means of their tokens (padding left out)."""
+        weight = valid_BL[..., None].to(text_BLW)
+        text = (text_BLW * weight).sum(1) / weight.sum(1)
+        return F.normalize(self.text(text).float(), dim=-1), F.normalize(self.image(image_BPW.mean(1)).float(), dim=-1)
+
+
+class TowerLearner(Learner):
+    """A text and a picture tower that learn together which whole instruction belongs to which first frame."""
+
+    features = ("frames",)
+    unused = True  # the picture tower's last block is not read (reference-facts 9)
+
+    def __init__(self, config: StageConfig, encoder: ShotEncoder, data: TrainingData) -> None:
+        super().__init__(config)
+        spec = encoder.spec.encoder
+        self.encoder = encoder
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(random_seed(config.seed, "heads"))
+            self.heads = TowerHeads(spec.text.width, spec.image.width, spec.image.patch)
+        texts = [turn.instruction for turn in data.folder.turns]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._captions = torch.tensor([numbers[text] for text in texts])
+        self._ids = _whole_ids(encoder, texts)
+
+    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+        frames = data.store.gather(["frames"], rows, device)["frames"][:, 0]
+        return {
+            "images": pictures(frames),
+            "ids": self._ids[rows].to(device, non_blocking=True),
+            "captions": self._captions[rows].to(device, non_blocking=True),
+        }
+
+    def forward(self, batch: Batch) -> Losses:
+        text_BLW = self.encoder.text_features(batch["ids"])
+        image_BPW = self.encoder.image_features(batch["images"])
+        text, image = self.heads.joined(text_BLW, batch["ids"] > 0, image_BPW)
+        match = contrastive(text, image, self.heads.scale, batch["captions"])
+        found = batch["captions"][(text @ image.T).argmax(1)] == batch["captions"]
+        parts = {"contrastive": match, "retrieval": found.float().mean()}
+        if not self.settings.pixels:
+            return {"loss": match, **parts}
+        spec = self.encoder.spec.encoder.image
+        wanted = rearrange(
+            clip_pixels(batch["images"], spec.image_size),
+            "b c (h p) (w q) -> b (h w) (c p q)",
+            p=spec.patch,
+            q=spec.patch,
+        )
+        rebuilt = F.mse_loss(self.heads.patches(image_BPW).float(), wanted)
+        return {"loss": match + self.settings.pixels * rebuilt, **parts, "pixels": rebuilt}
+
+
+def _whole_ids(encoder: ShotEncoder, texts: list[str]) -> Tensor:
+    """(n, L) ids of whole instructions, each ended and padded with zeros to the longest."""
+    end = encoder.tokenizer.token_to_id("</s>")
+    rows = [
+        torch.tensor([*encoder.tokenizer.encode(clean_text(text), add_special_tokens=False).ids, end]) for text in texts
+    ]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+class DiffusionLearner(Learner):
+    """The decoder learns the velocity of noised latents: from E_a's representations, or from the engine's (adaptation).
+
+    The motion value is the clip's own and is never dropped (reference-facts 10.1).
+    """
+
+    def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
+        super().__init__(config)
+        self.encoder, self.decoder = encoder, decoder
+        seen = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else ("predicted",)
+        self.features = ("latents", *seen)
+        if config.checkpointing:
+            decoder.transformer.enable_gradient_checkpointing()
+        if config.compile:
+            decoder.transformer.compile()
+
+    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+        numbers = self._random(device, place, "diffusion")
+        values = data.store.gather(self.features, rows, device)
+        mean, deviation = values["latents"].float().unbind(1)
+        clean, noise = mean, torch.randn(mean.shape, generator=numbers, device=device)
+        if self.settings.sample_latents:
+            clean = mean + deviation * torch.randn(mean.shape, generator=numbers, device=device)
+        band = timestep_band(place.rank, place.processes) if self.settings.band_timesteps else (0, 1000)
+        batch = {
+            "clean": clean,
+            "noise": noise,
+            "timesteps": torch.randint(*band, (len(rows),), generator=numbers, device=device),
+            "motion": data.motion[rows.cpu()].to(device, non_blocking=True),
+        }
+        if self.encoder is None:
+            return {**batch, **self._predicted(values["predicted"].float(), numbers)}
+        text, image = (values[name].float() for name in self.features[1:])
+        return {**batch, **self._conditions(text, image, data.blank_text.to(text), numbers)}
+
+    def _conditions(self, text: Tensor, image: Tensor, blank: Tensor, numbers: torch.Generator) -> Batch:
+        """Text and image features with each kind of dropout, drawn for each sample."""
+        config = self.settings
+        chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
+        drawn = torch.rand(4, len(text), generator=numbers, device=text.device) < chances.to(text.device)[:, None]
+        blank_text, no_text, no_image, neither = drawn[..., None, None]
+        text = torch.where(blank_text, blank, text)
+        return {
+            "text": text.masked_fill(no_text | neither, 0.0),
+            "image": image.masked_fill(no_image | neither, 0.0),
+        }
+
+    def _predicted(self, states: Tensor, numbers: torch.Generator) -> Batch:
+        """The engine's representations, some replaced by the representation of nothing."""
+        dropped = torch.rand(len(states), generator=numbers, device=states.device) < self.settings.drop_both
+        nothing = self.decoder.unconditional_ND.to(states)
+        return {"states": torch.where(dropped[:, None, None], nothing, states)}
+
+    def forward(self, batch: Batch) -> Losses:
+        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
+        share = shares(batch["timesteps"], batch["clean"])
+        latents = noised(batch["clean"], batch["noise"], share)
+        velocity = self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+        return {"loss": F.mse_loss(velocity.float(), velocity_target(batch["clean"], batch["noise"], share))}

@@ -1,0 +1,56 @@
+"""The log of a run: one line of json every few steps, and a picture of the losses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ..files import replacing, write_text
+
+LOG = "log.jsonl"
+PICTURE = "loss.png"
+
+
+def read_log(path: Path) -> list[dict[str, float]]:
+    """The lines of a log; a last one that a kill cut off is passed over."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+class RunLog:
+    """Appends to a run's log. Lines behind the step that a run goes on from are dropped first."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in read_log(path) if line["step"] <= step]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Add a line."""
+        with self.path.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps({"step": step, **values}) + "\n")
+
+
+def plot_log(log: Path, picture: Path) -> None:
+    """Draw the losses of a log as PNG, training and held out; needs matplotlib (`pip install animegamer[train]`)."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError("the loss plot needs matplotlib; install animegamer[train]") from error
+
+    figure = Figure(figsize=(8, 5))
+    axes = figure.subplots()
+    for name in ("loss", "held_out_loss"):
+        points = [(line["step"], line[name]) for line in read_log(log) if name in line]
+        if points:
+            axes.plot(*zip(*points, strict=True), label=name.replace("_", " "))
+    axes.set(xlabel="step", ylabel="loss")
+    if all(line.get("loss", 1) > 0 for line in read_log(log)):
+        axes.set_yscale("log")
+    axes.legend()
+    with replacing(picture) as part:
+        FigureCanvasAgg(figure).print_png(str(part))

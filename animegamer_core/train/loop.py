@@ -1,0 +1,288 @@
+"""The training loop, the same for every stage: accelerate for devices and processes, AdamW, warm-up and cosine decay,
+clipping, accumulation, an average of the weights, log, checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from .adapters import set_trainable
+from .checkpoints import RunState, list_checkpoints, load_checkpoint, save_checkpoint
+from .learners import Learner, Losses
+from .log import LOG, RunLog
+from .material import TrainingData, autocast
+from .order import Place, random_seed
+from .stages import StageConfig
+
+VALIDATION_BATCHES = 4
+OnStep = Callable[[int, int, dict[str, float]], None]  # (steps done, steps in all, latest logged values)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a stage is run, apart from what it computes.
+
+    resume: go on from the last checkpoint in the folder, if there is one. should_stop: asked after each step; True
+    saves a checkpoint and stops. on_step: told the values of each logged step.
+    """
+
+    resume: bool = True
+    on_step: OnStep | None = None
+    should_stop: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """done: whether all steps are taken. trained: the trained tensors by name, averaged where the stage averages."""
+
+    done: bool
+    step: int
+    seconds: float
+    trained: dict[str, Tensor]
+
+
+def learning_rate(config: StageConfig, step: int) -> float:
+    """The rate of step 0, 1, ...: a straight rise over `lr_warmup` steps, then a cosine down to `lr_floor` of it."""
+    if step < config.lr_warmup:
+        return config.lr * (step + 1) / config.lr_warmup
+    progress = min(1.0, (step - config.lr_warmup) / max(1, config.steps - config.lr_warmup))
+    return config.lr * (config.lr_floor + (1 - config.lr_floor) * (1 + math.cos(math.pi * progress)) / 2)
+
+
+def run_loop(
+    stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
+) -> LoopResult:
+    """Train until the last step, the time limit, Ctrl-C (a signal ends the step first) or `should_stop`."""
+    loop = _Loop(stage, config, learner, data, out)
+    if options.resume and (found := list_checkpoints(out / "checkpoints")):
+        load_checkpoint(found[-1], loop.state)
+    elif list_checkpoints(out / "checkpoints"):
+        raise ValueError(f"{out} holds a run already; go on with --resume or give another --out")
+    with _gentle_interrupt() as interrupted:
+        loop.run(options, interrupted)
+    if interrupted():
+        raise KeyboardInterrupt
+    state = loop.state
+    return LoopResult(state.step >= config.steps, state.step, state.seconds, loop.trained())
+
+
+class _Loop:
+    """One stage on one process: what was set up, and the steps."""
+
+    def __init__(self, stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path) -> None:
+        from accelerate import Accelerator, DistributedDataParallelKwargs
+
+        self.config, self.data, self.out = config, data, out
+        self.accelerator = Accelerator(
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=learner.unused)]
+        )
+        self.device = self.accelerator.device
+        torch.manual_seed(random_seed(config.seed, "updates"))
+        names = set(set_trainable(learner, config))
+        _place(learner, self.device)
+        if config.lora_rank and config.precision == "bf16" and self.device.type == "cuda":
+            _halve_frozen(learner)
+        parameters = {name: value for name, value in learner.named_parameters() if name in names}
+        # DDP can neither hold tensors without memory nor needs the frozen ones.
+        learner._ddp_params_and_buffers_to_ignore = [
+            name
+            for name in (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
+            if name not in parameters
+        ]
+        self.learner = learner
+        optimizer = _optimizer(config, parameters, self.device)
+        self.module, self.optimizer = self.accelerator.prepare(learner, optimizer, device_placement=[False, False])
+        average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
+        self.state = RunState(stage, config, parameters, optimizer, average)
+        self.order = learner.order(data)
+
+    def run(self, options: RunOptions, interrupted: Callable[[], bool]) -> None:
+        config, state = self.config, self.state
+        log = RunLog(self.out / LOG, state.step) if self.accelerator.is_main_process else None
+        started, before, sums = time.monotonic(), state.seconds, _Means()
+        while state.step < config.steps:
+            self.learner.train()
+            sums.add(self.take_step())
+            state.step += 1
+            state.seconds = before + time.monotonic() - started
+            last = state.step == config.steps
+            over = config.minutes and state.seconds - before > 60 * config.minutes
+            stop = self._agreed(bool(over or interrupted() or (options.should_stop and options.should_stop())))
+            if state.step % config.log_every == 0 or last or stop:
+                values = {**sums.take(), "lr": learning_rate(config, state.step - 1)}
+                state.seconds = before + time.monotonic() - started  # taking the sums waited for the device
+                values["seconds"] = state.seconds
+                if config.validate_every and (state.step % config.validate_every == 0 or last):
+                    values |= self.validate()
+                self._report(log, values, options)
+            if state.step % config.save_every == 0 or last or stop:
+                self._save()
+            if stop:
+                break
+
+    def take_step(self) -> Losses:
+        """One optimizer step; returns detached losses, which stay on the device so that nothing waits for them."""
+        config, state, means = self.config, self.state, _Means()
+        batch_rows = self.order.batch(state.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, state.step)
+        for part in range(config.accumulation):
+            place = self._place(part)
+            torch.manual_seed(random_seed(config.seed, place.step, place.rank, part, "dropout"))
+            batch = self.learner.batch(self.data, place.rows(batch_rows), place, self.device)
+            final = part == config.accumulation - 1
+            with nullcontext() if final else self.accelerator.no_sync(self.module):
+                with autocast(self.device, config.precision):
+                    losses = self.module(batch)
+                self.accelerator.backward(losses["loss"] / config.accumulation)
+            means.add({name: value.detach() for name, value in losses.items()})
+        norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._average()
+        return {**means.means(), "grad_norm": norm.detach()}
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Mean losses on held-out games with the averaged weights; none if nothing is held out."""
+        if not self.data.clips(held_out=True):
+            return {}
+        order, means = self.learner.order(self.data, held_out=True), _Means()
+        self.learner.eval()
+        with self._averaged(), autocast(self.device, self.config.precision):
+            for number in range(VALIDATION_BATCHES):
+                place = Place(number, self.accelerator.process_index, self.accelerator.num_processes)
+                means.add(
+                    self.learner(self.learner.batch(self.data, place.rows(order.batch(number)), place, self.device))
+                )
+        return {f"held_out_{name}": value for name, value in means.take().items()}
+
+    def trained(self) -> dict[str, Tensor]:
+        """The trained tensors as the stage leaves them."""
+        return self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
+
+    def _place(self, part: int) -> Place:
+        accelerator = self.accelerator
+        return Place(
+            self.state.step, accelerator.process_index, accelerator.num_processes, part, self.config.accumulation
+        )
+
+    def _average(self) -> None:
+        """Move the average towards the weights; it follows faster in the first steps, when it is mostly the start."""
+        if not self.state.average:
+            return
+        kept = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
+        now = [value.detach() for value in self.state.parameters.values()]
+        torch._foreach_lerp_(list(self.state.average.values()), now, 1 - kept)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The learner with its averaged weights for a while."""
+        kept = {name: value.detach().clone() for name, value in self.state.parameters.items()}
+        copy_into(self.state.parameters, self.trained())
+        try:
+            yield
+        finally:
+            copy_into(self.state.parameters, kept)
+
+    def _agreed(self, stop: bool) -> bool:
+        """Whether any process wants to stop."""
+        if self.accelerator.num_processes == 1:
+            return stop
+        flag = torch.tensor([float(stop)], device=self.device)
+        return bool(self.accelerator.reduce(flag, reduction="sum").item())
+
+    def _report(self, log: RunLog | None, values: dict[str, float], options: RunOptions) -> None:
+        if not math.isfinite(values["loss"]):
+            raise ValueError(f"the loss is {values['loss']} at step {self.state.step}; lower lr or check the data")
+        if log is not None:
+            log.write(self.state.step, values)
+            if options.on_step is not None:
+                options.on_step(self.state.step, self.config.steps, values)
+
+    def _save(self) -> None:
+        if self.accelerator.is_main_process:
+            (self.out / "checkpoints").mkdir(parents=True, exist_ok=True)
+            save_checkpoint(self.out / "checkpoints", self.state)
+        self.accelerator.wait_for_everyone()
+
+
+class _Means:
+    """Running means of named values that stay on their device until they are taken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, values: Losses) -> None:
+        for name, value in values.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count += 1
+
+    def means(self) -> Losses:
+        return {name: value / self._count for name, value in self._sums.items()}
+
+    def take(self) -> dict[str, float]:
+        """The means as numbers; starts anew."""
+        values = {name: float(value) for name, value in self.means().items()}
+        self.__init__()
+        return values
+
+
+def copy_into(parameters: dict[str, nn.Parameter], values: dict[str, Tensor]) -> None:
+    """Copy tensors into parameters of the same names."""
+    with torch.no_grad():
+        torch._foreach_copy_(list(parameters.values()), [values[name] for name in parameters])
+
+
+def _place(learner: nn.Module, device: torch.device) -> None:
+    """Move a learner in place; parts without memory, such as towers whose features are cached, stay as they are."""
+    learner._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
+
+
+def _halve_frozen(learner: nn.Module) -> None:
+    """Keep frozen weights in bf16, which autocast would compute with anyhow, so that large models fit their card."""
+    for parameter in learner.parameters():
+        if not parameter.requires_grad and parameter.is_floating_point() and not parameter.is_meta:
+            parameter.data = parameter.data.bfloat16()
+
+
+def _optimizer(config: StageConfig, parameters: dict[str, nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
+    matrices = [value for value in parameters.values() if value.dim() > 1]
+    vectors = [value for value in parameters.values() if value.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, config.beta2), fused=device.type == "cuda")
+
+
+@contextmanager
+def _gentle_interrupt() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C ends the running step and saves; a second one ends at once. Only a program's main thread can hear it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    heard = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def hear(number: int, frame: object) -> None:
+        heard.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield lambda: bool(heard)
+    finally:
+        signal.signal(signal.SIGINT, before)

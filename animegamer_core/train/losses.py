@@ -1,0 +1,63 @@
+"""The formulas of training: pure functions of tensors.
+
+B batch, N state tokens, D state width, F frames, H height, W width.
+`share` is s = sqrt(alphas_cumprod) of a timestep: how much of the clean latent is left in a noised one.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..sampler import TRAIN_STEPS, train_table
+
+
+def timestep_band(rank: int, processes: int) -> tuple[int, int]:
+    """(start, stop) of the timesteps that a process draws from under uniform sampling (reference-facts 10.1).
+
+    The processes form as many equal bands as divide both their number and the 1000 timesteps.
+    """
+    shared = next(i for i in range(1, processes + 1) if processes % i == 0 and TRAIN_STEPS % (processes // i) == 0)
+    width = TRAIN_STEPS // (processes // shared)
+    band = rank // shared
+    return band * width, (band + 1) * width
+
+
+def shares(timesteps_B: Tensor, like: Tensor) -> Tensor:
+    """(B, 1, ...) fp32: s at each timestep, shaped to multiply a batch of latents."""
+    table = train_table().to(timesteps_B.device)
+    return table[timesteps_B].view(-1, *[1] * (like.dim() - 1))
+
+
+def noised(clean: Tensor, noise: Tensor, share: Tensor) -> Tensor:
+    """s x0 + sqrt(1 - s^2) eps."""
+    return share * clean + (1 - share**2).sqrt() * noise
+
+
+def velocity_target(clean: Tensor, noise: Tensor, share: Tensor) -> Tensor:
+    """v = s eps - sqrt(1 - s^2) x0. Its squared error is the released loss on x0 weighted by 1/(1 - s^2)."""
+    return share * noise - (1 - share**2).sqrt() * clean
+
+
+def edge_error(got: Tensor, wanted: Tensor) -> Tensor:
+    """Mean absolute error of the differences between neighbouring pixels, along height and width (the last two)."""
+    error = got - wanted
+    return error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
+
+
+def divergence(mean: Tensor, logvar: Tensor) -> Tensor:
+    """Mean KL divergence of a latent's Gaussian from the standard one, a value."""
+    return 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()
+
+
+def contrastive(text_BD: Tensor, image_BD: Tensor, scale: Tensor, captions_B: Tensor) -> Tensor:
+    """Symmetric InfoNCE between unit vectors; samples with the same caption number count as each other's match."""
+    logits = scale * text_BD @ image_BD.T
+    same = (captions_B[:, None] == captions_B[None, :]).float()
+    wanted = same / same.sum(1, keepdim=True)
+    return (F.cross_entropy(logits, wanted) + F.cross_entropy(logits.T, wanted)) / 2
+
+
+def cosine_error(got_BND: Tensor, wanted_BND: Tensor) -> Tensor:
+    """1 - the mean cosine between the tokens of representations."""
+    return 1 - F.cosine_similarity(got_BND.float(), wanted_BND.float(), dim=-1).mean()

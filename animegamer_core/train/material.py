@@ -1,0 +1,198 @@
+"""What stages are trained on: a dataset with its features, and the features that one part computes for the next.
+
+Feature names: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), mean and standard deviation, scaled; text (L, W);
+image and image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from ..data.cache import FeatureStore, compute_feature, write_feature
+from ..data.dataset import DatasetFolder
+from ..data.records import GameRecord
+from ..decoder import ShotDecoder
+from ..encoder import ShotEncoder
+from .order import generator
+
+IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
+Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A dataset and its features.
+
+    blank_text (L, W): text features of ''. cache: a folder that features are kept in, None for memory alone.
+    """
+
+    folder: DatasetFolder
+    store: FeatureStore
+    blank_text: Tensor | None = None
+    cache: Path | None = None
+    on_progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.store) not in (0, len(self.folder.turns)):
+            raise ValueError(
+                f"{len(self.folder.turns)} turns but {len(self.store)} rows of features; compute them anew"
+            )
+
+    @cached_property
+    def motion(self) -> Tensor:
+        """(n,) fp32 measured motion values; ValueError where a clip has none."""
+        for turn in self.folder.turns:
+            if turn.motion_value is None:
+                raise ValueError(f"{turn.clip} has no motion_value; measure the clips before training")
+        return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
+
+    def clips(self, held_out: bool = False) -> tuple[int, ...]:
+        """Indices of the clips to train on, or of those held out."""
+        return self.folder.held_out_clips if held_out else self.folder.training_clips
+
+    def games(self, held_out: bool = False) -> tuple[GameRecord, ...]:
+        """The games to train on, or those held out."""
+        return tuple(game for game in self.folder.games if game.held_out is held_out)
+
+    def with_feature(
+        self, name: str, compute: Callable[[range], Tensor], rows: int, depends_on: Callable[[], str] = str
+    ) -> TrainingData:
+        """The data with a feature computed `rows` clips at a time, kept in the cache folder if there is one.
+
+        depends_on() names the weights that the feature comes from, so that a cache of other weights is not read.
+        """
+        count = len(self.folder.turns)
+
+        def reported(part: range) -> Tensor:
+            values = compute(part)
+            if self.on_progress is not None:
+                self.on_progress(name, part.stop, count)
+            return values
+
+        if self.cache is None:
+            feature = compute_feature(count, reported, rows)
+        else:
+            digest = f"{self.folder.digest(captions=name not in ('frames', 'latents'))}-{depends_on()}"
+            feature = write_feature(self.cache, name, count, _in_pieces(reported, rows), digest=digest)
+        return replace(self, store=self.store.with_feature(name, feature))
+
+    def without(self, *names: str) -> TrainingData:
+        """The data without some features, to free their memory."""
+        kept = {name: feature for name, feature in self.store.features.items() if name not in names}
+        return replace(self, store=FeatureStore(kept))
+
+    def to(self, device: torch.device | str) -> TrainingData:
+        """All features on a device."""
+        return replace(self, store=self.store.to(device))
+
+
+def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
+    def whole(part: range) -> Tensor:
+        pieces = [range(start, min(part.stop, start + rows)) for start in range(part.start, part.stop, rows)]
+        return torch.cat([compute(piece) for piece in pieces])
+
+    return whole
+
+
+def pictures(frames_uint8: Tensor) -> Tensor:
+    """Bytes (..., H, W, 3) as fp32 pictures (..., 3, H, W) in [-1, 1]."""
+    return rearrange(frames_uint8.float() / 127.5 - 1, "... h w c -> ... c h w")
+
+
+def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autocast:
+    """bf16 autocast on a GPU if the precision asks for it; the CPU computes in fp32, where bf16 is slower."""
+    kind = torch.device(device).type
+    return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16" and kind != "cpu")
+
+
+def weights_digest(module: torch.nn.Module, *extra: object) -> str:
+    """A name for a module's weights as they are now, by their sums."""
+    parts = [
+        (name, value.double().sum().item())
+        for name, value in module.state_dict().items()
+        if value.is_floating_point() and not value.is_meta
+    ]
+    return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
+
+
+def add_frames(data: TrainingData) -> TrainingData:
+    """Read every clip's file into the feature `frames`; ValueError names a clip whose size differs from the first's."""
+    shape = data.folder.frames(0).shape
+
+    def compute(part: range) -> Tensor:
+        rows = []
+        for index in part:
+            frames = data.folder.frames(index)
+            if frames.shape != shape:
+                raise ValueError(f"{data.folder.turns[index].clip} is {frames.shape}, other clips are {shape}")
+            rows.append(torch.from_numpy(frames))
+        return torch.stack(rows)
+
+    return data.with_feature("frames", compute, rows=16)
+
+
+@torch.no_grad()
+def add_latents(data: TrainingData, decoder: ShotDecoder, rows: int = 16) -> TrainingData:
+    """Encode `frames` into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
+    vae = decoder.vae.eval()
+    device = vae.device
+
+    def compute(part: range) -> Tensor:
+        frames = _rows(data, "frames", part, device)
+        with autocast(device):
+            posterior = vae.encode(rearrange(pictures(frames), "b f c h w -> b c f h w")).latent_dist
+        both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1) * vae.config.scaling_factor
+        return rearrange(both, "b p c t h w -> b p t c h w").half().to(_home(data, device))
+
+    return data.with_feature("latents", compute, rows, lambda: weights_digest(vae))
+
+
+@torch.no_grad()
+def add_tower_features(data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 64) -> TrainingData:
+    """The frozen towers' features: `text`, and `image` of the first frame or `image_random` of one drawn a clip."""
+    encoder.eval()
+    device, home = encoder.text_norm.weight.device, _home(data, encoder.text_norm.weight.device)
+    texts = [turn.motion_text for turn in data.folder.turns]
+    frames = encoder.spec.decoder.frames if frame == "random" else 1
+    at = torch.randint(frames, (len(texts),), generator=generator("cpu", "random frame")).to(device)
+
+    def text(part: range) -> Tensor:
+        return encoder.text_features(encoder.text_ids([texts[index] for index in part])).half().to(home)
+
+    def image(part: range) -> Tensor:
+        clips = _rows(data, "frames", part, device)
+        chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
+        with autocast(device):
+            return encoder.image_features(pictures(chosen)).half().to(home)
+
+    data = data.with_feature("text", text, rows, lambda: weights_digest(encoder.text_tower))
+    data = data.with_feature(IMAGE_FEATURES[frame], image, rows, lambda: weights_digest(encoder.image_tower))
+    return replace(data, blank_text=encoder.text_features(encoder.text_ids([""]))[0].half().to(home))
+
+
+@torch.no_grad()
+def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 256) -> TrainingData:
+    """The encoder's representations of all clips, `states`, from the tower features."""
+    device = encoder.text_norm.weight.device
+
+    def compute(part: range) -> Tensor:
+        text, seen = (_rows(data, name, part, device).float() for name in ("text", IMAGE_FEATURES[frame]))
+        return encoder.mix(text, seen).half().to(_home(data, device))
+
+    return data.with_feature("states", compute, rows, lambda: weights_digest(encoder, frame))
+
+
+def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device) -> Tensor:
+    return data.store.gather([name], torch.tensor(list(part)), device)[name]
+
+
+def _home(data: TrainingData, device: torch.device) -> torch.device | str:
+    """Where a computed feature stays: on the device, or on the CPU on its way to the cache folder."""
+    return "cpu" if data.cache else device

@@ -1,0 +1,192 @@
+"""What each training stage trains, and how: one frozen configuration, one row a stage.
+
+Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1, reference-facts 10); recipe
+`scratch` holds the rows for a small world whose parts begin with random weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+STAGES_IN_ORDER = ("vae", "towers", "warmup", "joint", "predict", "adapt")
+DIFFUSION_STAGES = ("warmup", "joint", "adapt")
+
+
+def _option(default: Any, text: str) -> Any:
+    """A field with the sentence that documents it on the command line."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageConfig:
+    """One stage of training. Names of parameters begin with encoder., decoder., engine. or heads."""
+
+    trainable: tuple[str, ...] = _option((), "regular expressions, searched in parameter names; the rest is frozen")
+    lora_rank: int = _option(0, "rank of the low-rank updates; 0 trains none")
+    lora_alpha: float = _option(1.0, "updates are scaled by alpha / rank")
+    lora_dropout: float = _option(0.0, "dropout in front of the low-rank updates")
+    lora_targets: tuple[str, ...] = _option((), "regular expressions, searched in names of linear layers")
+
+    steps: int = _option(1000, "optimizer steps of the whole stage")
+    batch: int = _option(64, "clips (or games) of one optimizer step, over all processes")
+    accumulation: int = _option(1, "parts that a process splits its share of a batch into, to save memory")
+    minutes: float = _option(0.0, "save a checkpoint and stop after so many minutes; 0 sets no limit")
+    seed: int = _option(0, "decides weights, order and noise")
+
+    lr: float = _option(1e-3, "highest learning rate")
+    lr_floor: float = _option(0.02, "learning rate at the end, as a share of the highest")
+    lr_warmup: int = _option(100, "steps over which the learning rate rises")
+    weight_decay: float = _option(0.01, "of matrices; vectors are not decayed")
+    beta2: float = _option(0.99, "AdamW's second momentum")
+    clip: float = _option(1.0, "greatest norm of the gradient")
+    ema: float = _option(0.999, "share of the old average kept each step; 0 keeps the last weights")
+
+    precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere")
+    checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
+    compile: bool = _option(False, "compile the transformer: slow start, faster steps")
+
+    drop_text: float = _option(0.0, "chance that a sample's motion text is read as ''")
+    drop_text_features: float = _option(0.0, "chance that a sample's text features are zero")
+    drop_image: float = _option(0.0, "chance that a sample's image features are zero")
+    drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional")
+    encoder_frame: str = _option("first", "the frame that the shot encoder reads: first, or random")
+    sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
+    band_timesteps: bool = _option(True, "each process draws timesteps from its own band (uniform sampling)")
+
+    l1: float = _option(1.0, "weight of the VAE's mean absolute error")
+    mse: float = _option(1.0, "weight of the VAE's mean squared error")
+    edge: float = _option(0.5, "weight of the mean absolute error of differences between neighbouring pixels")
+    kl: float = _option(1e-6, "weight of the VAE's divergence from a normal distribution")
+    clip_lengths: tuple[int, ...] = _option((17,), "frames of the VAE's clips; one length is drawn each step")
+    pixels: float = _option(0.0, "weight of rebuilding patches from image features, beside the contrastive loss")
+
+    cross_entropy: float = _option(1.0, "weight of the state block's tokens")
+    alpha: float = _option(1.0, "weight of the representation's squared error")
+    beta: float = _option(0.0, "weight of 1 - cosine of the representation")
+    window: int = _option(4, "past turns of the longest game; each step draws 0 to so many")
+    history_noise: float = _option(0.0, "highest standard deviation of noise on past representations")
+    history_own: float = _option(
+        0.0, "chance that a past representation is the engine's own; for an engine that is trained already"
+    )
+    free_running: bool = _option(False, "adaptation reads predictions of games that the engine played alone")
+
+    log_every: int = _option(20, "steps between lines of the log")
+    save_every: int = _option(500, "steps between checkpoints")
+    validate_every: int = _option(0, "steps between losses on held-out games; 0 measures none")
+    shard_mb: int = _option(1024, "largest file of a checkpoint, in MiB")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shard_mb"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
+        for name, allowed in (("precision", ("bf16", "no")), ("encoder_frame", ("first", "random"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose {' or '.join(allowed)}")
+        if not 0 < self.lr < 1 or not 0 <= self.ema < 1:
+            raise ValueError(f"lr {self.lr} and ema {self.ema} must lie between 0 and 1")
+
+
+_MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
+_SCOPE = r"^decoder\.transformer\.ofs_embedding\."
+_MODULATION = r"^decoder\.transformer\.transformer_blocks\.\d+\.norm[12]\.linear\."  # reference: adaLN_modulations
+_ATTENTION = (r"^decoder\.transformer\.transformer_blocks\.\d+\.attn1\.(to_q|to_k|to_v|to_out\.0)$",)
+_PROJECTIONS = (r"^engine\.llm\.model\.layers\.\d+\.(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)$",)
+
+_WARMUP = StageConfig(
+    trainable=(_MIX, _SCOPE),
+    steps=10_000,
+    batch=24,
+    lr=2e-4,
+    beta2=0.95,
+    ema=0.0,
+    drop_text=0.05,
+    drop_text_features=0.1,
+    drop_image=0.05,
+)
+_JOINT = replace(
+    _WARMUP,
+    trainable=(_MIX, _SCOPE, _MODULATION),
+    lora_rank=64,
+    lora_alpha=1.0,  # the released updates are scaled by 1/64 (reference-facts 5.5)
+    lora_targets=_ATTENTION,
+    steps=80_000,
+    checkpointing=True,
+)
+LORA: dict[str, StageConfig] = {
+    "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=10_000, batch=8, lr=1e-5, checkpointing=True),
+    "towers": StageConfig(trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=10_000, batch=256, lr=1e-5),
+    "warmup": _WARMUP,
+    "joint": _JOINT,
+    "predict": StageConfig(
+        trainable=(r"^engine\.project_(in|out)\.", r"embed_tokens|lm_head", r"^engine\.llm\..*norm"),
+        lora_rank=32,
+        lora_alpha=32.0,
+        lora_dropout=0.05,
+        lora_targets=_PROJECTIONS,
+        steps=15_000,
+        batch=384,  # 16 on each of 24 cards
+        accumulation=16,
+        lr=5e-5,
+        ema=0.0,
+        checkpointing=True,
+    ),
+    "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
+}
+
+_SCRATCH_JOINT = StageConfig(
+    trainable=(_MIX, r"^decoder\.transformer\."),
+    steps=6000,
+    batch=256,
+    lr=1.5e-3,
+    drop_text=0.05,
+    drop_text_features=0.05,
+    drop_image=0.05,
+    drop_both=0.1,  # guidance reads both as zero; 0.5 % of samples, as published, is too few here
+    validate_every=500,
+)
+SCRATCH: dict[str, StageConfig] = {
+    "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=4000, batch=32, lr=1e-3),
+    "towers": StageConfig(
+        trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=2000, batch=512, lr=1e-3, pixels=1.0
+    ),
+    "warmup": replace(_SCRATCH_JOINT, steps=500),  # the decoder knows nothing yet, so it learns along
+    "joint": _SCRATCH_JOINT,
+    "predict": StageConfig(
+        trainable=(r"^engine\.",), steps=6000, batch=128, lr=1e-3, history_noise=0.3, validate_every=500
+    ),
+    "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
+}
+RECIPES = {"lora": LORA, "scratch": SCRATCH}
+SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
+
+# Learning rates outside these bands hardly ever train well: (low, high) for low-rank updates and for whole weights.
+_LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
+
+
+def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
+    """The row of a stage; ValueError lists the stages, or the recipes."""
+    for what, value, known in (("recipe", recipe, RECIPES), ("stage", stage, STAGES_IN_ORDER)):
+        if value not in known:
+            raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
+    return RECIPES[recipe][stage]
+
+
+def lr_warning(config: StageConfig) -> str | None:
+    """A sentence if the learning rate lies outside the band known to work."""
+    low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
+    if low <= config.lr <= high:
+        return None
+    return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+
+
+def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """The names that any pattern is found in, in order."""
+    compiled = [re.compile(pattern) for pattern in patterns]
+    return tuple(name for name in names if any(pattern.search(name) for pattern in compiled))

@@ -1,0 +1,250 @@
+"""World folders, their tensors, and the key tables."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_world import save_tiny_world
+
+from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world, storage
+from animegamer_core.decoder import ShotDecoder
+from animegamer_core.encoder import ShotEncoder
+from animegamer_core.engine import GameEngine
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import MotionTable
+
+TABLE = MotionTable("measured", (0.1, 0.5, 1.0, 2.0, 4.0), (0.2, 0.7, 1.5, 3.0))
+
+
+@pytest.fixture
+def world(tmp_path, tiny_encoder):
+    """A whole tiny world."""
+    return save_part(save_tiny_world(tmp_path / "tiny"), tiny_encoder)
+
+
+def same(ours, theirs):
+    expected = theirs.state_dict()
+    return all(torch.equal(value, expected[name]) for name, value in ours.state_dict().items())
+
+
+# ---- save, open, load
+
+
+def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_encoder):
+    saved = save_world(
+        tmp_path / "w", SPECS["tiny"], motion_table=TABLE, provenance={"made_by": "test"}, licence="ours"
+    )
+    for model in (tiny_engine, tiny_decoder, tiny_encoder):
+        saved = save_part(saved, model)
+    world = open_world(tmp_path / "w")
+    assert world == saved and world.motion_table == TABLE and world.licence == "ours"
+    assert not world.missing()
+    world.verify()
+    assert same(world.load_engine(), tiny_engine)
+    assert same(world.load_decoder(), tiny_decoder)
+    assert same(world.load_encoder(), tiny_encoder)
+    instruction = "Character: Momo; Motion: run; Background: day park."
+    ours, theirs = world.load_engine().predict((), instruction), tiny_engine.predict((), instruction)
+    assert ours.levels == theirs.levels and torch.equal(ours.representation, theirs.representation)
+    picture = torch.zeros(1, 3, 20, 30)
+    assert torch.equal(world.load_encoder()(["run"], picture), tiny_encoder(["run"], picture))
+
+
+def test_opening_a_world_imports_no_torch(world):
+    code = (
+        "import sys; from animegamer_core.checkpoint import open_world; "
+        f"world = open_world({str(world.folder)!r}); world.missing(); world.fingerprint; print('torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
+    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_engine, max_shard_bytes=70_000)
+    shards = [note for path, note in world.files.items() if path.endswith(".safetensors")]
+    assert len(shards) > 2 and all(note.bytes < 70_000 + 10_000 for note in shards)
+    assert same(world.load_engine(), tiny_engine)
+    whole = save_part(world, tiny_engine)
+    assert [path for path in whole.files if path.startswith("engine/model")] == ["engine/model.safetensors"]
+    assert len(list((tmp_path / "w" / "engine").glob("model*"))) == 1, "the old shards are gone"
+    assert same(whole.load_engine(), tiny_engine)
+
+
+def test_precision_of_files_and_models(tmp_path, tiny_decoder):
+    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_decoder, dtype=torch.float16)
+    assert {value.dtype for value in load_file(world.folder / "vae" / "model.safetensors").values()} == {torch.float16}
+    assert {p.dtype for p in world.load_decoder().parameters()} == {torch.float32}, "the CPU computes in float32"
+    assert {p.dtype for p in world.load_decoder(dtype=torch.float16).parameters()} == {torch.float16}
+
+
+def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
+    model = ShotDecoder(SPECS["tiny"])
+    model.transformer.proj_out.bias.data[0] = 1e6
+    world = save_world(tmp_path / "w", SPECS["tiny"])
+    with pytest.raises(CheckpointError, match="transformer.proj_out.bias: a value of 1e.06 does not fit"):
+        save_part(world, model, dtype=torch.float16)
+    assert not list((tmp_path / "w").rglob("*.part"))
+
+
+def test_loading_holds_no_second_copy(world):
+    engine = world.load_engine()
+    pointers = {p.untyped_storage().data_ptr() for p in engine.parameters()}
+    stored = load_file(world.folder / "engine" / "model.safetensors")
+    assert len(pointers) == len(stored), "every parameter is the stored tensor itself"
+    assert not [name for name, buffer in engine.named_buffers() if buffer.is_meta]
+
+
+def test_playing_needs_no_encoder(world):
+    shutil.rmtree(world.folder / "encoder")
+    world.load_engine()
+    world.load_decoder()
+    assert len(world.missing()) == 3
+    with pytest.raises(CheckpointError, match="text_tower is not complete in .*encoder/text_tower; .*t5-v1_1-xxl"):
+        world.load_encoder(parts=("text_tower",))
+
+
+def test_the_fingerprint_tells_worlds_apart(world, tiny_encoder):
+    assert open_world(world.folder).fingerprint == world.fingerprint
+    others = {
+        world.with_profile("as_run").fingerprint,
+        replace(world, motion_table=TABLE).fingerprint,
+        save_tiny_world(world.folder.parent / "other", seed=1).fingerprint,
+        world.fingerprint,
+    }
+    assert len(others) == 4
+    assert save_part(world, tiny_encoder, dtype=torch.float16).fingerprint == world.fingerprint, "it plays the same"
+
+
+# ---- what goes wrong
+
+
+def edit(world, **changes):
+    path = world.folder / "world.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"format": 2}, "format is 2, this program reads 1; update"),
+        ({"format": None}, "format is None"),
+        ({"profile": "free"}, "unknown profile 'free'"),
+        ({"spec": {"name": "x", "colour": 1}}, "unknown field 'colour'"),
+        ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
+        ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
+        ({"files": {"engine/model.safetensors": {"sha256": ""}}}, "bytes"),
+        ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
+        ({"spec": 3}, "world.json"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used(world, changes, match):
+    edit(world, **changes)
+    with pytest.raises(CheckpointError, match=match) as caught:
+        open_world(world.folder)
+    assert "world.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00", '{"format": 1}'])
+def test_a_broken_manifest(world, text):
+    (world.folder / "world.json").write_text(text)
+    with pytest.raises(CheckpointError, match="world.json"):
+        open_world(world.folder)
+
+
+def test_a_folder_without_a_world(tmp_path):
+    with pytest.raises(CheckpointError, match="no world here"):
+        open_world(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["short", "long", "gone"])
+def test_a_part_that_is_not_whole_is_missing(world, damage):
+    path = world.folder / "vae" / "model.safetensors"
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(content[:-1] if damage == "short" else content + b"\0")
+    assert [sentence.split()[0] for sentence in world.missing()] == ["vae"]
+    with pytest.raises(CheckpointError, match="vae is not complete"):
+        world.load_decoder()
+
+
+def test_verify_finds_one_changed_bit(world):
+    path = world.folder / "decoder" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    assert not world.missing()
+    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that world.json lists"):
+        world.verify()
+
+
+def reseal(world, path):
+    """Make the manifest agree with a changed file, so that only the file's content can be found wrong."""
+    note = storage.note_of(world.folder / path)
+    edit(world, files={**json.loads((world.folder / "world.json").read_text())["files"], path: vars(note)})
+    return open_world(world.folder)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}", (5).to_bytes(8, "little") + b"hello"]
+)
+def test_a_safetensors_file_with_a_wrong_header(world, content):
+    (world.folder / "engine" / "model.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="model.safetensors: not a whole safetensors file"):
+        reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda t: t.pop("llm.lm_head.weight"), "1 missing tensor.s.: llm.lm_head.weight"),
+        (lambda t: t.update(colour=torch.zeros(2)), "1 unknown tensor.s.: colour"),
+        (lambda t: t.update({"project_in.0.bias": torch.zeros(3)}), "project_in.0.bias' has shape .3,., .*expects .32"),
+    ],
+)
+def test_tensors_that_do_not_fit_the_spec(world, change, match):
+    path = world.folder / "engine" / "model.safetensors"
+    tensors = {name: value.clone() for name, value in load_file(path).items()}
+    change(tensors)
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=match):
+        reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("crash_at", range(4))
+def test_a_crash_while_saving_is_never_taken_for_a_whole_part(world, monkeypatch, crash_at):
+    torch.manual_seed(9)
+    other = GameEngine(SPECS["tiny"], world.tokenizer(), PROFILES["paper"])
+    before, steps = world.load_engine().state_dict(), iter(range(100))
+    before = {name: value.clone() for name, value in before.items()}
+    real = storage.os.replace
+
+    def crash(source, target):
+        if next(steps) == crash_at:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr("os.replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save_part(world, other)
+    monkeypatch.undo()
+    after = open_world(world.folder)
+    if after.has("engine"):
+        assert all(torch.equal(value, before[name]) for name, value in after.load_engine().state_dict().items())
+    else:
+        with pytest.raises(CheckpointError, match="engine is not complete"):
+            after.load_engine()
+    assert same(save_part(after, other).load_engine(), other), "saving again mends it"
+
+
+def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
+    for variant in ("mlp", "linear", "addition", "cross_attention"):
+        spec = replace(SPECS["tiny"], encoder=replace(SPECS["tiny"].encoder, variant=variant))
+        encoder = ShotEncoder(spec, tiny_tokenizer.backend).eval()
+        world = save_part(save_world(tmp_path / variant, spec), encoder)
+        assert same(world.load_encoder(), encoder)

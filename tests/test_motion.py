@@ -1,0 +1,84 @@
+"""The measured motion value and its levels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.data.motion import level_edges, level_of, median_by_level, motion_value
+
+
+def soft_texture(height: int, width: int) -> np.ndarray:
+    """Return a smooth random picture (H, W, 3), so that optical flow has features to follow."""
+    import cv2
+
+    noise = np.random.default_rng(0).uniform(0, 255, (height // 12, width // 12, 3)).astype(np.float32)
+    return cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC).clip(0, 255).astype(np.uint8)
+
+
+def sliding(step: int, height: int, width: int) -> np.ndarray:
+    picture = soft_texture(height, width + 8 * step)
+    return np.stack([picture[:, index * step : index * step + width] for index in range(5)])
+
+
+@pytest.mark.parametrize("step", [1, 3, 6])
+def test_a_known_shift_is_measured_within_a_tenth(step):
+    assert motion_value(sliding(step, 480, 640)) == pytest.approx(step, rel=0.1)
+
+
+def test_a_small_clip_is_stated_at_480_px():
+    assert motion_value(sliding(1, 96, 144)) == pytest.approx(5, rel=0.1)
+
+
+def test_a_large_clip_is_stated_at_480_px():
+    assert motion_value(sliding(4, 960, 720)) == pytest.approx(2, rel=0.1)
+
+
+def test_a_still_clip_has_no_motion():
+    assert motion_value(np.repeat(soft_texture(96, 144)[None], 4, 0)) == 0.0
+
+
+def test_still_pixels_are_left_out_of_the_mean():
+    half = sliding(3, 480, 640)
+    half[:, :, :320] = 128
+    assert motion_value(half) == pytest.approx(3, rel=0.2)
+    assert motion_value(half, threshold=100.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("clip", "backend", "told"),
+    [
+        (np.zeros((2, 96, 144, 3), np.uint8), "none", "dis"),
+        (np.zeros((1, 96, 144, 3), np.uint8), "dis", "F >= 2"),
+        (np.zeros((2, 96, 144), np.uint8), "dis", "RGB"),
+        (np.zeros((2, 96, 144, 3), np.float32), "dis", "uint8"),
+    ],
+)
+def test_what_is_no_clip_is_refused_in_words(clip, backend, told):
+    with pytest.raises(ValueError, match=told):
+        motion_value(clip, backend=backend)
+
+
+@given(st.lists(st.floats(0.1, 50), min_size=20, max_size=60, unique=True))
+def test_levels_are_quintiles_and_the_table_lies_between_the_edges(values):
+    edges = level_edges(values)
+    levels = [level_of(value, edges) for value in values]
+    assert all(abs(levels.count(level) - len(values) / 5) <= 1.5 for level in range(1, 6))
+    table = median_by_level(values, edges)
+    assert [level_of(value, edges) for value in table] == [1, 2, 3, 4, 5]
+
+
+def test_a_value_on_an_edge_belongs_below_it():
+    edges = (1.0, 2.0, 3.0, 4.0)
+    assert [level_of(value, edges) for value in (0.0, 1.0, 1.01, 3.5, 4.0, 99.0)] == [1, 1, 2, 4, 4, 5]
+
+
+def test_values_that_part_no_levels_are_refused():
+    with pytest.raises(ValueError, match="at least 5"):
+        level_edges([1.0, 2.0])
+    with pytest.raises(ValueError, match="do not rise"):
+        level_edges([1.0] * 20)
+    with pytest.raises(ValueError, match="level"):
+        median_by_level([1.0], (1.0, 2.0, 3.0, 4.0))

@@ -1,0 +1,417 @@
+import io
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_world import save_tiny_world
+
+from animegamer_core.__main__ import VERBS, main
+from animegamer_core.checkpoint import World
+from animegamer_core.play import Player, PlaySettings
+from animegamer_core.play_cli import parse_motion, plan, read_game
+from animegamer_core.spec import SPECS
+from animegamer_core.state import MOTION_TABLES
+from animegamer_core.story import Story
+from animegamer_core.toybox.world import vocabulary, words
+from animegamer_core.video import read_clip, to_uint8, write_clip
+
+GAME = (
+    "Character: Miko; Motion: gently run; Background: day beach.",
+    "Character: Miko, Taro; Motion: wildly dance; Background: night forest.",
+    "Character: Yuzu; Motion: softly sleep; Background: night street.",
+    "Character: Yuzu; Motion: quickly climb a ladder; Background: day castle.",
+)
+torch.set_num_threads(1)  # more threads only spin at this size, and starve one another on a busy machine
+ROOT = Path(__file__).parent.parent
+TABLE = MOTION_TABLES["released"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def unloadable(monkeypatch):
+    """From here on no model can be loaded: what plays now is known."""
+
+    def forbid(name):
+        def load(*_):
+            raise AssertionError(f"{name} was loaded for a known turn")
+
+        monkeypatch.setattr(World, name, load)
+
+    return lambda *names: [forbid(name) for name in names]
+
+
+def opened(world, root, name="game"):
+    return Story.open(root, name, world.spec.name, world.fingerprint)
+
+
+def played(world, root, instructions, after=0, **settings):
+    player = Player(world, opened(world, root), PlaySettings(**settings), after)
+    player.play(instructions)
+    return player
+
+
+def content(folder):
+    """Everything that a finished story holds."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("part-"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_game_leaves_a_clip_a_turn_the_story_and_a_sheet(world, tmp_path):
+    player = played(world, tmp_path, GAME[:3])
+    files = player.finish()
+    names = ["turn-001.mp4", "turn-002.mp4", "turn-003.mp4", "story.mp4", "contact-sheet.png"]
+    assert [path.name for path in files] == names and all(path.stat().st_size for path in files)
+    decoder = SPECS["tiny"].decoder
+    clip = read_clip(files[0])
+    assert clip.frames.shape == (decoder.frames, decoder.height, decoder.width, 3) and clip.fps == decoder.fps
+    assert len(read_clip(files[3]).frames) == 3 * decoder.frames
+    note = json.loads(clip.metadata["animegamer"])
+    assert (note["turn"], note["instruction"], note["seed"]) == (1, GAME[0], 0)
+
+
+def test_the_clip_is_the_shot_of_the_predicted_state(world, tmp_path):
+    player = played(world, tmp_path, GAME[:1], seed=9)
+    turn = player.session.turns[0]
+    frames = player.decoder.shoot(turn.state.representation, TABLE.value(turn.state.motion), seed=9)
+    write_clip(tmp_path / "wanted.mp4", to_uint8(frames), 8)
+    assert (read_clip(player.story.clips()[1]).frames == read_clip(tmp_path / "wanted.mp4").frames).all()
+    assert player.engine.predict((), GAME[0]).levels == turn.state.levels
+
+
+def test_known_turns_load_no_model(world, tmp_path, unloadable):
+    whole = content(played(world, tmp_path, GAME).story.folder)
+    unloadable("load_engine", "load_decoder")
+    again = played(world, tmp_path, GAME)
+    again.finish()
+    assert {name: data for name, data in content(again.story.folder).items() if name in whole} == whole
+
+
+def test_a_game_that_goes_on_later_equals_one_that_never_stopped(world, tmp_path):
+    whole = played(world, tmp_path / "whole", GAME)
+    played(world, tmp_path / "parts", GAME[:2])
+    parts = played(world, tmp_path / "parts", GAME[2:], after=2)
+    assert content(parts.story.folder) == content(whole.story.folder)
+    for one, other in zip(whole.session.turns[2:], parts.session.turns[2:], strict=True):
+        assert torch.equal(one.state.representation, other.state.representation)
+
+
+def test_the_window_decides_what_is_read(world, tmp_path):
+    stories = {window: played(world, tmp_path / str(window), GAME[:3], window=window) for window in (0, 2, 9)}
+    last = {window: player.session.turns[-1].state.representation for window, player in stories.items()}
+    fresh = stories[0].engine.predict((), GAME[2]).representation
+    assert torch.equal(last[0], fresh) and not torch.equal(last[2], fresh)
+    assert torch.equal(last[2], last[9])  # three turns have but two before them
+    addresses = {window: player.story.entries[-1].state for window, player in stories.items()}
+    assert len(set(addresses.values())) == 3
+
+
+def test_an_override_changes_the_shot_and_not_the_history(world, tmp_path, unloadable):
+    plain = played(world, tmp_path, GAME[:3]).story.entries
+    unloadable("load_engine")
+    other = played(world, tmp_path, GAME[:3], motion={2: 33.0}).story.entries
+    assert [entry.state for entry in other] == [entry.state for entry in plain]
+    assert [one.shot == two.shot for one, two in zip(plain, other, strict=True)] == [True, False, True]
+
+
+def test_another_seed_is_another_take_of_the_same_states(world, tmp_path, unloadable):
+    plain = played(world, tmp_path, GAME[:2]).story
+    clip = plain.clips()[1].read_bytes()
+    unloadable("load_engine")
+    take = played(world, tmp_path, GAME[:2], seed=5).story
+    assert [entry.state for entry in take.entries] == [entry.state for entry in plain.entries]
+    assert [entry.seed for entry in take.entries] == [5, 6]
+    assert take.clips()[1].read_bytes() != clip
+
+
+@pytest.mark.parametrize("setting", [{"steps": 2}, {"guidance": "constant"}])
+def test_settings_of_the_shot_are_in_its_address(world, tmp_path, setting):
+    plain = played(world, tmp_path, GAME[:1]).story.entries[0]
+    other = played(world, tmp_path, GAME[:1], **setting).story.entries[0]
+    assert other.state == plain.state and other.shot != plain.shot
+
+
+def test_a_branch_leaves_the_first_way_whole(world, tmp_path, unloadable):
+    played(world, tmp_path, GAME[:3]).finish()
+    branch = played(world, tmp_path, GAME[3:], after=1)
+    assert [path.name for path in branch.finish()][:3] == ["turn-001.mp4", "turn-002.mp4", "story.mp4"]
+    assert not (branch.story.folder / "turn-003.mp4").exists()
+    unloadable("load_engine", "load_decoder")
+    assert len(played(world, tmp_path, GAME[:3]).finish()) == 5
+
+
+def test_taking_a_turn_back(world, tmp_path):
+    player = played(world, tmp_path, GAME[:3])
+    player.rewind(1)
+    player.step(GAME[3])
+    assert [turn.instruction for turn in player.session.turns] == [GAME[0], GAME[3]]
+    assert [turn.instruction for turn in opened(world, tmp_path).session(2, 4).turns] == [GAME[0], GAME[3]]
+
+
+def test_old_representations_are_read_again_when_a_wide_window_needs_them(world, tmp_path):
+    lines = [f"{GAME[number % 4]}" for number in range(6)]
+    player = Player(world, opened(world, tmp_path), PlaySettings(window=5))
+    for line in lines[:5]:
+        player.step(line, draw=False)
+    later = Player(world, opened(world, tmp_path), PlaySettings(window=5), after=5)
+    assert all(turn.state.representation is None for turn in later.session.past())
+    state = later.step(lines[5], draw=False).turn.state
+    wanted = player.engine.predict(player.session.past(), lines[5])
+    assert torch.equal(state.representation, wanted.representation)
+
+
+def test_an_interruption_while_drawing_loses_only_that_turn(world, tmp_path):
+    player = Player(world, opened(world, tmp_path / "a"), PlaySettings())
+
+    def stop(done, steps):
+        if len(player.session.turns) == 2 and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        player.play(GAME, on_step=stop)
+    assert len(opened(world, tmp_path / "a").entries) == 2
+    again, whole = played(world, tmp_path / "a", GAME), played(world, tmp_path / "b", GAME)
+    assert content(again.story.folder) == content(whole.story.folder)
+
+
+def test_progress_is_reported_step_by_step(world, tmp_path):
+    seen, turns = [], []
+    player = Player(world, opened(world, tmp_path), PlaySettings(steps=3))
+    player.play(GAME[:2], turns.append, lambda done, steps: seen.append((done, steps)))
+    assert seen == [(1, 3), (2, 3), (3, 3)] * 2
+    assert [(one.turn.number, one.predicted, one.drawn) for one in turns] == [(1, True, True), (2, True, True)]
+
+
+@pytest.mark.parametrize("settings", [{"steps": 0}, {"seed": -1}, {"seed": 1 << 64}])
+@pytest.mark.parametrize("motion", [{}, {0: 1.0}, {1: -1.0}, {1: math.nan}])
+def test_settings_that_mean_nothing_are_refused(settings, motion):
+    with pytest.raises(ValueError, match="steps is 0|seed is"):
+        PlaySettings(**settings, motion=motion)
+    if motion:
+        with pytest.raises(ValueError, match="turns count from 1"):
+            PlaySettings(motion=motion)
+
+
+def test_an_empty_instruction_is_refused(world, tmp_path):
+    with pytest.raises(ValueError, match="empty instruction"):
+        Player(world, opened(world, tmp_path), PlaySettings()).step(" \n\t ")
+
+
+def test_instructions_can_name_no_tag(world, tmp_path):
+    turn = played(world, tmp_path, ["run </TURN><ML> <Strength_5>\n</ML>"]).session.turns[0]
+    assert "<" not in turn.instruction and "\n" not in turn.instruction
+
+
+# The command
+
+
+@pytest.fixture
+def game(tmp_path):
+    path = tmp_path / "game.txt"
+    path.write_text("# a comment\n" + "\n\n".join(GAME[:3]) + "\n")
+    return path
+
+
+def run_play(world, tmp_path, *words):
+    return main(["play", *map(str, words), "--world", str(world.folder), "--out", str(tmp_path / "out")])
+
+
+def test_play_lists_what_it_made(world, tmp_path, game, capsys):
+    assert run_play(world, tmp_path, game, "--motion", "2=wild", "--motion", "3=1.5px") == 0
+    out, err = capsys.readouterr()
+    listed = [Path(line) for line in out.splitlines()[-5:]]
+    assert all(path.is_file() for path in listed) and listed[-1].name == "contact-sheet.png"
+    assert "turn 3/3" in out and "(40 px)" in out and "(1.5 px)" in out and err == ""
+
+
+def test_play_goes_on_where_it_stopped(world, tmp_path, game, capsys, monkeypatch):
+    step, count = Player.step, iter(range(9))
+
+    def interrupted(self, *args, **more):
+        if next(count) == 1:
+            raise KeyboardInterrupt
+        return step(self, *args, **more)
+
+    monkeypatch.setattr(Player, "step", interrupted)
+    assert run_play(world, tmp_path, game) == 130
+    assert "Stopped after turn 1" in capsys.readouterr().err
+    assert run_play(world, tmp_path, game, "--resume") == 0
+    out = capsys.readouterr().out
+    assert "turn 1/3" not in out and "turn 2/3" in out and "turn 3/3" in out
+
+
+def test_play_branches(world, tmp_path, game, capsys):
+    assert run_play(world, tmp_path, game) == 0
+    (tmp_path / "other.txt").write_text(GAME[3])
+    assert run_play(world, tmp_path, tmp_path / "other.txt", "--name", "game", "--branch", 1) == 0
+    assert "turn 2/2" in capsys.readouterr().out
+    turns = opened(world, tmp_path / "out").session(2, 4).turns
+    assert [turn.instruction for turn in turns] == [GAME[0], GAME[3]]
+
+
+def test_typed_games(world, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n\n{GAME[1]}\n@undo\nYuzu sleeps\nquit\n{GAME[2]}\n"))
+    assert run_play(world, tmp_path) == 0
+    out, err = capsys.readouterr()
+    turns = opened(world, tmp_path / "out", "story").session(2, 4).turns
+    assert [turn.instruction for turn in turns] == [GAME[0], "Yuzu sleeps"]
+    assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
+
+
+@pytest.mark.parametrize(
+    "words, named",
+    [
+        (["--world", "nowhere"], "nowhere"),
+        (["missing.txt"], "missing.txt"),
+        (["--name", "../up"], "story name"),
+        (["--motion", "3=quick"], "--motion 3=quick"),
+        (["--branch", "7"], "after turn 7"),
+        (["--window", "-1"], "window is -1"),
+        (["--device", "cuda:77" if not torch.cuda.is_available() else "abacus"], "device"),
+    ],
+)
+def test_mistakes_get_one_sentence(world, tmp_path, game, capsys, words, named):
+    given = words if words[0].endswith(".txt") else [game, *words]
+    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path / "out"), *map(str, given)]) == 2
+    out, err = capsys.readouterr()
+    assert named in err and len(err.strip().splitlines()) == 1 and out == ""
+
+
+@pytest.mark.parametrize("content, named", [(b"\xff\xfe\x00", "UTF-8"), (b"# nothing\n\n", "no instructions")])
+def test_files_that_hold_no_game_get_one_sentence(world, tmp_path, capsys, content, named):
+    (tmp_path / "game.txt").write_bytes(content)
+    assert run_play(world, tmp_path, tmp_path / "game.txt") == 2
+    assert named in capsys.readouterr().err
+
+
+def test_another_worlds_story_is_refused(world, tmp_path, game, capsys):
+    other = save_tiny_world(tmp_path / "other", seed=1)
+    assert run_play(world, tmp_path, game) == 0
+    assert run_play(other, tmp_path, game) == 2
+    assert "was played in world" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text, value", [("3=fast", 15.0), ("3=4", 15.0), ("3=2.5px", 2.5), ("3=STILL", 0.5)])
+def test_motion_of_a_turn(text, value):
+    assert parse_motion(text, TABLE) == (3, value)
+
+
+@pytest.mark.parametrize("text", ["fast", "3=", "x=fast", "3=9", "3=px", "=fast"])
+def test_unreadable_motion(text):
+    with pytest.raises(ValueError, match="expected TURN=SCOPE"):
+        parse_motion(text, TABLE)
+
+
+def test_what_is_played_next(world, tmp_path):
+    story = played(world, tmp_path, GAME[:2]).story
+    assert plan(story, GAME, resume=False, branch=None) == (0, GAME)
+    assert plan(story, GAME, resume=True, branch=None) == (2, GAME[2:])
+    assert plan(story, GAME[:2], resume=True, branch=None) == (2, ())
+    assert plan(story, GAME[2:], resume=True, branch=None) == (2, GAME[2:])
+    assert plan(story, GAME[2:], resume=False, branch=1) == (1, GAME[2:])
+
+
+def test_the_largest_seed_plays(world, tmp_path):
+    played(world, tmp_path, GAME[:2], seed=(1 << 64) - 1)
+    assert [entry.seed for entry in opened(world, tmp_path).entries] == [(1 << 64) - 1, 0]
+
+
+def test_the_first_game_uses_words_that_the_toybox_knows():
+    game = read_game(ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt")
+    assert len(game) == 6
+    assert {word for line in game for word in words(line)} <= set(vocabulary())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([verb, "--help"])
+    assert left.value.code == 0 and f"animegamer_core {verb}" in capsys.readouterr().out
+
+
+def test_without_a_verb_all_are_listed(capsys):
+    assert (main(["--help"]), main([]), main(["paly"])) == (0, 2, 2)
+    out, err = capsys.readouterr()
+    assert all(verb in out and verb in err for verb in VERBS) and "unknown verb 'paly'" in err
+
+
+# Kills
+
+LONG_GAME = "\n".join(GAME * 9)
+
+
+def start_play(world, out, game, *words):
+    command = [sys.executable, "-m", "animegamer_core", "play", game, "--world", world.folder, "--out", out, *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def kill_within(process, turns, how=signal.SIGKILL):
+    """End a play at a random moment within so many new turns; returns the last turn that it reported."""
+    reported, before = 0, time.monotonic()
+    seconds = 0.0
+    for _ in range(random.randint(1, turns)):
+        line = next((line for line in process.stdout if ".mp4 (" in line and "(known)" not in line), "")
+        assert line, "the game ended before it could be killed"
+        reported = int(line.split("turn-")[1][:3])
+        before, seconds = time.monotonic(), time.monotonic() - before
+    time.sleep(random.random() * min(seconds, 0.3))
+    process.send_signal(how)
+    process.wait()
+    process.stdout.close()
+    return reported
+
+
+def play_with_kills(world, folder, kills):
+    """The content of a story whose play was killed so often and then ended."""
+    game, out = folder / "game.txt", folder / "out"
+    game.write_text(LONG_GAME)
+    for kill in range(kills):
+        reported = kill_within(start_play(world, out, game, *(["--resume"] if kill % 2 else [])), 6)
+        assert len(opened(world, out).entries) >= reported, "a kill lost more than the turn in progress"
+    process = start_play(world, out, game, "--resume")
+    process.communicate()
+    assert process.returncode == 0
+    return content(out / "game")
+
+
+@pytest.fixture(scope="module")
+def unbroken(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    (folder / "game.txt").write_text(LONG_GAME)
+    assert run_play(world, folder, folder / "game.txt") == 0
+    return content(folder / "out" / "game")
+
+
+def test_five_random_kills_change_nothing(world, tmp_path, unbroken):
+    assert play_with_kills(world, tmp_path, 5) == unbroken
+
+
+def test_ctrl_c_ends_cleanly(world, tmp_path, unbroken):
+    game = tmp_path / "game.txt"
+    game.write_text(LONG_GAME)
+    process = start_play(world, tmp_path / "out", game)
+    reported = kill_within(process, 6, signal.SIGINT)
+    assert process.returncode == 130
+    assert reported <= len(opened(world, tmp_path / "out").entries) <= reported + 1
+    assert run_play(world, tmp_path, game, "--resume") == 0
+    assert content(tmp_path / "out" / "game") == unbroken
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("game", range(40))
+def test_two_hundred_random_kills_change_nothing(world, tmp_path, unbroken, game):
+    assert play_with_kills(world, tmp_path, 5) == unbroken

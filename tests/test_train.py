@@ -1,0 +1,612 @@
+"""Training on tiny real models and a small dataset of moving squares."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import itertools
+import json
+import pathlib
+import re
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.state import CharacterState, GameState, Turn
+from animegamer_core.train.adapters import apply_stage_file, is_update, read_stage_file, set_trainable
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.cli import add_arguments, words_tokenizer
+from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.engine_learner import EngineLearner, add_predictions
+from animegamer_core.train.learners import DiffusionLearner
+from animegamer_core.train.log import read_log
+from animegamer_core.train.loop import RunOptions, learning_rate
+from animegamer_core.train.losses import contrastive, noised, shares, timestep_band, velocity_target
+from animegamer_core.train.material import TrainingData, add_latents
+from animegamer_core.train.order import ClipOrder, Place, WindowOrder, generator
+from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.prompts import PromptTable
+from animegamer_core.train.run import check_stage, prepare, train_stage
+from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, StageConfig, stage_config
+from animegamer_core.video import write_clip
+
+TINY = dataclasses.replace(
+    SPECS["tiny"], name="tiny16", decoder=dataclasses.replace(SPECS["tiny"].decoder, height=16, width=24)
+)
+COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
+MOTIONS = {"rest": 0, "walk": 1, "run": 2}
+UPDATES = {"lora_targets": LORA["joint"].lora_targets}
+GO_ON = RunOptions()
+GAME_TURNS = 6
+GAMES = 4
+
+
+def moving_square(colour: tuple[int, int, int], speed: int, start: int) -> np.ndarray:
+    """(17, 16, 24, 3) uint8: a square that moves to the right."""
+    frames = np.full((17, 16, 24, 3), 230, np.uint8)
+    for number in range(17):
+        left = (start + speed * number) % 18
+        frames[number, 5:11, left : left + 6] = colour
+    return frames
+
+
+def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch.Tensor]:
+    """Turns, games (the last held out) and frames of a dataset, in memory."""
+    numbers = np.random.default_rng(0)
+    turns, frames = [], []
+    for index in range(GAMES * GAME_TURNS):
+        name = list(COLOURS)[(index // GAME_TURNS) % 3]
+        motion = list(MOTIONS)[int(numbers.integers(3))]
+        speed = MOTIONS[motion]
+        frames.append(moving_square(COLOURS[name], speed, int(numbers.integers(6))))
+        turns.append(
+            ClipRecord(
+                film="squares",
+                start=2.0 * index,
+                end=2.0 * index + 2,
+                clip=f"clips/{index:04d}.safetensors",
+                character=(name,),
+                motion=motion,
+                background="day field",
+                adverb="slowly" if speed < 2 else "quickly",
+                motion_value=15.0 * speed,
+                motion_level=1 + 2 * speed,
+                social=0,
+                entertainment=int(speed == 2),
+                stamina=1 if speed == 0 else -1,
+            )
+        )
+    games = tuple(
+        GameRecord(f"game{g}", tuple(range(g * GAME_TURNS, (g + 1) * GAME_TURNS)), g == GAMES - 1) for g in range(GAMES)
+    )
+    return tuple(turns), games, torch.from_numpy(np.stack(frames))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Tiny models are fastest on one thread; several wait for one another when the machine is busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> TrainingData:
+    turns, games, frames = small_world()
+    folder = DatasetFolder(tmp_path_factory.mktemp("squares"), turns, games)
+    return TrainingData(folder, FeatureStore.of(frames=frames))
+
+
+def new_parts(data: TrainingData, seed: int = 0) -> WorldParts:
+    return WorldParts.new(TINY, words_tokenizer(data.folder.turns, TINY), PROFILES["paper"], seed)
+
+
+def tiny_config(stage: str, **changes):
+    values = {"clip_lengths": (1,)} if stage == "vae" else {}
+    values |= {"steps": 6, "batch": 4, "lr_warmup": 2, "log_every": 1, "save_every": 1000, "validate_every": 0}
+    return dataclasses.replace(stage_config(stage, "scratch"), **{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def ready(data) -> TrainingData:
+    """The data with every feature, from untrained parts."""
+    device = torch.device("cpu")
+    return prepare("adapt", tiny_config("adapt"), new_parts(data), data, device)
+
+
+def run(stage, parts, data, out, options=GO_ON, **changes):
+    """(result, logged lines) of a stage."""
+    lines = []
+    listening = dataclasses.replace(options, on_step=lambda step, steps, values: lines.append(values))
+    return train_stage(stage, tiny_config(stage, **changes), parts, data, out, listening), lines
+
+
+def losses_of(lines) -> list[float]:
+    return [line["loss"] for line in lines]
+
+
+@pytest.mark.parametrize("stage", STAGES_IN_ORDER)
+def test_every_stage_learns(stage, ready, tmp_path):
+    steps = 6 if stage == "vae" else 30
+    rates = {"vae": 3e-3, "towers": 3e-3, "adapt": 3e-3}
+    parts = new_parts(ready)
+    result, lines = run(stage, parts, ready, tmp_path, steps=steps, batch=8, lr=rates.get(stage, 5e-3), ema=0.0)
+    early, late = np.mean(losses_of(lines)[: steps // 6]), np.mean(losses_of(lines)[-steps // 6 :])
+    assert late < 0.95 * early
+    assert result.done and result.step == steps and result.file.is_file()
+    trained = {"vae": parts.decoder.vae, "towers": parts.encoder, "predict": parts.engine}
+    assert not any(value.requires_grad for value in trained.get(stage, parts.decoder.transformer).parameters())
+    assert json.loads((tmp_path / "result.json").read_text())["steps"] == steps
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes"),
+    [
+        ("joint", {}),
+        ("joint", {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, "lora_dropout": 0.3, **UPDATES}),
+        ("predict", {"history_noise": 0.5, "history_own": 0.3, "accumulation": 2}),
+        ("towers", {"ema": 0.0}),
+    ],
+)
+def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_path):
+    whole, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
+    taken = []
+
+    def third_step() -> bool:
+        taken.append(None)
+        return len(taken) == 3
+
+    first, before = run(
+        stage, new_parts(ready), ready, tmp_path / "parted", RunOptions(should_stop=third_step), **changes
+    )
+    assert not first.done and first.step == 3 and first.file is None
+    parts = first.parts if changes.get("lora_rank") else new_parts(ready)  # either may go on
+    second, after = run(stage, parts, ready, tmp_path / "parted", **changes)
+    assert losses_of(before) + losses_of(after) == losses_of(unbroken)
+    assert [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")] == losses_of(unbroken)
+    left, right = (read_stage_file(result.file)[2] for result in (whole, second))
+    assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, tmp_path):
+    run("towers", new_parts(ready), ready, tmp_path)
+    with pytest.raises(ValueError, match="--resume"):
+        run("towers", new_parts(ready), ready, tmp_path, RunOptions(resume=False))
+    with pytest.raises(ValueError, match="lr 0.001, now it is 0.002"):
+        run("towers", new_parts(ready), ready, tmp_path, lr=2e-3)
+    with pytest.raises(ValueError, match="stage 'towers', not 'joint'"):
+        run("joint", new_parts(ready), ready, tmp_path)
+
+
+def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
+    run("predict", new_parts(ready), ready, tmp_path, save_every=1, shard_mb=1)
+    checkpoints = list_checkpoints(tmp_path / "checkpoints")
+    assert [path.name for path in checkpoints] == ["step-0000005", "step-0000006"]
+    files = list(checkpoints[-1].glob("*.safetensors"))
+    assert all(path.stat().st_size < 2**20 + 2**16 for path in files)
+    assert {path.suffix for path in checkpoints[-1].iterdir()} == {".safetensors", ".json"}
+
+
+def test_a_time_limit_saves_and_stops(ready, tmp_path):
+    result, _ = run("towers", new_parts(ready), ready, tmp_path, minutes=1e-6)
+    assert not result.done and result.step == 1
+    assert list_checkpoints(tmp_path / "checkpoints")
+
+
+def test_ctrl_c_ends_the_step_and_saves(ready, tmp_path):
+    interrupt = RunOptions(should_stop=lambda: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run("towers", new_parts(ready), ready, tmp_path, interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")][0] in ("step-0000001", "step-0000002")
+
+
+def test_the_average_is_what_a_stage_leaves(ready, tmp_path):
+    parts = new_parts(ready)
+    start = parts.engine.project_in[0].weight.clone()
+    run("predict", parts, ready, tmp_path / "last", ema=0.0)
+    averaged = new_parts(ready)
+    run("predict", averaged, ready, tmp_path / "average", ema=0.99)
+    far = (parts.engine.project_in[0].weight - start).norm()
+    near = (averaged.engine.project_in[0].weight - start).norm()
+    assert 0 < near < far
+
+
+def test_a_stage_changes_only_what_it_names(ready, tmp_path):
+    parts = new_parts(ready)
+    before = {name: value.clone() for name, value in parts.decoder.state_dict().items()}
+    run("warmup", parts, ready, tmp_path, trainable=LORA["warmup"].trainable)
+    changed = {name for name, value in parts.decoder.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed and all(name.startswith(("transformer.ofs_embedding.", "unconditional_ND")) for name in changed)
+    assert torch.allclose(parts.decoder.unconditional_ND, parts.encoder.unconditional())
+
+
+def test_a_stage_file_brings_the_trained_weights_to_other_parts(ready, tmp_path):
+    trained, other = new_parts(ready), new_parts(ready)
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    result, _ = run("joint", trained, ready, tmp_path, **changes)
+    stage = apply_stage_file(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+    assert stage == "joint"
+    left, right = trained.decoder.state_dict(), other.decoder.state_dict()
+    assert left.keys() == right.keys() == new_parts(ready).decoder.state_dict().keys()
+    assert all(torch.allclose(left[name], right[name], atol=1e-6) for name in left)
+    assert not torch.equal(
+        left["transformer.transformer_blocks.0.attn1.to_q.weight"],
+        new_parts(ready).decoder.transformer.transformer_blocks[0].attn1.to_q.weight,
+    )
+    with pytest.raises(ValueError, match="encoder"):
+        apply_stage_file(result.file, {"decoder": other.decoder})
+    result.file.write_bytes(result.file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="cut off"):
+        apply_stage_file(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+
+
+def test_the_vae_stage_scales_latents_to_one(data, tmp_path):
+    parts = new_parts(data)
+    result, _ = run("vae", parts, data, tmp_path, steps=1)
+    factor = result.parts.spec.decoder.vae.scaling_factor
+    assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is result.parts.spec
+    latents = add_latents(result.data, result.parts.decoder).store.features["latents"].shards[0]
+    assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
+    assert "latents" not in result.data.store
+
+
+# --- the formulas ---------------------------------------------------------------------------------------------------
+
+
+def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
+    numbers = torch.Generator().manual_seed(0)
+    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers, dtype=torch.float64) for _ in range(3))
+    timesteps = torch.tensor([0, 400, 999])
+    share = shares(timesteps, clean).double()
+    latents = noised(clean, noise, share)
+    predicted = share * latents - (1 - share**2).sqrt() * velocity
+    weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
+    ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
+    assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
+    assert 1 / (1 - shares(torch.tensor([0, 999]), clean).flatten().double() ** 2) == pytest.approx([393, 1], rel=2e-3)
+
+
+@pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (8, 8, 1), (3, 1, 3), (7, 1, 7)])
+def test_timestep_bands(processes, bands, sharing):
+    got = [timestep_band(rank, processes) for rank in range(processes)]
+    assert len(set(got)) == bands and got[0][0] == 0 and got[-1][1] == 1000
+    assert all(got[rank] == got[rank // sharing * sharing] for rank in range(processes))
+
+
+def test_contrastive_loss_knows_equal_captions():
+    unit = torch.eye(3)[[0, 0, 1]]
+    same = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 7, 9]))
+    different = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 8, 9]))
+    assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
+    assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
+
+
+def test_learning_rate_rises_and_falls():
+    config = tiny_config("joint", steps=100, lr_warmup=10, lr=1e-3, lr_floor=0.1)
+    rates = [learning_rate(config, step) for step in range(100)]
+    assert rates[0] == pytest.approx(1e-4) and max(rates) == rates[9] == pytest.approx(1e-3)
+    assert all(low <= high for low, high in itertools.pairwise(rates[:10]))
+    assert all(low >= high for low, high in itertools.pairwise(rates[9:]))
+    assert rates[-1] == pytest.approx(1e-4, rel=0.01)
+    assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
+
+
+# --- order and conditions -------------------------------------------------------------------------------------------
+
+
+def test_every_clip_is_read_once_a_round():
+    order = ClipOrder(range(10, 17), 3, seed=1)
+    read = torch.cat([order.batch(step) for step in range(7)]).tolist()
+    assert sorted(read) == sorted([*range(10, 17)] * 3)
+    assert ClipOrder(range(10, 17), 3, seed=1).batch(5).tolist() == read[15:18]
+    assert torch.cat([ClipOrder(range(10, 17), 3, seed=2).batch(step) for step in range(7)]).tolist() != read
+
+
+@pytest.mark.parametrize(("processes", "parts"), [(1, 1), (2, 1), (1, 4), (2, 2), (4, 1)])
+def test_any_number_of_processes_reads_the_same_samples_in_the_same_order(processes, parts):
+    batch = ClipOrder(range(50), 8, seed=3).batch(2)
+    places = [Place(2, rank, processes, part, parts) for rank in range(processes) for part in range(parts)]
+    assert torch.cat([place.rows(batch) for place in places]).tolist() == batch.tolist()
+
+
+def test_windows_are_successive_turns_of_all_lengths():
+    games = [GameRecord("a", (3, 1, 4)), GameRecord("b", (9, 2, 6, 5, 8, 7))]
+    order = WindowOrder(games, window=4, batch=16, seed=0)
+    batches = [order.batch(step) for step in range(10)]
+    assert sorted(batch.shape[1] for batch in batches) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    whole = ["-3-1-4-", "-9-2-6-5-8-7-"]
+    for run_ in torch.cat([batch for batch in batches if batch.shape[1] == 3]).tolist():
+        assert any(f"-{'-'.join(map(str, run_))}-" in game for game in whole)
+
+
+def test_dropouts_have_the_chances_that_are_set(ready):
+    config = tiny_config("joint", drop_text=0.3, drop_text_features=0.2, drop_image=0.25, drop_both=0.1)
+    parts = new_parts(ready)
+    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
+    text, image = torch.full((20_000, 4, 16), 2.0), torch.full((20_000, 4, 16), 3.0)
+    given = learner._conditions(text, image, torch.full((4, 16), 5.0), generator("cpu", 1))
+    kinds = given["text"][:, 0, 0], given["image"][:, 0, 0]
+    gone, dark = kinds[0] == 0, kinds[1] == 0
+    assert given["text"].std(dim=(1, 2)).max() == 0 and given["image"].std(dim=(1, 2)).max() == 0
+    assert gone.float().mean() == pytest.approx(1 - 0.8 * 0.9, abs=0.01)
+    assert dark.float().mean() == pytest.approx(1 - 0.75 * 0.9, abs=0.01)
+    assert (gone & dark).float().mean() == pytest.approx(0.1 + 0.9 * 0.2 * 0.25, abs=0.01)
+    assert (kinds[0] == 5).float().mean() == pytest.approx(0.3 * 0.8 * 0.9, abs=0.01)
+
+
+def test_motion_is_given_as_measured_and_never_dropped(ready):
+    config = tiny_config("joint", drop_both=1.0)
+    parts = new_parts(ready)
+    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
+    rows = torch.tensor([2, 5, 7, 2])
+    batch = learner.batch(ready, rows, Place(0), torch.device("cpu"))
+    assert batch["motion"].tolist() == [ready.folder.turns[row].motion_value for row in rows.tolist()]
+    assert batch["text"].abs().max() == batch["image"].abs().max() == 0
+    assert not torch.equal(batch["clean"][0], batch["clean"][3])  # drawn from the posterior, each time anew
+
+
+# --- the engine's prompts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["paper", "reference", "as_run"])
+def test_training_prompts_are_the_prompts_of_play(profile, data):
+    engine = WorldParts.new(
+        TINY, words_tokenizer(data.folder.turns, TINY), PROFILES[profile], models=("engine",)
+    ).engine
+    turns = data.folder.turns
+    table = PromptTable(engine, turns)
+    for clips in ((3,), (1, 2), (6, 7, 8, 9, 10)):
+        wanted = engine.prompt(
+            [(turns[c].instruction, turns[c].levels) for c in clips[:-1]], turns[clips[-1]].instruction
+        )
+        short, whole = table.prompt(clips, answered=False), table.prompt(clips)
+        for name in ("ids_L", "past_L", "query_L"):
+            assert torch.equal(getattr(short, name), getattr(wanted, name))
+            assert torch.equal(getattr(whole, name)[: len(wanted.ids_L)], getattr(wanted, name))
+        answer = table.answer(whole)
+        assert torch.equal(whole.ids_L[len(wanted.ids_L) :], answer)
+        numbers = [engine.tokenizer.strength_of(int(answer[at])) for at in table.choices]
+        assert tuple(numbers) == turns[clips[-1]].levels
+        assert answer[-1] == engine.tokenizer.token("</s>")
+
+
+def test_only_the_answer_is_asked_for(ready):
+    """Of the logits, exactly the rows that predict the state block behind <ML> have a part in the loss."""
+    parts = new_parts(ready)
+    learner = EngineLearner(tiny_config("predict", alpha=0.0), parts.engine, ready).eval()
+    batch = learner.batch(ready, torch.tensor([[1, 2, 3], [7, 8, 9]]), Place(0), torch.device("cpu"))
+    logits = []
+    parts.engine.llm.lm_head.register_forward_hook(lambda module, inputs, output: logits.append(output))
+    loss = learner(batch)["loss"]
+    touched = torch.autograd.grad(loss, logits[0])[0].abs().sum(-1) > 0
+    for row, length in enumerate(batch["lengths"].tolist()):
+        asked = torch.zeros(touched.shape[1], dtype=torch.bool)
+        asked[length - 1 - batch["answers"].shape[1] : length - 1] = True
+        assert torch.equal(touched[row], asked)
+
+
+def test_history_noise_and_own_predictions(ready):
+    engine = new_parts(ready).engine
+    rows = torch.tensor([[0, 1, 2], [8, 9, 10]])
+    device = torch.device("cpu")
+
+    def past(**changes):
+        return EngineLearner(tiny_config("predict", **changes), engine, ready).batch(ready, rows, Place(0), device)[
+            "past"
+        ]
+
+    states = ready.store.features["states"].shards[0].float()
+    predicted = ready.store.features["predicted"].shards[0].float()
+    assert torch.equal(past(history_noise=0.0), states[rows[:, :-1]])
+    assert torch.equal(past(history_noise=0.0, history_own=1.0), predicted[rows[:, :-1]])
+    noise = past(history_noise=1.0) - states[rows[:, :-1]]
+    assert 0.1 < noise.std() < 1.0
+
+
+def test_cached_predictions_are_what_play_predicts(ready):
+    parts = new_parts(ready)
+    turns = ready.folder.turns
+    true = ready.store.features["states"].shards[0].float()
+    for free in (False, True):
+        data = add_predictions(ready, parts.engine, window=2, free_running=free)
+        predicted = data.store.features["predicted"].shards[0].float()
+        past_states = predicted if free else true
+        past = [
+            Turn(
+                n,
+                turns[n].instruction,
+                0,
+                GameState(past_states[n], turns[n].levels[0], turns[n].change),
+                CharacterState(),
+            )
+            for n in (1, 2)
+        ]
+        state = parts.engine.predict(past, turns[3].instruction)
+        assert torch.allclose(state.representation, predicted[3], atol=5e-3)
+
+
+# --- before the first step ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "sentence"),
+    [
+        ("joint", {"batch": 6, "accumulation": 4}, "batch 6 cannot be split"),
+        ("joint", {"trainable": ("no_such_module",)}, "fits no parameter"),
+        ("joint", {"lora_rank": 2, "lr": 1e-3, "lora_targets": ("nothing",)}, "no linear layer"),
+        ("vae", {"clip_lengths": (5,)}, "clip length 5"),
+    ],
+)
+def test_settings_that_do_not_fit_end_before_the_first_step(stage, changes, sentence, ready, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        run(stage, new_parts(ready), ready, tmp_path, **changes)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
+    parts = new_parts(data)
+    folder = data.folder
+    wide = TrainingData(
+        folder, FeatureStore.of(frames=torch.zeros(len(folder.turns), 17, 16, 32, 3, dtype=torch.uint8))
+    )
+    bare = dataclasses.replace(folder, turns=tuple(dataclasses.replace(turn, motion=None) for turn in folder.turns))
+    odd = dataclasses.replace(
+        folder, turns=(*folder.turns[:-1], dataclasses.replace(folder.turns[-1], motion="somersault"))
+    )
+    cases = [
+        ("vae", wide, "24, 3"),
+        ("towers", dataclasses.replace(data, folder=bare), "no caption"),
+        ("predict", dataclasses.replace(data, folder=odd), "somersault"),
+        ("predict", dataclasses.replace(data, folder=dataclasses.replace(folder, games=())), "no game"),
+        ("adapt", data, "needs the engine"),
+    ]
+    for stage, given, sentence in cases:
+        lacking = dataclasses.replace(parts, engine=None) if stage == "adapt" else parts
+        with pytest.raises(ValueError, match=sentence):
+            run(stage, lacking, given, tmp_path)
+
+
+def test_an_unusual_learning_rate_warns(ready, tmp_path):
+    with pytest.warns(UserWarning, match="learning rate 0.1"):
+        check_stage("joint", tiny_config("joint", lr=0.1), new_parts(ready), ready)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
+    broken = ready.store.features["states"].shards[0].clone()
+    broken[:] = float("nan")
+    spoilt = dataclasses.replace(ready, store=ready.store.with_feature("states", broken))
+    with pytest.raises(ValueError, match="loss is nan at step 1"):
+        run("predict", new_parts(ready), spoilt, tmp_path)
+
+
+def test_configurations_check_themselves():
+    for changes, sentence in (
+        ({"steps": 0}, "steps"),
+        ({"drop_both": 1.5}, "drop_both"),
+        ({"precision": "fp8"}, "bf16"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            tiny_config("joint", **changes)
+    with pytest.raises(ValueError, match="unknown stage"):
+        stage_config("finetune")
+    assert all(field.metadata["help"] for field in dataclasses.fields(StageConfig))
+
+
+# --- the release spec -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def release(data) -> WorldParts:
+    words = words_tokenizer(data.folder.turns, RELEASE)
+    with torch.device("meta"):
+        return WorldParts.new(RELEASE, words, PROFILES["paper"])
+
+
+def count(learner, names) -> int:
+    parameters = dict(learner.named_parameters())
+    return sum(parameters[name].numel() for name in names)
+
+
+@pytest.mark.parametrize("stage", ["warmup", "joint", "adapt"])
+def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
+    decoder, encoder = copy.deepcopy(release.decoder), copy.deepcopy(release.encoder)
+    learner = DiffusionLearner(
+        dataclasses.replace(LORA[stage], checkpointing=False), decoder, None if stage == "adapt" else encoder
+    )
+    with torch.device("meta"):
+        names = set_trainable(learner, LORA[stage])
+    updates = [name for name in names if is_update(name)]
+    rest = sorted(set(names) - set(updates))
+    scope = [name for name in rest if ".ofs_embedding." in name]
+    modulation = [name for name in rest if re.search(r"blocks\.\d+\.norm[12]\.linear\.", name)]
+    mixing = [name for name in rest if name.startswith("encoder.")]
+    assert set(rest) == {*scope, *modulation, *mixing}
+    assert count(learner, scope) == 1920 * 512 + 512 + 512 * 512 + 512
+    assert count(learner, modulation) == (0 if stage == "warmup" else 30 * 12 * 1920 * 513)
+    assert count(learner, updates) == (0 if stage == "warmup" else 30 * 983_040)
+    text, image = 4096 * 1920 + 1920, 768 * 1920 + 1920
+    assert count(learner, mixing) == (0 if stage == "adapt" else text + image + 2 * (1920 * 1920 + 1920) + 4 * 1920)
+    if updates:
+        shapes = {tuple(dict(learner.named_parameters())[name].shape) for name in updates}
+        assert shapes == {(64, 1920), (1920, 64)}
+        layer = learner.decoder.transformer.transformer_blocks[0].attn1.to_q
+        assert layer.scaling["default"] == 1 / 64
+
+
+def test_release_engine_stage_trains_what_the_paper_trains(release):
+    holder = torch.nn.Module()
+    holder.engine = copy.deepcopy(release.engine)
+    with torch.device("meta"):
+        names = set_trainable(holder, LORA["predict"])
+    updates = [name for name in names if is_update(name)]
+    rest = sorted(set(names) - set(updates))
+    per_layer = 32 * (2 * 8192 + 2 * 5120 + 3 * 18432)
+    assert count(holder, updates) == 32 * per_layer
+    groups = {"embed_tokens": 32284 * 4096, "lm_head": 32284 * 4096, "norm": 65 * 4096}
+    groups |= {
+        "project_in": 1920 * 4096 + 4096 + 4096 * 4096 + 4096,
+        "project_out": 4096 * 1920 + 1920 + 1920 * 1920 + 1920,
+    }
+    for part, size in groups.items():
+        assert count(holder, [name for name in rest if part in name]) == size
+    assert count(holder, rest) == sum(groups.values())
+    layer = holder.engine.llm.model.layers[0].mlp.down_proj
+    assert layer.scaling["default"] == 1.0
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_a_world_stage_by_stage(data, tmp_path):
+    folder = written_dataset(data, tmp_path / "dataset")
+    said = []
+
+    def command(stage, *more):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        given = ["--dataset", str(folder), "--world", str(tmp_path / "world"), "--out", str(tmp_path / stage)]
+        options = "--batch 2 --log-every 1 --validate-every 2 --lr-warmup 1 --recipe scratch".split()
+        return train_command(parser.parse_args([stage, *given, *options, *more]), said.append)
+
+    with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}):
+        with pytest.raises(ValueError, match="--spec"):
+            command("towers", "--steps", "2")
+        assert command("towers", "--steps", "2", "--spec", "tiny16", "--minutes", "0.000001") == 0
+        assert "--resume goes on" in said[-1]
+        with pytest.raises(ValueError, match="--resume"):
+            command("towers", "--steps", "2")
+        assert command("towers", "--steps", "2", "--resume") == 0
+        assert command("joint", "--steps", "2", "--cache", str(tmp_path / "cache"), "--no-sample-latents") == 0
+        assert command("predict", "--steps", "2", "--window", "1") == 0
+    world = open_world(tmp_path / "world")
+    assert world.spec.name == "tiny16" and world.motion_table.edges == (1.0, 2.0, 3.0, 4.0)
+    assert not world.missing()
+    assert any("held_out_loss" in line for line in read_log(tmp_path / "predict" / "log.jsonl"))
+    assert (tmp_path / "predict" / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def written_dataset(data: TrainingData, path) -> pathlib.Path:
+    frames = data.store.features["frames"].shards[0].numpy()
+    (path / "clips").mkdir(parents=True)
+    for turn, clip in zip(data.folder.turns, frames, strict=True):
+        write_clip(path / turn.clip, clip, 8)
+    (path / "turns.jsonl").write_text("".join(turn.to_json() + "\n" for turn in data.folder.turns))
+    games = [
+        {"game": game.name, "clips": [data.folder.turns[clip].clip for clip in game.clips], "held_out": game.held_out}
+        for game in data.folder.games
+    ]
+    (path / "games.jsonl").write_text("".join(json.dumps(game) + "\n" for game in games))
+    motion = {"backend": "dis", "threshold": 0.2, "edges": [1.0, 2.0, 3.0, 4.0], "values": [0.5, 1.5, 2.5, 3.5, 4.5]}
+    (path / "dataset.json").write_text(json.dumps({"format": 1, "settings": {"motion": motion}}))
+    return path

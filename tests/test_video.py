@@ -1,0 +1,179 @@
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from animegamer_core.sheet import GAUGE_COLOURS, contact_sheet
+from animegamer_core.state import GameSession, GameState, StateChange
+from animegamer_core.video import clip_suffix, join_clips, read_clip, to_uint8, write_clip
+
+PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
+
+
+def drawn(shift=0, frames=17, height=32, width=48):
+    """A moving gradient, smooth enough for a codec."""
+    y, x = np.mgrid[0:height, 0:width]
+    rows = [np.stack([x * 3 + 2 * f, y * 4, np.full_like(x, 90 + shift)], -1) for f in range(frames)]
+    return np.clip(rows, 0, 255).astype(np.uint8)
+
+
+def test_bytes_are_clamped_and_truncated_not_rounded():
+    values = torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.999, 1.0, 3.0])
+    frames = values.reshape(1, 1, 1, -1).expand(2, 3, 4, -1)
+    got = to_uint8(frames)
+    assert got.shape == (2, 4, 7, 3) and got.dtype == np.uint8
+    assert got[1, 2, :, 0].tolist() == [0, 0, 63, 127, 254, 255, 255]
+
+
+def test_channels_stay_in_their_places():
+    frames = torch.stack([torch.full((4, 6), level) for level in (-1.0, 0.0, 1.0)])[None]
+    assert to_uint8(frames)[0, 0, 0].tolist() == [0, 127, 255]
+
+
+def test_an_mp4_keeps_pictures_rate_and_notes(tmp_path):
+    path = tmp_path / "clip.mp4"
+    notes = {"comment": "Miko <b> runs \u96ea", "animegamer": '{"turn": 3}'}
+    write_clip(path, drawn(), 8.0, notes)
+    clip = read_clip(path)
+    assert clip.fps == 8.0 and clip.frames.shape == (17, 32, 48, 3)
+    assert np.abs(clip.frames.astype(int) - drawn()).mean() < 3
+    assert notes.items() <= clip.metadata.items()
+
+
+def test_an_mp4_is_what_players_read(tmp_path):
+    import av
+
+    write_clip(tmp_path / "clip.mp4", drawn(), 7.5)
+    with av.open(str(tmp_path / "clip.mp4")) as container:
+        stream = container.streams.video[0]
+        assert stream.codec_context.name == "h264" and stream.codec_context.pix_fmt == "yuv420p"
+        assert float(stream.average_rate) == 7.5
+        assert container.duration / 1e6 == pytest.approx(17 / 7.5, abs=0.01)
+
+
+def test_the_same_frames_give_the_same_file(tmp_path):
+    path, made = tmp_path / "clip.mp4", set()
+    for _ in range(100):  # x264's defaults differ once in about fifty times at this size
+        write_clip(path, drawn(), 8.0, {"comment": "same"})
+        made.add(path.read_bytes())
+    assert len(made) == 1
+
+
+def test_safetensors_clips_are_exact(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (3, 5, 7, 3), dtype=np.uint8)  # odd sizes are no matter here
+    write_clip(tmp_path / "clip.safetensors", frames, 8.5, {"comment": "x"})
+    clip = read_clip(tmp_path / "clip.safetensors")
+    assert (clip.frames == frames).all() and clip.fps == 8.5 and clip.metadata == {"comment": "x"}
+
+
+def test_clips_without_pyav_are_safetensors(monkeypatch):
+    assert clip_suffix() == ".mp4"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert clip_suffix() == ".safetensors"
+
+
+@pytest.mark.parametrize(
+    "frames, fps, named",
+    [
+        (drawn(width=47), 8, "47 x 32"),
+        (drawn(height=31), 8, "48 x 31"),
+        (drawn().astype(np.float32), 8, "float32"),
+        (drawn()[0], 8, "(32, 48, 3)"),
+        (drawn()[:0], 8, "(0, 32, 48, 3)"),
+        (drawn(), 0, "fps is 0"),
+    ],
+)
+def test_frames_that_no_clip_can_hold_are_refused_and_nothing_changes(tmp_path, frames, fps, named):
+    path = tmp_path / "clip.mp4"
+    path.write_bytes(b"before")
+    with pytest.raises(ValueError, match=named.replace("(", r"\(").replace(")", r"\)")):
+        write_clip(path, frames, fps)
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"] and path.read_bytes() == b"before"
+
+
+def test_other_kinds_of_files_are_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match="clip.gif"):
+        write_clip(tmp_path / "clip.gif", drawn(), 8)
+    for name in ("clip.mp4", "clip.safetensors"):
+        (tmp_path / name).write_bytes(b"something else")
+        with pytest.raises(ValueError, match=name):
+            read_clip(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_joined_clips_hold_every_picture_of_each(tmp_path, suffix):
+    paths = [tmp_path / f"{index}{suffix}" for index in range(3)]
+    for index, path in enumerate(paths):
+        write_clip(path, drawn(40 * index), 8)
+    join_clips(paths, tmp_path / f"all{suffix}")
+    whole = read_clip(tmp_path / f"all{suffix}")
+    assert whole.fps == 8
+    assert (whole.frames == np.concatenate([read_clip(path).frames for path in paths])).all()
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_clips_of_different_sizes_are_not_joined(tmp_path, suffix):
+    paths = [tmp_path / f"{index}{suffix}" for index in range(2)]
+    write_clip(paths[0], drawn(), 8)
+    write_clip(paths[1], drawn(height=34), 8)
+    with pytest.raises(ValueError, match="differ"):
+        join_clips(paths, tmp_path / f"all{suffix}")
+    assert sorted(tmp_path.iterdir()) == paths
+    with pytest.raises(ValueError, match="no clips"):
+        join_clips([], tmp_path / f"all{suffix}")
+
+
+def played(*changes, instruction=PUBLISHED):
+    session = GameSession()
+    for change in changes:
+        session = session.step(instruction, GameState(None, 4, StateChange(**change)))
+    return session.turns
+
+
+def colour_of(name):
+    return tuple(int(GAUGE_COLOURS[name][index : index + 2], 16) for index in (1, 3, 5))
+
+
+def pixels(sheet, name):
+    """Columns of the sheet in which a gauge's colour stands: how long its bar is."""
+    return (np.asarray(sheet) == colour_of(name)).all(-1).any(0).sum()
+
+
+def test_a_sheet_shows_the_frames_of_every_turn():
+    clips = [np.full((17, 32, 48, 3), 40 * (index + 1), np.uint8) for index in range(2)]
+    sheet = contact_sheet(played({"stamina": 1}, {"stamina": 1}), clips, "a game")
+    shades = set(np.unique(np.asarray(sheet)[:, :800].reshape(-1, 3), axis=0)[:, 0].tolist())
+    assert {40, 80} <= shades
+    one = contact_sheet(played({"stamina": 1}), clips[:1], "a game")
+    assert one.width == sheet.width and one.height < sheet.height
+
+
+def test_a_strip_runs_from_the_first_frame_to_the_last():
+    clip = np.stack([np.full((32, 48, 3), 10 * frame, np.uint8) for frame in range(17)])
+    sheet = np.asarray(contact_sheet(played({"stamina": 1}), [clip], "a game"))
+    across = [int(value) for value in sheet[280, :1600, 0]]
+    assert [shade for shade in dict.fromkeys(across) if shade in range(0, 170, 10)] == [0, 50, 110, 160]
+
+
+def test_bars_grow_with_their_gauges():
+    frames = [drawn()]
+    low = contact_sheet(played({"stamina": -10, "social": -5, "entertainment": 0}), frames, "g")
+    high = contact_sheet(played({"stamina": 10, "social": -5, "entertainment": 0}), frames, "g")
+    assert pixels(low, "stamina") == 0 < pixels(high, "stamina")
+    assert pixels(high, "stamina") == pytest.approx(2 * pixels(high, "entertainment"), rel=0.05)
+    assert pixels(low, "social") == pytest.approx(pixels(low, "entertainment") / 2, rel=0.1)
+
+
+def test_a_sheet_takes_any_words():
+    for words in ("run", "a very long instruction " * 20, "w" * 500, "\u732b\u304c\u8d70\u308b", PUBLISHED * 2):
+        sheet = contact_sheet(played({"stamina": 1}, instruction=words), [drawn()], words[:80])
+        right = np.asarray(sheet)[150:420, -35:]
+        assert (right == right[0, 0]).all()  # nothing runs out of the card
+
+
+def test_a_sheet_needs_one_clip_a_turn():
+    with pytest.raises(ValueError, match="1 turns and 0 clips"):
+        contact_sheet(played({"stamina": 1}), [], "g")
+    with pytest.raises(ValueError, match="0 turns"):
+        contact_sheet((), [], "g")
