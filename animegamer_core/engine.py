@@ -55,7 +55,7 @@ class GameEngine(nn.Module):
     def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
         """The next game state, greedily. past: the turns of the window, oldest first, with their representations."""
         prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
-        states_KND = self._past_states(past)
+        states_KND = self.past_states(past)
         hidden_LH, cache = self._read(prompt, states_KND)
         state_ND = self.project_out(self._queries(hidden_LH, prompt)).float().cpu()
         if not self.profile.shared_prefill:
@@ -105,7 +105,8 @@ class GameEngine(nn.Module):
         answers_BAH = hidden_BLH[torch.arange(len(prompts), device=device)[:, None], asked_BA]
         return EngineOutput(self.project_out(queries), self.llm.lm_head(answers_BAH))
 
-    def _past_states(self, past: Sequence[Turn]) -> Tensor:
+    def past_states(self, past: Sequence[Turn]) -> Tensor:
+        """(K, N, D): the representations of turns; ValueError where one was let go or is of another world's size."""
         weight, state = self.project_in[0].weight, self.spec.state
         for turn in past:
             if turn.state.representation is None:

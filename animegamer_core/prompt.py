@@ -61,6 +61,16 @@ class TurnPrompt:
     past_L: Tensor
     query_L: Tensor
 
+    def followed_by(self, ids: Sequence[int]) -> TurnPrompt:
+        """The prompt with further tokens, none of them a slot."""
+        import torch
+
+        more = torch.tensor(list(ids), dtype=self.ids_L.dtype)
+        none = torch.zeros(len(more), dtype=torch.bool)
+        return TurnPrompt(
+            torch.cat([self.ids_L, more]), torch.cat([self.past_L, none]), torch.cat([self.query_L, none])
+        )
+
 
 class GameTokenizer:
     """A vocabulary with the game's tags, for any `tokenizers` model. Text that it encodes can never become a tag."""

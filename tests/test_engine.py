@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from animegamer_core.engine import GameEngine, additive_mask
-from animegamer_core.prompt import GRAMMAR, TurnPrompt, state_block
+from animegamer_core.prompt import GRAMMAR, state_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession
 
@@ -75,9 +75,7 @@ def test_history_enters_through_its_representation(tiny_engine):
 def test_queries_see_one_another_and_nothing_later(tiny_engine, tiny_tokenizer):
     prompt = tiny_engine.prompt([], LINES[0])
     none = torch.zeros(0, 8, 32)
-    longer = torch.cat([prompt.ids_L, torch.tensor(state_block(tiny_tokenizer, (1, 0, 0, 1), PROFILES["paper"])[1:])])
-    pad = torch.zeros(len(longer) - len(prompt.ids_L), dtype=torch.bool)
-    extended = TurnPrompt(longer, torch.cat([prompt.past_L, pad]), torch.cat([prompt.query_L, pad]))
+    extended = prompt.followed_by(state_block(tiny_tokenizer, (1, 0, 0, 1), PROFILES["paper"])[1:])
     torch.testing.assert_close(tiny_engine.represent(extended, none), tiny_engine.represent(prompt, none))
     with torch.no_grad():
         queries = tiny_tokenizer.slots(8)
@@ -120,10 +118,7 @@ def test_the_cached_choices_equal_a_fresh_pass(tiny_engine, tiny_tokenizer):
     prompt = tiny_engine.prompt([], LINES[1])
     told = state_block(tiny_tokenizer, state.levels, PROFILES["paper"])[1:10]  # up to <ST>
     for choice, length in zip(GRAMMAR[1:], (3, 6, 9), strict=True):
-        ids = torch.cat([prompt.ids_L, torch.tensor(told[:length])])
-        pad = torch.zeros(length, dtype=torch.bool)
-        longer = TurnPrompt(ids, torch.cat([prompt.past_L, pad]), torch.cat([prompt.query_L, pad]))
-        logits = tiny_engine.first_logits(longer, torch.zeros(0, 8, 32))
+        logits = tiny_engine.first_logits(prompt.followed_by(told[:length]), torch.zeros(0, 8, 32))
         best = max(choice.allowed, key=lambda value: logits[tiny_tokenizer.strength(value)].item())
         assert best == getattr(state.change, choice.name)
 

@@ -382,18 +382,19 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
 
 
 def test_only_the_answer_is_asked_for(ready):
-    """Of the logits, exactly the rows that predict the state block behind <ML> have a part in the loss."""
+    """The loss reads the logits behind <ML> and no others: the first are those that play chooses a motion from."""
     parts = new_parts(ready)
-    learner = EngineLearner(tiny_config("predict", alpha=0.0), parts.engine, ready).eval()
-    batch = learner.batch(ready, torch.tensor([[1, 2, 3], [7, 8, 9]]), Place(0), torch.device("cpu"))
-    logits = []
-    parts.engine.llm.lm_head.register_forward_hook(lambda module, inputs, output: logits.append(output))
-    loss = learner(batch)["loss"]
-    touched = torch.autograd.grad(loss, logits[0])[0].abs().sum(-1) > 0
-    for row, length in enumerate(batch["lengths"].tolist()):
-        asked = torch.zeros(touched.shape[1], dtype=torch.bool)
-        asked[length - 1 - batch["answers"].shape[1] : length - 1] = True
-        assert torch.equal(touched[row], asked)
+    learner = EngineLearner(tiny_config("predict"), parts.engine, ready).eval()
+    clips = torch.tensor([[1, 2, 3], [7, 8, 9]])
+    batch = learner.batch(ready, clips, Place(0), torch.device("cpu"))
+    with torch.no_grad():
+        output = parts.engine.eval()(batch["prompts"], list(batch["past"]), batch["answers"].shape[1])
+    assert output.logits_BAV.shape[:2] == batch["answers"].shape
+    table = PromptTable(parts.engine, ready.folder.turns)
+    for row in range(2):
+        asked = table.prompt(clips[row].tolist(), answered=False)
+        first = parts.engine.first_logits(asked, batch["past"][row])
+        torch.testing.assert_close(output.logits_BAV[row, 0], first, atol=1e-5, rtol=1e-4)
 
 
 def test_history_noise_and_own_predictions(ready):

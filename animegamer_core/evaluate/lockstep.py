@@ -62,7 +62,7 @@ def predict_together(
         engine.prompt([(turn.instruction, turn.state.levels) for turn in past], text)
         for past, text in zip(pasts, instructions, strict=True)
     ]
-    known = [_states(engine, past) for past in pasts]
+    known = [engine.past_states(past) for past in pasts]
     chosen: list[tuple[int, ...]] = [()] * len(prompts)
     said: list[tuple[int | None, ...]] = [()] * len(prompts)
     states_BND = None
@@ -79,22 +79,10 @@ def predict_together(
     return [_state(*row) for row in zip(states_BND.float().cpu(), chosen, said, strict=True)]
 
 
-def _states(engine: GameEngine, past: Sequence[Turn]) -> Tensor:
-    weight, size = engine.project_in[0].weight, engine.spec.state
-    rows = [turn.state.representation.to(weight) for turn in past]
-    return torch.stack(rows) if rows else weight.new_zeros(0, size.tokens, size.width)
-
-
 def _with_choice(engine: GameEngine, prompt: TurnPrompt, index: int, value: int) -> TurnPrompt:
     """The prompt with the number that was chosen, up to the tag of the next one."""
-    token = engine.tokenizer.token
-    ids = [engine.tokenizer.strength(value), token(GRAMMAR[index].closing), token(GRAMMAR[index + 1].opening)]
-    nothing = torch.zeros(len(ids), dtype=torch.bool)
-    return TurnPrompt(
-        torch.cat([prompt.ids_L, torch.tensor(ids)]),
-        torch.cat([prompt.past_L, nothing]),
-        torch.cat([prompt.query_L, nothing]),
-    )
+    tags = engine.tokenizer.token(GRAMMAR[index].closing), engine.tokenizer.token(GRAMMAR[index + 1].opening)
+    return prompt.followed_by([engine.tokenizer.strength(value), *tags])
 
 
 def _state(representation_ND: Tensor, levels: Levels, said: tuple[int | None, ...]) -> GameState:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..data.dataset import DatasetFolder
+from ..data.dataset import TURNS, DatasetFolder
+from ..data.motion import level_edges, median_by_level
 from ..files import replacing, write_text
 from ..prompt import GameTokenizer
 from ..spec import PROFILES, SPECS, ModelSpec
@@ -45,7 +46,7 @@ class Recipe:
     spec: ModelSpec
     casting: Casting
     probes: ProbeRecipe
-    calibrated_on: int  # training states whose shots are measured
+    calibrated_on: int  # training scenes whose shots are measured
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
@@ -53,14 +54,14 @@ FULL = Recipe(
     spec=SPECS["toybox"],
     casting=Casting(games=1000, held_out=20),
     probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
-    calibrated_on=60,
+    calibrated_on=16,
     changes={
         "vae": {"steps": 3200, "batch": 8, "lr": 1e-3, "kl": 1e-4},
         "towers": {"steps": 2000},
         "warmup": {"steps": 400, "lr": 1e-3},
         "joint": {"steps": 6500, "lr": 1e-3},
         "predict": {"steps": 6000},
-        "adapt": {"steps": 9000, "batch": 128, "lr": 6e-4},
+        "adapt": {"steps": 2000},
     },
 )
 QUICK = Recipe(
@@ -90,6 +91,13 @@ class Workshop:
     def world(self) -> Path:
         """The world folder that the stages fill."""
         return self.folder / "world"
+
+    def measured_table(self) -> MotionTable:
+        """The dataset's own motion levels: their borders and medians; ValueError before the dataset is measured."""
+        lines = (self.dataset / TURNS).read_text(encoding="utf-8").splitlines()
+        values = [json.loads(line)["motion_value"] for line in lines]
+        edges = level_edges(values)
+        return MotionTable("toybox", median_by_level(values, edges), edges)
 
     def log(self) -> dict[str, dict[str, object]]:
         """Stage -> its seconds over all calls, and whether it is finished."""
@@ -121,8 +129,7 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
         elif stage == "probes":
             _train_probes(shop)
         elif stage == "calibrate":
-            material = material or _open(shop)
-            _calibrate(shop, material)
+            _calibrate(shop)
         else:
             material = material or _open(shop)
             left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
@@ -151,10 +158,9 @@ def _dataset(shop: Workshop) -> DatasetFolder:
 def _draw(shop: Workshop) -> None:
     from ..checkpoint import save_world
 
-    folder = _dataset(shop)
-    motion = folder.info["settings"]["motion"]
-    table = MotionTable("toybox", tuple(motion["values"]), tuple(motion["edges"]))
-    provenance = {"built by": "animegamer_core.toybox.build", "motion backend": motion["backend"]}
+    backend = _dataset(shop).info["settings"]["motion"]["backend"]
+    provenance = {"built by": "animegamer_core.toybox.build", "motion backend": backend}
+    table = shop.measured_table()
     save_world(shop.world, shop.recipe.spec, motion_table=table, provenance=provenance, licence=LICENCE)
 
 
@@ -214,24 +220,20 @@ def _train(shop: Workshop, stage: str, material: _Material, minutes: float) -> t
     return _Material(result.parts, result.data), result.done
 
 
-def _calibrate(shop: Workshop, material: _Material) -> None:
-    """Told values for the world's levels, from training states as the engine predicts them."""
-    import torch
-
+def _calibrate(shop: Workshop) -> None:
+    """Told values for the world's levels, from shots of training scenes."""
     from ..checkpoint import open_world, save_world
-    from ..train.run import prepare
-    from ..train.stages import stage_config
-    from .calibrate import calibrated_table
+    from .calibrate import calibrated_table, played_states
 
-    world, parts = open_world(shop.world), material.parts
-    data = prepare("adapt", stage_config("adapt"), parts, material.data, torch.device(shop.device))
-    clips = torch.tensor(data.clips())
-    chosen = clips[:: max(1, len(clips) // shop.recipe.calibrated_on)][: shop.recipe.calibrated_on]
-    states = data.store.gather(["predicted"], chosen, "cpu")["predicted"].float()
-    motion = data.folder.info["settings"]["motion"]
-    measured = MotionTable("toybox", tuple(motion["values"]), tuple(motion["edges"]))
-    table = calibrated_table(measured, parts.decoder.to(shop.device).eval(), states)
-    shop.say(f"calibrate: shots move as {measured.values} when told {table.values}")
+    world = open_world(shop.world)
+    engine, encoder = world.load_engine(shop.device), world.load_encoder(shop.device)
+    scenes = [row[0] for row in shop.recipe.casting.scenes().values()][: shop.recipe.calibrated_on]
+    measured = shop.measured_table()
+    states = played_states(scenes, measured, engine, encoder)
+    table = calibrated_table(
+        measured, world.load_decoder(shop.device), states, lambda done, count: shop.say(f"calibrate: {done}/{count}")
+    )
+    shop.say(f"calibrate: shots move {measured.values} px when told {table.values}")
     save_world(shop.world, world.spec, motion_table=table, provenance=world.provenance, licence=world.licence)
 
 

@@ -17,13 +17,20 @@ from torch import Tensor
 
 from ..data.motion import motion_value
 from ..decoder import ShotDecoder
-from ..state import MotionTable
+from ..encoder import ShotEncoder
+from ..engine import GameEngine
+from ..state import MotionTable, motion_text
+from ..train.material import pictures
 from ..video import to_uint8
+from .draw import draw_shot
 from .workers import spread
+from .world import Scene, instruction
 
-TOLD = 12  # motion values that every state is drawn at
-REACH = (0.5, 4.0)  # they run from the lowest level's value times the first to the highest's times the second
-BATCH = 64
+TOLD = 8  # motion values that every state is drawn at
+# They run from the lowest level's value times the first to the highest's times the second, which is where training
+# ends: told more than it ever saw, the decoder moves less again.
+REACH = (0.5, 1.5)
+BATCH = 32
 
 OnShot = Callable[[int, int], None]
 
@@ -33,11 +40,23 @@ def calibrated_table(
 ) -> MotionTable:
     """The table with values that make the median shot of these states measure what `table.values` say.
 
-    table.values are the dataset's own medians by level. The more states, the steadier the result; some fifty serve.
+    table.values are the dataset's own medians by level. The more states, the steadier the result; some thirty serve.
     """
     told = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], TOLD)
     measured = response(decoder, states_MND, told, on_shot)
     return replace(table, values=inverted(told, np.median(measured, axis=0), table.values))
+
+
+@torch.inference_mode()
+def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngine, encoder: ShotEncoder) -> Tensor:
+    """(2M, N, D): each scene as the encoder represents it, and as the engine predicts it from its text alone."""
+    states = []
+    for scene in scenes:
+        clip = draw_shot(scene)
+        text = instruction(scene, table.level(motion_value(clip)))
+        states.append(encoder([motion_text(text)], pictures(torch.from_numpy(clip[:1])))[0].float().cpu())
+        states.append(engine.predict((), text).representation)
+    return torch.stack(states)
 
 
 def response(
@@ -60,9 +79,10 @@ def response(
 def inverted(told: Sequence[float], measured: Sequence[float], wanted: Sequence[float]) -> tuple[float, ...]:
     """The told values at which a response, made monotone and read between its points on log scales, is as wanted.
 
-    What lies beyond the response's ends takes the end.
+    What lies beyond the response's ends takes the end; the upper one is where the response is greatest.
     """
-    rising = np.maximum.accumulate(np.asarray(measured, dtype=float))
-    steps = np.log(rising) + np.arange(len(rising)) * 1e-9  # np.interp needs strictly rising points
-    values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, np.log(np.asarray(told, dtype=float)))
+    best = int(np.argmax(measured)) + 1
+    rising = np.maximum.accumulate(np.asarray(measured[:best], dtype=float))
+    steps = np.log(rising) + np.arange(best) * 1e-9  # np.interp needs strictly rising points
+    values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, np.log(np.asarray(told[:best], dtype=float)))
     return tuple(round(math.exp(value), 4) for value in values)

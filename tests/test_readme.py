@@ -1,0 +1,76 @@
+"""The README's commands: run where a CPU without a network can, otherwise held to what the programs accept."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split("  #")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.strip()
+]
+PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
+ELSEWHERE = ("convert", "train", "--world", "toybox.build", "evaluate toybox")  # need downloads, a GPU, or minutes
+
+
+def module_call(line):
+    words = shlex.split(line)
+    assert words[:2] == ["python", "-m"], line
+    return [sys.executable, *words[1:]]
+
+
+def test_the_two_commands_are_targets():
+    assert COMMANDS[:2] == ["make play", "make test"]
+    if shutil.which("make"):
+        for line in COMMANDS[:2]:
+            subprocess.run([*line.split(), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_playing_as_the_readme_says(tmp_path, monkeypatch):
+    game = re.search(r"```text\n(Character: .*?)```", README, re.DOTALL)[1]
+    (tmp_path / "my-game.txt").write_text(game, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert len(PLAYED) == 3
+    for line in PLAYED:
+        steps = [] if "--steps" in line else ["--steps", "4"]
+        done = subprocess.run([*module_call(line), *steps], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    story = tmp_path / "out" / "my-game"
+    assert {"turn-001.mp4", "turn-002.mp4", "story.mp4", "contact-sheet.png"} <= {path.name for path in story.iterdir()}
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch):
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1].replace("seed=1)", "seed=1, steps=2)")
+    script = tmp_path / "example.py"
+    script.write_text(example + "\nprint(tuple(frames.shape))\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(17, 3, 96, 144)"
+
+
+def test_parity_as_the_readme_says():
+    line = next(line for line in COMMANDS if " parity " in line)
+    subprocess.run(module_call(line), cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if any(word in line for word in ELSEWHERE)])
+def test_commands_that_need_more_are_understood(line):
+    """Every option that the README shows is one that the verb's help lists."""
+    words = module_call(line)
+    verb = words[:4] if words[2] == "animegamer_core" else words[:3]
+    helped = subprocess.run([*verb, "--help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for option in re.findall(r"--[a-z]+", line):
+        assert option in helped, f"{option} of: {line}"
+
+
+def test_no_command_is_left_out():
+    known = {*COMMANDS[:2], *PLAYED, *(line for line in COMMANDS if any(word in line for word in ELSEWHERE))}
+    assert [line for line in COMMANDS if line not in known and " parity " not in line] == []

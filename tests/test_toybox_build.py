@@ -1,0 +1,115 @@
+"""The recipe of the embedded world: its dataset, its calibration and what it hands on."""
+
+import json
+import tarfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.motion import motion_value
+from animegamer_core.state import MotionTable
+from animegamer_core.toybox.build import QUICK, Workshop, build, export, main
+from animegamer_core.toybox.calibrate import calibrated_table, inverted
+from animegamer_core.toybox.dataset import Casting, write_dataset
+from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
+
+SMALL = Casting(games=2, held_out=1, turns=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("toybox")
+    return write_dataset(path, SMALL, workers=1)
+
+
+def test_games_become_a_dataset_that_training_reads(folder):
+    games = SMALL.scenes()
+    assert [len(game.clips) for game in folder.games] == [len(row) for row in games.values()]
+    assert [game.held_out for game in folder.games] == [False, False, True]
+    assert len(games["train-00000"]) == 3  # every fourth game opens with a picture
+    for turn, scene in zip(folder.turns, [scene for row in games.values() for scene in row], strict=True):
+        assert (turn.character[0], turn.background) == (scene.character, f"{scene.time} {scene.place}")
+        assert turn.adverb in ADVERBS[turn.motion_level]
+        assert (scene.character, scene.motion) not in UNSEEN_PAIRS
+
+
+def test_levels_are_those_of_the_measured_clips(folder):
+    edges = folder.info["settings"]["motion"]["edges"]
+    for turn in folder.turns:
+        assert turn.motion_value > 0
+        assert turn.motion_level == 1 + sum(turn.motion_value > edge for edge in edges)
+    kept = motion_value(folder.frames(0))
+    assert folder.turns[0].motion_value == pytest.approx(kept, rel=0.15)  # H.264 costs a little
+
+
+def test_clips_that_did_not_travel_are_drawn_again_and_not_measured(folder, monkeypatch):
+    clip = folder.path / folder.turns[1].clip
+    before, lines = clip.read_bytes(), (folder.path / "turns.jsonl").read_bytes()
+    clip.unlink()
+    monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda frames: pytest.fail("measured again"))
+    again = write_dataset(folder.path, SMALL, workers=1)
+    assert clip.read_bytes() == before
+    assert (again.path / "turns.jsonl").read_bytes() == lines
+
+
+@given(st.lists(st.floats(0.05, 30), min_size=8, max_size=8))
+def test_an_inverted_response_gives_rising_values_inside_the_told_ones(measured):
+    told = np.geomspace(0.4, 45, 8)
+    values = inverted(told, measured, (0.9, 1.7, 3.3, 6.9, 15.0))
+    assert list(values) == sorted(values)
+    assert all(told[0] - 1e-3 <= value <= told[-1] + 1e-3 for value in values)
+
+
+def test_a_decoder_that_moves_half_as_much_is_told_twice_as_much():
+    told = np.geomspace(0.4, 45, 8)
+    assert inverted(told, told / 2, (1.0, 2.0, 4.0, 8.0, 16.0)) == pytest.approx((2, 4, 8, 16, 32), rel=1e-3)
+
+
+def test_a_response_that_falls_again_is_followed_to_its_top_only():
+    assert inverted((1, 2, 4, 8), (1, 2, 4, 3), (2, 100)) == pytest.approx((2, 4), rel=1e-3)
+
+
+def test_calibration_keeps_the_borders(tiny_decoder):
+    import torch
+
+    table = MotionTable("toybox", (0.9, 1.7, 3.3, 6.9, 15.0), (1.2, 2.3, 4.7, 10.1))
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    found = calibrated_table(table, tiny_decoder, states)
+    assert found.edges == table.edges and list(found.values) == sorted(found.values)
+    assert found == calibrated_table(table, tiny_decoder, states)
+
+
+def test_a_build_draws_passes_over_what_is_done_and_exports(tmp_path):
+    said = []
+    recipe = replace(QUICK, casting=Casting(games=1, held_out=1, turns=3))
+    shop = Workshop(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(shop, ["data"]) and shop.is_finished("data")
+    table = json.loads((shop.world / "world.json").read_text())["motion_table"]
+    assert table["edges"] == pytest.approx(shop.measured_table().edges)
+    said.clear()
+    assert build(shop, ["data"]) and said == []
+    pieces = export(shop, tmp_path / "out")
+    whole = tmp_path / "whole.tar.gz"
+    whole.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
+    with tarfile.open(whole) as archive:
+        assert {"world/world.json", "stages.json", "dataset/turns.jsonl"} <= set(archive.getnames())
+
+
+def test_an_unknown_stage_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown stage 'paint'"):
+        main(["--work", str(tmp_path), "--stages", "data,paint"])
+
+
+def test_the_shipped_world_is_small_and_whole():
+    world = open_world("toybox")
+    world.verify()
+    assert world.missing() == ()
+    files = [path for path in world.folder.rglob("*") if path.is_file()]
+    assert max(path.stat().st_size for path in files) < 16e6
+    assert sum(path.stat().st_size for path in files) <= 36e6
+    assert world.tokenizer().size <= 1000
+    assert world.tokenizer().unknown_words(" ".join(vocabulary())) == ()
