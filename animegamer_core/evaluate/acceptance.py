@@ -172,7 +172,7 @@ def speed_row(trial: Trial) -> Outcome:
     ]
     if speed.memory is None:
         return Outcome(tuple(lines), notes=("this system does not tell a process's peak memory",))
-    return Outcome((*lines, Line("speed", "peak memory", mean([speed.memory / 1024]), Target(high=2), "GiB")))
+    return Outcome((*lines, Line("speed", "peak memory", mean([speed.memory / 1000]), Target(high=2), "GB")))
 
 
 ROWS: Mapping[str, Callable[[Trial], Outcome]] = {

@@ -22,7 +22,7 @@ LIMIT_S = 600
 @dataclass(frozen=True)
 class Speed:
     """turns: seconds of each turn (prediction, shot at default steps, clip written). loading: seconds to load engine
-    and decoder once libraries are imported. first_prediction: from the process's start. memory: most MiB held at once,
+    and decoder once libraries are imported. first_prediction: from the process's start. memory: most MB held at once,
     None where the system does not tell.
     """
 
@@ -75,13 +75,18 @@ def _timed(folder: str, started: float, instructions: Sequence[str]) -> Speed:
 
 
 def _peak_memory() -> float | None:
-    """The most memory that this process ever held, in MiB."""
+    """The most memory that this process ever held, in MB (10^6 bytes)."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Linux's ru_maxrss also counts what the parent held when it started this process.
+        line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
     try:
         import resource
     except ImportError:  # Windows has no such count
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / 2**20 if sys.platform == "darwin" else most / 2**10
+    return most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6
 
 
 if __name__ == "__main__":
