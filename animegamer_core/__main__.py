@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 import typing
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ class Verb(typing.Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status: 0 done, 1 something falls short, 2 wrong input, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an instruction may hold what the terminal cannot show
     if not words or words[0] not in VERBS:
         return _explain(words)
     room, about = VERBS[words[0]]

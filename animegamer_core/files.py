@@ -21,7 +21,7 @@ def replacing(path: Path) -> Iterator[Path]:
     part.unlink(missing_ok=True)  # left by a crash under the same process number, perhaps a hard link
     try:
         yield part
-        with part.open("rb") as written:
+        with part.open("r+b") as written:  # Windows flushes only what is open for writing
             os.fsync(written.fileno())
         os.replace(part, path)
     finally:

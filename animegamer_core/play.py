@@ -204,6 +204,19 @@ class Player:
         self.story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
 
 
+def choose_device(name: str) -> str:
+    """The torch device of a name such as `auto`, `cpu` or `cuda:1`; ValueError if it is not there."""
+    import torch
+
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
+    if name == "auto":
+        return next(kind for kind, is_there in there.items() if is_there())
+    kind = name.partition(":")[0]
+    if kind not in there or not there[kind]():
+        raise ValueError(f"device {name!r} is not available here; choose auto or cpu")
+    return name
+
+
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG, replaced at once."""
     with replacing(path) as part:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .play import PlayedTurn, Player, PlaySettings
+from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .sheet import scope_name
 from .spec import GUIDANCE_NAMES, PROFILES
 from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
@@ -60,11 +60,16 @@ def run(args: argparse.Namespace) -> int:
     world = open_world(args.world)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
+    settings = settings_of(args, world.motion_table)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
+    if story.entries and not (args.file or args.resume or args.branch is not None):
+        raise ValueError(
+            f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
+        )
     if args.profile:
         world = world.with_profile(args.profile)
     after, ahead = plan(story, instructions, args.resume, args.branch)
-    player = Player(world, story, settings_of(args, world.motion_table), after)
+    player = Player(world, story, settings, after)
     show = _Show(sys.stderr.isatty(), after + len(ahead))
     try:
         if args.file:
@@ -97,14 +102,12 @@ def read_game(path: Path) -> tuple[str, ...]:
 def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
     """(the turn to go on after, the instructions that follow it).
 
-    To resume a story that is the beginning of this file is to play the rest of the file; any other story goes on with
-    the whole file after its last turn.
+    Where the turns before it are the beginning of this file, the rest of the file is played; otherwise the whole file
+    follows them.
     """
-    if branch is not None:
-        return branch, tuple(instructions)
-    if not resume:
+    if branch is None and not resume:
         return 0, tuple(instructions)
-    told = [turn.instruction for turn in story.session(len(story.entries), 0).turns]
+    told = [turn.instruction for turn in story.session(len(story.entries) if branch is None else branch, 0).turns]
     rest = instructions[len(told) :] if told == list(instructions[: len(told)]) else instructions
     return len(told), tuple(rest)
 
@@ -117,7 +120,7 @@ def settings_of(args: argparse.Namespace, table: MotionTable) -> PlaySettings:
         steps=args.steps,
         guidance=args.guidance,
         motion=dict(parse_motion(text, table) for text in args.motion),
-        device=_device(args.device),
+        device=choose_device(args.device),
         dtype=_dtype(args.dtype),
     )
 
@@ -131,18 +134,6 @@ def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
         return int(number), float(table.value(MotionScope.parse(motion)))
     except ValueError as error:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, as 3=fast or 3=2.5px") from error
-
-
-def _device(name: str) -> str:
-    import torch
-
-    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
-    if name == "auto":
-        return next(kind for kind, is_there in there.items() if is_there())
-    kind = name.partition(":")[0]
-    if kind not in there or not there[kind]():
-        raise ValueError(f"device {name!r} is not available here; choose auto or cpu")
-    return name
 
 
 def _dtype(name: str) -> torch.dtype | None:

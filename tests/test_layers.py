@@ -89,7 +89,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 PUBLIC = {
     "files": "replacing write_text",
-    "play": "PlaySettings PlayedTurn Player save_picture",
+    "play": "PlaySettings PlayedTurn Player choose_device save_picture",
     "sheet": "contact_sheet scope_name",
     "shelf": "Shelf ShotKey StateKey address_of",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "

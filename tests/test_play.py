@@ -269,6 +269,24 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
 
 
+def test_typing_never_drops_a_game_that_is_there(world, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n"))
+    assert run_play(world, tmp_path) == 0
+    before = content(tmp_path / "out" / "story")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[1]}\n"))
+    assert run_play(world, tmp_path) == 2
+    assert "has 1 turns; add --resume" in capsys.readouterr().err
+    assert content(tmp_path / "out" / "story") == before
+
+
+def test_words_that_the_terminal_cannot_show_stop_no_game(world, tmp_path):
+    (tmp_path / "game.txt").write_text("\u5343\u5c0b runs at the beach.", encoding="utf-8")
+    command = [sys.executable, "-m", "animegamer_core", "play", "game.txt", "--world", str(world.folder)]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0 and b"\\u5343" in done.stdout
+
+
 @pytest.mark.parametrize(
     "words, named",
     [
@@ -320,6 +338,7 @@ def test_what_is_played_next(world, tmp_path):
     assert plan(story, GAME[:2], resume=True, branch=None) == (2, ())
     assert plan(story, GAME[2:], resume=True, branch=None) == (2, GAME[2:])
     assert plan(story, GAME[2:], resume=False, branch=1) == (1, GAME[2:])
+    assert plan(story, GAME, resume=False, branch=1) == (1, GAME[1:])
 
 
 def test_the_largest_seed_plays(world, tmp_path):

@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ..checkpoint import open_world
+    from ..play import choose_device
     from .acceptance import accept
     from .bench import Bench
     from .report import TABLE_HEAD
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; seeds count from 0, training has the numbers below")
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
+    device = choose_device(args.device)
     plan = FULL if args.full or device.startswith("cuda") else QUICK
     plan = plan if args.limit is None else plan.limited(args.limit)
     few = plan.games < FULL.games

@@ -240,6 +240,8 @@ def _calibrate(shop: Workshop) -> None:
 def export(shop: Workshop, folder: Path) -> list[Path]:
     """What a fresh machine needs to go on, as pieces of one archive of at most 15 MiB each."""
     folder.mkdir(parents=True, exist_ok=True)
+    for piece in folder.glob("toybox.tar.gz*"):  # of an earlier, longer export
+        piece.unlink()
     names = ("world", "stages.json", "dataset/turns.jsonl", *(f"runs/{stage}/log.jsonl" for stage in TRAINED))
     whole = folder / "toybox.tar.gz"
     with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:
@@ -284,4 +286,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"build: {error}\n")
+        sys.exit(2)
