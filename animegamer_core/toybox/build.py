@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..data.dataset import TURNS, DatasetFolder
 from ..data.motion import level_edges, median_by_level
@@ -29,6 +30,11 @@ from ..state import MotionTable
 from .dataset import Casting, write_dataset
 from .probes import ProbeRecipe, build_probes
 from .world import vocabulary
+
+if TYPE_CHECKING:
+    from ..train.material import TrainingData
+    from ..train.parts import WorldParts
+    from ..train.run import StageResult
 
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt")
 STAGES = ("data", "probes", *TRAINED, "calibrate")
@@ -119,7 +125,7 @@ class Workshop:
 def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -> bool:
     """Run the stages that are not finished yet, in order; False if the time ran out before the last one's end."""
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    material = None
+    material = None  # the models and features that one training stage hands to the next
     for stage in stages:
         if shop.is_finished(stage):
             continue
@@ -133,8 +139,9 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
         else:
             material = material or _open(shop)
             left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
-            material, finished = _train(shop, stage, material, left)
-            if not finished:
+            result = _train(shop, stage, *material, left)
+            material = result.parts, result.data
+            if not result.done:
                 shop.note(stage, time.monotonic() - started, finished=False)
                 shop.say(f"{stage}: the time is over; the same command goes on from here")
                 return False
@@ -173,33 +180,25 @@ def _train_probes(shop: Workshop) -> None:
     shop.say(f"probes: {facts['accuracy']}")
 
 
-@dataclass(frozen=True)
-class _Material:
-    """What the training stages hand on: models and features."""
-
-    parts: object
-    data: object
-
-
-def _open(shop: Workshop) -> _Material:
+def _open(shop: Workshop) -> tuple[WorldParts, TrainingData]:
     """The models as far as they are built, and the dataset with its clips on the device."""
     from ..checkpoint import open_world
     from ..data.cache import FeatureStore
     from ..train.material import TrainingData, add_frames
     from ..train.parts import MODELS, WorldParts
 
-    folder = _dataset(shop)
     world = open_world(shop.world)
+    folder = _dataset(shop)
     loaded = WorldParts.load(world)
     tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
     parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
     data = add_frames(TrainingData(folder, FeatureStore())).to(shop.device)
-    return _Material(parts, data)
+    return parts, data
 
 
-def _train(shop: Workshop, stage: str, material: _Material, minutes: float) -> tuple[_Material, bool]:
+def _train(shop: Workshop, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
     from ..checkpoint import open_world
     from ..train.loop import RunOptions
     from ..train.run import train_stage
@@ -210,14 +209,12 @@ def _train(shop: Workshop, stage: str, material: _Material, minutes: float) -> t
             shop.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
 
     config = replace(stage_config(stage), **shop.recipe.changes.get(stage, {}), minutes=minutes)
-    result = train_stage(
-        stage, config, material.parts, material.data, shop.folder / "runs" / stage, RunOptions(on_step=told)
-    )
+    result = train_stage(stage, config, parts, data, shop.folder / "runs" / stage, RunOptions(on_step=told))
     if result.done:
         import torch
 
         result.parts.save(open_world(shop.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
-    return _Material(result.parts, result.data), result.done
+    return result
 
 
 def _calibrate(shop: Workshop) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..checkpoint.storage import write_json
 from .adapters import save_stage_file, take_off_updates
 from .engine_learner import EngineLearner, add_predictions
-from .learners import DiffusionLearner, Learner, TowerHeads, TowerLearner, VaeLearner
+from .learners import DiffusionLearner, Learner, TowerLearner, VaeLearner
 from .loop import RunOptions, copy_into, run_loop
 from .material import (
     IMAGE_FEATURES,
@@ -218,13 +218,3 @@ def _write(file: Path, stage: str, config: StageConfig, parts: WorldParts, train
         save_file(heads, file.with_name(HEADS))
     rest = {name: value for name, value in trained.items() if not name.startswith("heads.")}
     save_stage_file(file, stage, config, rest, parts.spec.to_dict())
-
-
-def load_heads(path: Path, parts: WorldParts) -> TowerHeads:
-    """The heads between towers and loss that stage `towers` trained; they score pictures against instructions."""
-    from safetensors.torch import load_file
-
-    spec = parts.spec.encoder
-    heads = TowerHeads(spec.text.width, spec.image.width, spec.image.patch)
-    heads.load_state_dict(load_file(path))
-    return heads.eval()
