@@ -14,6 +14,7 @@ PROGRAM = "python -m animegamer_core"
 VERBS: dict[str, tuple[str, str]] = {
     "play": ("animegamer_core.play_cli", "play a game, from a file or line by line, and keep it as a story"),
     "convert": ("animegamer_core.checkpoint.convert", "turn the published weight files into a world folder"),
+    "fetch": ("animegamer_core.checkpoint.fetch", "download the published weight files, after asking"),
     "parity": ("animegamer_core.parity", "compare this code with recorded results of the published code"),
     "train": ("animegamer_core.train.cli", "train one stage of a world on a dataset folder"),
     "evaluate": ("animegamer_core.evaluate.cli", "measure a world"),

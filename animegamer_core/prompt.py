@@ -83,12 +83,14 @@ class GameTokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> GameTokenizer:
-        """The tokenizer of a world folder's `tokenizer.json`."""
-        from tokenizers import Tokenizer
-
+        """The tokenizer of a world folder's `tokenizer.json`; ValueError names a file that is missing or damaged."""
         if not Path(path).is_file():
             raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
-        return cls(Tokenizer.from_file(str(path)))
+        tokenizer = read_tokenizer(Path(path))
+        try:
+            return cls(tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     @classmethod
     def from_mistral(cls, folder: str | Path) -> GameTokenizer:
@@ -252,11 +254,22 @@ def parse_reply(text: str) -> Levels:
     return motion, social, entertainment, stamina
 
 
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The `tokenizers` model in a json file; ValueError where it is damaged or something else."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_buffer(path.read_bytes())  # from_file raises a bare Exception for a damaged file
+    except ValueError as error:
+        why = " ".join(str(error).rpartition("buffer: ")[2].split())
+        raise ValueError(f"{path}: not a whole tokenizer file ({why}); convert or download it again") from error
+
+
 def _read_mistral(folder: Path) -> Tokenizer:
-    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers import pre_tokenizers
 
     if (folder / "tokenizer.json").is_file():
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = read_tokenizer(folder / "tokenizer.json")
         tokenizer.normalizer = None
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme="first", split=False)
         return tokenizer
@@ -272,4 +285,10 @@ def _read_mistral(folder: Path) -> Tokenizer:
         ) from error
     from transformers import LlamaTokenizerFast
 
-    return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
+    try:
+        return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / 'tokenizer.model'}: not a whole sentencepiece model ({type(error).__name__} while reading); "
+            "download it again"
+        ) from error

@@ -267,7 +267,9 @@ def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -
         if dataclasses.is_dataclass(kind):
             value = _from_dict(kind, _checked(value, dict, f"{where}.{name}"), f"{where}.{name}")
         elif typing.get_origin(kind) is tuple:
-            value = tuple(_checked(item, int, f"{where}.{name}") for item in _checked(value, list | tuple, where))
+            value = tuple(
+                _checked(item, int, f"{where}.{name}") for item in _checked(value, list | tuple, f"{where}.{name}")
+            )
         else:
             value = _checked(value, float | int if kind is float else kind, f"{where}.{name}")
         fields[name] = value

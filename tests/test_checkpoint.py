@@ -1,6 +1,7 @@
 """World folders, their tensors, and the key tables."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
@@ -15,6 +18,7 @@ from animegamer_core.checkpoint import CheckpointError, open_world, save_part, s
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
+from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import MotionTable
 
@@ -139,14 +143,104 @@ def edit(world, **changes):
         ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
         ({"files": {"engine/model.safetensors": {"sha256": ""}}}, "bytes"),
         ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
-        ({"spec": 3}, "world.json"),
+        (
+            {"files": {"engine/model.safetensors": {"sha256": "", "bytes": "1"}}},
+            r"safetensors'\].bytes is '1'; .* whole",
+        ),
+        ({"files": {"engine/model.safetensors": 3}}, r"files\['engine/model.safetensors'\] is '3'; expected an object"),
+        ({"files": []}, "field files is .*; expected an object"),
+        ({"spec": 3}, "field spec is '3'; expected an object"),
+        ({"spec": {}}, "name"),
+        ({"profile": 3}, "field profile is '3'; expected a text"),
+        ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
+        ({"motion_table": {"name": "x", "values": ["a"] * 5, "edges": None}}, "motion_table.values is .*expected 5"),
+        ({"motion_table": {"name": "x", "values": [1, 2, 3, 4, 5], "edges": 7}}, "motion_table.edges is 7"),
+        (
+            {"motion_table": {"name": "x", "values": [1, 2, 3, 4, math.nan], "edges": None}},
+            "motion_table.values is .*nan",
+        ),
+        ({"motion_table": {"values": [1, 2, 3, 4, 5], "edges": None}}, "field motion_table.name is missing"),
+        ({"provenance": ["me"]}, "field provenance is .*; expected an object"),
+        ({"licence": 1}, "field licence is '1'; expected a text"),
     ],
 )
 def test_a_manifest_that_cannot_be_used(world, changes, match):
     edit(world, **changes)
     with pytest.raises(CheckpointError, match=match) as caught:
         open_world(world.folder)
-    assert "world.json" in str(caught.value)
+    assert "world.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def leaves(values, path=()):
+    """Every path to a value that is no object."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_every_field_of_the_wrong_kind_is_named(world):
+    path = world.folder / "world.json"
+    text = path.read_text()
+    for keys in leaves(json.loads(text)):
+        for wrong in (True, {"a": 1}, ["b"], 0.5 if isinstance(keys[-1], str) and keys[-1] == "name" else "c"):
+            values = json.loads(text)
+            holder = values
+            for key in keys[:-1]:
+                holder = holder[key]
+            right = holder[keys[-1]]
+            if type(wrong) is type(right) or keys[0] == "format":
+                continue
+            holder[keys[-1]] = wrong
+            path.write_text(json.dumps(values))
+            with pytest.raises(CheckpointError) as caught:
+                open_world(world.folder)
+            assert keys[-1] in str(caught.value) and "\n" not in str(caught.value), (keys, wrong, str(caught.value))
+
+
+@pytest.mark.parametrize("key", ["spec", "profile", "motion_table", "files"])
+def test_a_manifest_without_a_field(world, key):
+    path = world.folder / "world.json"
+    values = json.loads(path.read_text())
+    del values[key]
+    path.write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=f"world.json: field {key} is missing"):
+        open_world(world.folder)
+
+
+def test_a_changed_tokenizer_is_found(world):
+    """Also one that can still be read: another word's id would change what every prompt says."""
+    path = world.folder / "engine" / "tokenizer.json"
+    path.write_text(path.read_text().replace("beach", "peach"))
+    with pytest.raises(CheckpointError, match="engine/tokenizer.json: not the tokenizer that the world was saved with"):
+        world.load_engine()
+
+
+@pytest.mark.parametrize("kind", ["engine", "text_tower"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"model": {"type": "WordLevel"}}'])
+def test_a_damaged_tokenizer_is_one_sentence(world, kind, content):
+    part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
+    (world.folder / part).write_bytes(content)
+    with pytest.raises(ValueError, match="tokenizer.json: not a whole tokenizer file .*again") as caught:
+        resealed = reseal(world, part)
+        resealed.load_engine() if kind == "engine" else resealed.load_encoder()
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6), st.binary(max_size=4))
+def test_a_tokenizer_cut_and_changed_anywhere_is_read_or_refused(tmp_path, tiny_tokenizer, at, new):
+    path = tmp_path / "tokenizer.json"
+    tiny_tokenizer.save(path)
+    content = path.read_bytes()
+    at %= len(content)
+    for damaged in (content[:at] + new, content[:at] + new + content[at + len(new) :]):
+        path.write_bytes(damaged)
+        try:
+            GameTokenizer.from_file(path)
+        except ValueError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\x00", '{"format": 1}'])
@@ -179,7 +273,7 @@ def test_verify_finds_one_changed_bit(world):
     content[-5] ^= 1
     path.write_bytes(content)
     assert not world.missing()
-    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that world.json lists"):
+    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that this world is made of"):
         world.verify()
 
 
@@ -248,3 +342,15 @@ def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
         encoder = ShotEncoder(spec, tiny_tokenizer.backend).eval()
         world = save_part(save_world(tmp_path / variant, spec), encoder)
         assert same(world.load_encoder(), encoder)
+
+
+@pytest.mark.parametrize(
+    "kept, told",
+    [(None, torch.bfloat16), (torch.float16, torch.float16), (torch.bfloat16, torch.bfloat16)],
+)
+def test_the_type_of_the_stored_weights_is_told(tmp_path, kept, told):
+    world = save_world(tmp_path / "w", SPECS["tiny"], profile="paper")
+    world = save_part(world, ShotDecoder(SPECS["tiny"], PROFILES["paper"]), dtype=kept)
+    assert world.stored_dtype("decoder") == told
+    with pytest.raises(CheckpointError, match="engine"):
+        world.stored_dtype("engine")

@@ -55,7 +55,7 @@ def test_without_a_tokenizer_only_the_row_of_ids_is_absent(tmp_path):
     assert rows["instruction tokens"].absent
     assert rows["prompts and masks"].cases == 2
     mine = [row for row in rows.values() if not row.absent]
-    assert len(mine) == 7 and all(row.ok for row in mine), table(mine)
+    assert len(mine) == 8 and all(row.ok for row in mine), table(mine)
 
 
 def test_another_set_of_cases_and_widths_of_numbers_is_read(tmp_path):
@@ -100,6 +100,26 @@ def test_a_small_difference_is_found(tmp_path, capsys, file, name, part):
     assert main(["parity", str(folder)]) == 1
     wrong = [line for line in capsys.readouterr().out.splitlines() if line.endswith("NOT OK")]
     assert any(line.startswith(part) for line in wrong), wrong
+
+
+def chunked_for_full(tensors):
+    tensors["decode.full"] = tensors["decode.chunked"].clone()
+
+
+@pytest.mark.skipif(not WHOLE.is_dir(), reason="the whole set of golden figures is not beside this checkout")
+@pytest.mark.parametrize(
+    ("parts", "file", "edit", "part"),
+    [
+        ("mllm_", "mllm_io", off_by_a_little("w1.turn1.hidden_tail"), "hidden states as run"),
+        ("vae_", "vae_io", chunked_for_full, "VAE decode at once"),
+    ],
+)
+def test_a_small_difference_in_the_whole_set_is_found(tmp_path, capsys, parts, file, edit, part):
+    folder = copy(WHOLE, tmp_path / "golden", parts)
+    change(folder / f"{file}.safetensors", edit)
+    assert main(["parity", str(folder)]) == 1
+    wrong = [line for line in capsys.readouterr().out.splitlines() if line.endswith("NOT OK")]
+    assert len(wrong) == 1 and wrong[0].startswith(part), wrong
 
 
 def test_the_command_prints_a_row_for_every_part(tmp_path, capsys):

@@ -12,24 +12,16 @@ from pathlib import Path
 
 import torch
 
+from .downloads import LICENCE, find_downloads, signature_of
 from .parts import PARTS, PLAY_PARTS, build_model, narrowed, stage_part
-from .published import Published, empty_model, find_downloads, open_published
+from .published import Published, empty_model, open_published
+from .show import ProgressLine
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError
 from .world import MANIFEST, World, commit_part, open_world, save_world
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
 
 PRECISIONS = ("released", "keep")
-_RELEASED = {"engine": torch.bfloat16}  # what the published scripts compute in; everything else in float16
-_EDGE = 1 << 20  # bytes at either end of a file that its signature reads
-
-LICENCE = """\
-The weights in this folder were made from files that other people published; this project does not license them.
-- AnimeGamer (Tencent ARC Lab): its own "License Terms of AnimeGamer", worded like Apache-2.0 with one more clause that
-  says it is not intended for use within the European Union. It covers code and weights. Read it before you use them.
-- Mistral-7B-Instruct-v0.1 (Mistral AI), CogVideoX-2B (Zhipu AI, Tsinghua University) and, where present,
-  t5-v1_1-xxl (Google) and CLIP ViT-B-16 (LAION): the licence on the page that each was downloaded from.
-"""
 
 
 def convert(
@@ -78,13 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert with a progress line; prints the licence notice and what is still absent."""
-
-    def show(done: int, total: int, what: str) -> None:
-        sys.stderr.write(f"\r{done / max(total, 1):5.0%} of {total / 1e9:.1f} GB  {what[-60:]:60}")
-        sys.stderr.flush()
-
-    world = convert(args.src, args.out, show, name=args.name, precision=args.precision)
-    sys.stderr.write("\n")
+    with ProgressLine() as line:
+        world = convert(args.src, args.out, line.show, name=args.name, precision=args.precision)
     lines = [f"world {world.spec.name!r} is in {world.folder}", *world.missing(), "", world.licence]
     sys.stdout.write("\n".join(lines))
     return 0
@@ -95,7 +82,7 @@ class _Narrowed:
 
     def __init__(self, published: Published, part: str, precision: str) -> None:
         self._source = published.sources[part]
-        self._type = _RELEASED.get(part, torch.float16) if precision == "released" else None
+        self._type = getattr(torch, self._source.half) if precision == "released" else None
         keys = list(self._source.keys())
         self.total = sum(self.bytes(key) for key in keys)
 
@@ -170,16 +157,9 @@ def _finished(world: World, part: str, signature: str) -> bool:
 
 
 def _signature(files: tuple[Path, ...], precision: str) -> str:
-    """Names, sizes and both ends of the source files, as one checksum: cheap, and changed by any new download."""
-    digest = hashlib.sha256(precision.encode())
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name}:{size}".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_EDGE))
-            file.seek(max(0, size - _EDGE))
-            digest.update(file.read(_EDGE))
-    return digest.hexdigest()
+    """The names and signatures of the source files, as one checksum."""
+    facts = [precision, *(f"{path.name}:{signature_of(path).sha256}" for path in files)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def _check_room(folder: Path, needed: int) -> None:

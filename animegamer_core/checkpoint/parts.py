@@ -103,8 +103,8 @@ def load_model(
     """A model from `build`, with the tensors of these parts hung in; names and shapes must match exactly.
 
     Parameters get no memory before their stored tensors take their place, so host memory holds one copy at most.
-    dtype None: float32 on the CPU, where 16-bit is slower; elsewhere as stored, with float32 as bfloat16. Parts of the
-    model without a source stay on the meta device.
+    dtype None: float32 on the CPU, where 16-bit is slower; elsewhere as stored, float32 as the source's half. Parts of
+    the model without a source stay on the meta device.
     """
     import torch
 
@@ -115,7 +115,7 @@ def load_model(
         names = part_names(PARTS[part].model, part, state)
         check_names(source, {name: state[full] for name, full in names.items()})
         for name, full in names.items():
-            state[full] = _placed(source.tensor(name), target, dtype)
+            state[full] = _placed(source, name, target, dtype)
     for alias, full in _ALIASES.items():
         if alias in state:
             state[alias] = state[full]
@@ -190,15 +190,18 @@ def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
     return cast
 
 
-def _placed(tensor: Tensor, device: torch.device, dtype: torch.dtype | None) -> Tensor:
+def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.dtype | None) -> Tensor:
     import torch
 
+    tensor = source.tensor(name)
     if not tensor.is_floating_point():
         return tensor.to(device)
     if dtype is None and device.type == "cpu":
         dtype = torch.float32
     elif dtype is None:
-        dtype = torch.bfloat16 if tensor.dtype == torch.float32 else tensor.dtype
+        dtype = getattr(torch, source.half) if tensor.dtype == torch.float32 else tensor.dtype
+    if dtype == torch.float16 and tensor.dtype != dtype:
+        return narrowed(tensor.to(device), dtype, f"{source.path}: {name!r}")
     return tensor.to(device, dtype)
 
 

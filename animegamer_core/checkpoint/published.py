@@ -1,4 +1,4 @@
-"""The published files, found in a folder and read in place: which parts they make, of which sizes, tensor by tensor."""
+"""The published files, read in place: which parts they make, of which sizes, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 
 import torch
 
+from ..prompt import read_tokenizer
 from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec, get_profile
 from . import keys, sizes
+from .downloads import DIFFUSERS_VAE, Downloads
 from .keys import Recipe, map_keys
 from .parts import PARTS, build_model, check_names, load_model, part_names
 from .read import PickleSource, decoder_file, open_weights
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
+
+if typing.TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PUBLISHED_STATE = StateSpec()  # 30 text and 196 image tokens at every width: the vocabulary has no others
 # Until a part is found its sizes are the released ones, one layer deep and small: empty models are built of them.
@@ -30,19 +35,6 @@ UNCONDITIONAL = "unconditional_ND"
 Computed = tuple[tuple[int, ...], Callable[[], torch.Tensor]]
 
 
-@dataclass(frozen=True)
-class Downloads:
-    """Where the downloaded files lie; None for what is not there."""
-
-    name: str
-    engine: Path | None = None  # MLLM-*/
-    mistral: Path | None = None
-    decoder: Path | None = None  # VDM_Decoder-*/
-    vae: Path | None = None  # 3d-vae.pt, or a diffusers folder
-    text_tower: Path | None = None
-    image_tower: Path | None = None
-
-
 @dataclass
 class Published:
     """What a download makes: the spec, and for each part a source of tensors under our names and the files it reads."""
@@ -52,14 +44,24 @@ class Published:
     sources: dict[str, RecipeSource] = field(default_factory=dict)
     files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
 
+    @property
+    def origins(self) -> dict[str, str]:
+        """Part -> the file that holds its weights, below the folder of downloads."""
+        return {
+            part: source.path.relative_to(self.downloads.folder).as_posix() for part, source in self.sources.items()
+        }
+
 
 class RecipeSource:
     """Tensors of one part, made from published ones on demand. `computed` (name -> shape, maker) are stored nowhere."""
 
     def __init__(self, path: Path, recipes: dict[str, Recipe], computed: dict[str, Computed] | None = None) -> None:
         self.path = path
+        self.half = "float16"  # what the published scripts compute in, but for the engine
         self._recipes = recipes
         self._computed = computed or {}
+        steps = [step for recipe in recipes.values() for step in recipe.steps.values()]
+        self.files = tuple(dict.fromkeys(file for source, _, _ in steps for file in source.files))
 
     def keys(self) -> Iterable[str]:
         """Our names."""
@@ -76,26 +78,6 @@ class RecipeSource:
     def dtype(self, key: str) -> torch.dtype:
         """The type that `tensor` will have, without reading it."""
         return self._recipes[key].dtype if key in self._recipes else torch.float32
-
-
-def find_downloads(src: Path, name: str | None = None) -> Downloads:
-    """The published files in `src` or one folder below it. `name` chooses among several worlds (qiqi, sosuke)."""
-    if not src.is_dir():
-        raise CheckpointError(f"{src}: no such folder; expected the one that holds MLLM-*/, VDM_Decoder-*/ and the VAE")
-    folders = [src, *sorted(path for path in src.iterdir() if path.is_dir())]
-    engine = _named(folders, "MLLM-*", name)
-    decoder = _named(folders, "VDM_Decoder-*", name)
-    found = next((path.name.split("-", 1)[1] for path in (engine, decoder) if path), name or src.resolve().name)
-    vae = next((folder / "3d-vae.pt" for folder in folders if (folder / "3d-vae.pt").is_file()), None)
-    return Downloads(
-        name=found.lower(),
-        engine=engine,
-        mistral=_one(folders, "Mistral-7B-Instruct*"),
-        decoder=decoder,
-        vae=vae or next((folder for folder in _all(folders, "vae") if _diffusers_vae(folder)), None),
-        text_tower=_one(folders, "t5-v1_1*"),
-        image_tower=_one(folders, "CLIP-ViT-B-16*"),
-    )
 
 
 def open_published(downloads: Downloads) -> Published:
@@ -130,7 +112,11 @@ def _open_engine(published: Published) -> None:
     engine, width = sizes.engine_spec(recipes, mistral)
     _set_width(published, width, source.path)
     published.spec = replace(published.spec, engine=engine)
-    _add(published, "engine", RecipeSource(source.path, recipes), [folder, mistral])
+    engine_source = RecipeSource(source.path, recipes)
+    engine_source.half = "bfloat16"
+    tokenizer = mistral / "tokenizer.json"
+    tokenizer = tokenizer if tokenizer.is_file() else mistral / "tokenizer.model"
+    _add(published, "engine", engine_source, adapter, mistral / "config.json", tokenizer)
 
 
 def _base_model(source: TensorSource, mistral: Path) -> TensorSource | None:
@@ -161,10 +147,9 @@ def _open_decoder(published: Published, source: TensorSource) -> None:
     state = replace(spec.state, width=decoder.heads * decoder.head_width)
     published.spec = replace(spec, state=state, decoder=decoder, encoder=encoder)
     mixed = RecipeSource(source.path, mixing)
-    folders = [published.downloads.decoder]
-    _add(published, "encoder", mixed, folders)
+    _add(published, "encoder", mixed)
     rows = (state.tokens, state.width), lambda: _unconditional(published.spec, mixed)
-    _add(published, "decoder", RecipeSource(source.path, recipes, {UNCONDITIONAL: rows}), folders)
+    _add(published, "decoder", RecipeSource(source.path, recipes, {UNCONDITIONAL: rows}))
 
 
 def _unconditional(spec: ModelSpec, mixing: TensorSource) -> torch.Tensor:
@@ -182,14 +167,14 @@ def _open_vae(published: Published, decoder: TensorSource | None) -> None:
     if path is None:
         source, table = decoder, keys.vae_table(_vae_levels(decoder))
     elif path.is_dir():
-        source, table = SafetensorsSource(_diffusers_vae(path)), keys.VAE_DIFFUSERS
+        source, table = SafetensorsSource(find_safetensors(path, DIFFUSERS_VAE)), keys.VAE_DIFFUSERS
     else:
         source = PickleSource(path, "state_dict")
         table = keys.vae_table(_vae_levels(source))
     recipes = map_keys(source, table)
     spec = published.spec
     published.spec = replace(spec, decoder=replace(spec.decoder, vae=sizes.vae_spec(recipes)))
-    _add(published, "vae", RecipeSource(source.path, recipes), [path or published.downloads.decoder])
+    _add(published, "vae", RecipeSource(source.path, recipes))
 
 
 def _vae_levels(source: TensorSource) -> int:
@@ -209,7 +194,8 @@ def _open_image_tower(published: Published, decoder: TensorSource | None) -> Non
     recipes = map_keys(source, keys.IMAGE_TOWER)
     encoder = replace(published.spec.encoder, image=sizes.image_tower_spec(recipes, folder))
     published.spec = replace(published.spec, encoder=encoder)
-    _add(published, "image_tower", RecipeSource(source.path, recipes), [folder or published.downloads.decoder])
+    configs = [] if folder is None else [folder / "open_clip_config.json", folder / "config.json"]
+    _add(published, "image_tower", RecipeSource(source.path, recipes), *configs)
 
 
 def _open_text_tower(published: Published, decoder: TensorSource | None) -> None:
@@ -221,7 +207,8 @@ def _open_text_tower(published: Published, decoder: TensorSource | None) -> None
         raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
     encoder = replace(published.spec.encoder, text=sizes.text_tower_spec(folder))
     published.spec = replace(published.spec, encoder=encoder)
-    _add(published, "text_tower", RecipeSource(source.path, map_keys(source, keys.TEXT_TOWER)), [folder])
+    beside = [folder / name for name in ("config.json", "tokenizer.json", "spiece.model")]
+    _add(published, "text_tower", RecipeSource(source.path, map_keys(source, keys.TEXT_TOWER)), *beside)
 
 
 def _check(published: Published) -> None:
@@ -256,15 +243,13 @@ def empty_model(published: Published, kind: str) -> torch.nn.Module:
         return ShotDecoder(spec, get_profile("reference"))
     from ..encoder import ShotEncoder
 
-    return ShotEncoder(spec, None if downloads.text_tower is None else _text_tokenizer(downloads.text_tower))
+    return ShotEncoder(spec, None if downloads.text_tower is None else text_tokenizer(downloads.text_tower))
 
 
-def _text_tokenizer(folder: Path) -> typing.Any:
-    """T5's tokenizer as a `tokenizers` model."""
-    from tokenizers import Tokenizer
-
+def text_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in a T5 folder."""
     if (folder / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return read_tokenizer(folder / "tokenizer.json")
     from transformers import T5TokenizerFast
 
     try:
@@ -302,38 +287,11 @@ def _set_width(published: Published, width: int, path: Path) -> None:
         published.spec = replace(spec, state=replace(spec.state, width=width), decoder=decoder)
 
 
-def _add(published: Published, part: str, source: TensorSource, paths: list[Path]) -> None:
-    files = [path for given in paths for path in ([given] if given.is_file() else sorted(given.rglob("*")))]
+def _add(published: Published, part: str, source: RecipeSource, *beside: Path) -> None:
+    """Give a part its source; `beside` are further files that decide what it is, where they are there."""
     published.sources[part] = source
-    published.files[part] = tuple(path for path in files if path.is_file())
+    published.files[part] = (*source.files, *(path for path in beside if path.is_file()))
 
 
 def _has(source: TensorSource | None, prefix: str) -> bool:
     return source is not None and any(key.startswith(prefix) for key in source.keys())  # noqa: SIM118
-
-
-def _diffusers_vae(folder: Path) -> Path | None:
-    return find_safetensors(folder, "diffusion_pytorch_model")
-
-
-def _all(folders: list[Path], pattern: str) -> list[Path]:
-    """Folders of that name among `folders` and right below them, each once."""
-    found = [path for folder in folders for path in sorted(folder.glob(pattern)) if path.is_dir()]
-    return list(dict.fromkeys(found))
-
-
-def _one(folders: list[Path], pattern: str) -> Path | None:
-    return next(iter(_all(folders, pattern)), None)
-
-
-def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
-    """The one folder of a world's file pair; CheckpointError if there are several to choose from."""
-    found = [
-        path for path in _all(folders, pattern) if name is None or path.name.split("-", 1)[1].lower() == name.lower()
-    ]
-    if len(found) > 1:
-        raise CheckpointError(
-            f"{folders[0]}: holds {', '.join(path.name for path in found)}; say which by its name, such as "
-            f"{found[0].name.split('-', 1)[1].lower()!r}"
-        )
-    return found[0] if found else None

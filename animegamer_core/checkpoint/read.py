@@ -29,11 +29,15 @@ _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
 class PickleSource:
     """The tensors of files that torch.save wrote, memory-mapped."""
 
+    half = "bfloat16"
+
     def __init__(self, path: Path, inside: str | None = None, shards: tuple[str, ...] = ()) -> None:
         """`inside` names the entry of the dict that holds the tensors; shards are the files of an index at `path`."""
         self.path = path
+        parts = [path.with_name(name) for name in shards] or [path]
+        self.files = tuple(dict.fromkeys((path, *parts)))
         self._tensors: dict[str, torch.Tensor] = {}
-        for file in [path.with_name(name) for name in shards] or [path]:
+        for file in parts:
             found = _load(file)
             self._tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
 

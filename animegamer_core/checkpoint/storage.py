@@ -62,10 +62,34 @@ def read_json(path: Path) -> dict[str, typing.Any]:
     return values
 
 
+_NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+_NONE: typing.Any = object()
+
+
+def typed(
+    values: Mapping[str, typing.Any], key: str, kind: type, default: typing.Any = _NONE, *, where: str = ""
+) -> typing.Any:
+    """The field `key` of an object that was read from json; ValueError names it if it is missing or no `kind`."""
+    where = where or key
+    if key not in values and default is not _NONE:
+        return default
+    if key not in values:
+        raise ValueError(f"field {where} is missing; expected {_NAMES[kind]}")
+    if not isinstance(values[key], kind) or isinstance(values[key], bool):
+        raise ValueError(f"field {where} is {str(values[key])[:40]!r}; expected {_NAMES[kind]}")
+    return values[key]
+
+
 class TensorSource(typing.Protocol):
-    """Named tensors of a file or a folder, fetched one by one."""
+    """Named tensors of a file or a folder, fetched one by one.
+
+    path is what messages name, files are all that is read. half names the 16-bit type that stored float32 takes on a
+    device that is no CPU.
+    """
 
     path: Path
+    files: tuple[Path, ...]
+    half: str
 
     def keys(self) -> Iterable[str]:
         """All names."""
@@ -80,10 +104,13 @@ class TensorSource(typing.Protocol):
 class SafetensorsSource:
     """The tensors of one safetensors file, or of the shards that an index file lists."""
 
+    half = "bfloat16"
+
     def __init__(self, path: Path) -> None:
         """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
         self.path = path
         names = [path.name] if path.suffix == ".safetensors" else _shards_of(path)
+        self.files = tuple(dict.fromkeys((path, *(path.with_name(name) for name in names))))
         self._handles: dict[str, typing.Any] = {}
         for name in names:
             handle = _open_safetensors(path.with_name(name))

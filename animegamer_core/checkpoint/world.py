@@ -1,16 +1,18 @@
-"""Our own folder of weights, one a world: `world.json` and the parts that it lists.
+"""Worlds: opened from a folder of our own or from the published files, loaded, and saved.
 
+Our own folder:
     world.json            format, spec, profile, motion table, provenance, licence notice, checksums
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              how text and picture features are mixed; text_tower/ and image_tower/ inside
-Playing needs engine, decoder and vae. Opening a world reads json only and imports no torch.
+Playing needs engine, decoder and vae. Opening our own folder reads json only and imports no torch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -18,15 +20,17 @@ from pathlib import Path
 
 from ..spec import ModelSpec, Profile, get_profile
 from ..state import MOTION_TABLES, MotionTable
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, TOKENIZER, LiveTensors, load_model, open_part, parts_of, stage_part
+from .downloads import LICENCE, find_downloads, published_worlds
+from .folders import OwnFolder, PublishedFolder, Storage, part_of
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, stage_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
     CheckpointError,
     FileNote,
-    SafetensorsSource,
     StagedFolder,
-    note_of,
+    TensorSource,
     read_json,
+    typed,
     write_json,
 )
 
@@ -47,20 +51,29 @@ MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": 
 
 @dataclass(frozen=True)
 class World:
-    """An opened world folder. Nothing of its weights is read before one of the `load_` methods."""
+    """An opened world. Nothing of its weights is read before one of the `load_` methods."""
 
-    folder: Path
+    storage: Storage
     spec: ModelSpec
     profile: Profile
     motion_table: MotionTable
     provenance: Mapping[str, str] = field(default_factory=dict)
     licence: str = ""
-    files: Mapping[str, FileNote] = field(default_factory=dict)  # path below the folder, with slashes -> note
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return self.storage.folder
+
+    @property
+    def files(self) -> Mapping[str, FileNote]:
+        """Every file that a part is read from: path below the folder, with slashes -> size and checksum."""
+        return {path: note for part in PARTS for path, note in self.storage.notes(part).items()}
 
     @property
     def fingerprint(self) -> str:
         """64 hex digits that change with all that a played turn depends on: weights, sizes, profile, motion table."""
-        played = {path: note.sha256 for path, note in self.files.items() if _part_of(path) in PLAY_PARTS}
+        played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.storage.notes(part).items()}
         facts = {
             "files": played,
             "spec": self.spec.to_dict(),
@@ -74,39 +87,41 @@ class World:
         return replace(self, profile=get_profile(name))
 
     def has(self, part: str) -> bool:
-        """Whether every file of a part is there, with the size that the manifest states."""
-        notes = {path: note for path, note in self.files.items() if _part_of(path) == part}
+        """Whether every file of a part is there, with the size that is known of it."""
+        notes = self.storage.notes(part)
         return bool(notes) and all(
             (self.folder / path).is_file() and (self.folder / path).stat().st_size == note.bytes
             for path, note in notes.items()
         )
 
     def missing(self, parts: tuple[str, ...] = tuple(PARTS)) -> tuple[str, ...]:
-        """One sentence for each part that is absent or incomplete: what it is, and how to put it where."""
-        return tuple(
-            f"{part} is not complete in {self.folder / PARTS[part].folder}; "
-            f"`convert` makes it from {PARTS[part].source}"
-            for part in parts
-            if not self.has(part)
-        )
+        """One sentence for each part that is absent or incomplete: what it is, and how to get it."""
+        return tuple(f"{part} is not complete {self.storage.remedy(part)}" for part in parts if not self.has(part))
 
     def verify(self, parts: tuple[str, ...] = tuple(PARTS)) -> None:
-        """Compare the files of these parts with their checksums; CheckpointError names the first that differs."""
-        for path, note in self.files.items():
-            if _part_of(path) in parts and (not (self.folder / path).is_file() or note_of(self.folder / path) != note):
+        """Compare the files of these parts with what is known of them; CheckpointError names the first that differs."""
+        for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
+            if not (self.folder / path).is_file() or self.storage.note(path) != note:
                 raise CheckpointError(
-                    f"{self.folder / path}: not the file that {MANIFEST} lists (expected sha256 {note.sha256[:12]}..., "
-                    f"{note.bytes} bytes); convert or download it again"
+                    f"{self.folder / path}: not the file that this world is made of (expected sha256 "
+                    f"{note.sha256[:12]}..., {note.bytes} bytes); convert or download it again"
                 )
 
     def tokenizer(self) -> GameTokenizer:
         """The engine's tokenizer; reads only its file."""
-        from ..prompt import GameTokenizer
+        return self.storage.tokenizer()
 
-        return GameTokenizer.from_file(self.folder / PARTS["engine"].folder / TOKENIZER)
+    def stored_dtype(self, model: str) -> torch.dtype:
+        """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""
+        import torch
+
+        source = self._sources((model,))[model]
+        matrix = next(key for key in source.keys() if len(source.shape(key)) == 2)  # noqa: SIM118  not a mapping
+        dtype = source.tensor(matrix).dtype
+        return getattr(torch, source.half) if dtype == torch.float32 else dtype
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
-        """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as bfloat16)."""
+        """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
         from ..engine import GameEngine
 
         sources = self._sources(("engine",))
@@ -131,29 +146,54 @@ class World:
         parts: tuple[str, ...] = ENCODER_PARTS,
     ) -> ShotEncoder:
         """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
-        from tokenizers import Tokenizer
-
         from ..encoder import ShotEncoder
 
-        path = self.folder / PARTS["text_tower"].folder / TOKENIZER
-        tokenizer = Tokenizer.from_file(str(path)) if path.is_file() else None
-        return load_model(lambda: ShotEncoder(self.spec, tokenizer), self._sources(parts), device, dtype)
+        sources, tokenizer = self._sources(parts), self.storage.text_tokenizer()
+        return load_model(lambda: ShotEncoder(self.spec, tokenizer), sources, device, dtype)
 
-    def _sources(self, parts: tuple[str, ...]) -> dict[str, SafetensorsSource]:
+    def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:
         missing = self.missing(parts)
         if missing:
             raise CheckpointError(f"world {self.spec.name!r} cannot load this: {missing[0]}")
-        return {part: open_part(self.folder, part) for part in parts}
+        return {part: self.storage.source(part) for part in parts}
 
 
 def open_world(name: str | Path) -> World:
-    """The world of a folder, or an embedded one by its name (`toybox`); CheckpointError says what is wrong with it."""
+    """The world at `name`; CheckpointError says what is wrong with it.
+
+    `name` is an embedded world (`toybox`), a folder that `convert` or a build has made, or a folder of published files,
+    which are read in place. Where that folder holds several worlds, add a world's name to it: downloads/qiqi.
+    """
     folder = EMBEDDED.get(str(name), Path(name))
+    if (folder / MANIFEST).is_file():
+        return _open_own(folder)
+    if published_worlds(folder):
+        return _open_in_place(folder, None)
+    if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
+        return _open_in_place(folder.parent, folder.name)
+    raise CheckpointError(
+        f"{name}: no world here (no {MANIFEST}, no MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder that `convert` "
+        "or a build has made, or one of published files"
+    )
+
+
+def _open_in_place(folder: Path, name: str | None) -> World:
+    """A world of published files: the released scripts' profile and motion table."""
+    from .published import open_published
+
+    published = open_published(find_downloads(folder, name))
+    return World(
+        storage=PublishedFolder(published),
+        spec=published.spec,
+        profile=get_profile("reference"),
+        motion_table=MOTION_TABLES["released"],
+        provenance={"made_by": "published files, read in place", **published.origins},
+        licence=LICENCE,
+    )
+
+
+def _open_own(folder: Path) -> World:
     manifest = folder / MANIFEST
-    if not manifest.is_file():
-        raise CheckpointError(
-            f"{name}: no world here (no {MANIFEST}); give 'toybox' or a folder that `convert` or a build has made"
-        )
     values = read_json(manifest)
     if values.get("format") != FORMAT:
         raise CheckpointError(
@@ -162,17 +202,14 @@ def open_world(name: str | Path) -> World:
         )
     try:
         return World(
-            folder=folder,
-            spec=ModelSpec.from_dict(values["spec"]),
-            profile=get_profile(values["profile"]),
-            motion_table=_read_table(values["motion_table"]),
-            provenance=dict(values.get("provenance", {})),
-            licence=str(values.get("licence", "")),
-            files={_inside(path): FileNote(**note) for path, note in values["files"].items()},
+            storage=OwnFolder(folder, _read_notes(typed(values, "files", dict))),
+            spec=ModelSpec.from_dict(typed(values, "spec", dict)),
+            profile=get_profile(typed(values, "profile", str)),
+            motion_table=_read_table(typed(values, "motion_table", dict)),
+            provenance=dict(typed(values, "provenance", dict, {})),
+            licence=typed(values, "licence", str, ""),
         )
-    except KeyError as error:
-        raise CheckpointError(f"{manifest}: field {error} is missing") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError) as error:
         raise CheckpointError(f"{manifest}: {error}") from error
 
 
@@ -190,15 +227,16 @@ def save_world(
     motion_table None is the table `released`, which published weights were trained with.
     """
     path = Path(folder)
+    if not (path / MANIFEST).is_file() and published_worlds(path):
+        raise _kept(path)
     known = open_world(path).files if (path / MANIFEST).is_file() else {}
     world = World(
-        folder=path,
+        storage=OwnFolder(path, known),
         spec=spec,
         profile=get_profile(profile),
         motion_table=motion_table or MOTION_TABLES["released"],
         provenance=dict(provenance or {}),
         licence=licence,
-        files=known,
     )
     write_manifest(world)
     return world
@@ -216,20 +254,26 @@ def save_part(
     dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
     the old part, or one that `missing` reports; never a mixture.
     """
+    if not isinstance(world.storage, OwnFolder):
+        raise _kept(world.folder)
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
         staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes)
         world = commit_part(world, part, staged)
     return world
 
 
+def _kept(folder: Path) -> CheckpointError:
+    return CheckpointError(f"{folder}: holds published files, which stay as they are; convert them to another folder")
+
+
 def commit_part(world: World, part: str, staged: StagedFolder) -> World:
     """Put a staged part in place. The manifest forgets the old part first, so a crash between cannot pass for whole."""
     notes = {f"{PARTS[part].folder}/{name}": note for name, note in staged.notes().items()}
-    kept = {path: note for path, note in world.files.items() if _part_of(path) != part}
+    kept = {path: note for path, note in world.files.items() if part_of(path) != part}
     if len(kept) != len(world.files):
-        write_manifest(replace(world, files=kept))
+        write_manifest(replace(world, storage=OwnFolder(world.folder, kept)))
     staged.commit()
-    world = replace(world, files={**kept, **notes})
+    world = replace(world, storage=OwnFolder(world.folder, {**kept, **notes}))
     write_manifest(world)
     return world
 
@@ -248,29 +292,30 @@ def write_manifest(world: World) -> None:
     write_json(world.folder / MANIFEST, values)
 
 
-def _part_of(path: str) -> str:
-    """The part whose folder a file lies in."""
-    folder = path.rpartition("/")[0]
-    return next((name for name, part in PARTS.items() if part.folder == folder), "")
+def _read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
+    """The manifest's notes of its files; a path is refused unless it lies in the folder of a part."""
+    notes = {}
+    for path in values:
+        name, where = path.rpartition("/")[2], f"files[{path!r}]"
+        if not part_of(path) or name in ("", ".", "..") or "\\" in path or ":" in path:
+            folders = ", ".join(part.folder for part in PARTS.values())
+            raise ValueError(f"{where} lies in no part's folder; expected {folders}")
+        note = typed(values, path, dict, where=where)
+        sha256 = typed(note, "sha256", str, where=f"{where}.sha256")
+        notes[path] = FileNote(sha256, typed(note, "bytes", int, where=f"{where}.bytes"))
+    return notes
 
 
-def _inside(path: str) -> str:
-    """A file path of a manifest, refused unless it lies in the folder of a part."""
-    name = path.rpartition("/")[2]
-    if not _part_of(path) or name in ("", ".", "..") or "\\" in path or ":" in path:
-        raise ValueError(
-            f"file {path!r} lies in no part's folder; expected {', '.join(part.folder for part in PARTS.values())}"
-        )
-    return path
-
-
-def _read_table(values: typing.Any) -> MotionTable:
+def _read_table(values: Mapping[str, typing.Any]) -> MotionTable:
     """A motion table from json; ValueError if it does not hold five values and, where measured, four edges."""
-    numbers, edges = values["values"], values["edges"]
-    if len(numbers) != 5 or edges is not None and len(edges) != 4:
-        raise ValueError(f"motion_table: expected 5 values and 4 edges or null, found {numbers!r} and {edges!r}")
-    return MotionTable(
-        str(values["name"]),
-        tuple(float(number) for number in numbers),
-        None if edges is None else tuple(float(edge) for edge in edges),
-    )
+    name = typed(values, "name", str, where="motion_table.name")
+    numbers = _numbers(typed(values, "values", list, where="motion_table.values"), 5, "motion_table.values")
+    edges = values.get("edges")
+    return MotionTable(name, numbers, None if edges is None else _numbers(edges, 4, "motion_table.edges"))
+
+
+def _numbers(values: typing.Any, count: int, where: str) -> tuple[float, ...]:
+    plain = isinstance(values, list) and all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    if not plain or len(values) != count:
+        raise ValueError(f"{where} is {values!r}; expected {count} values")
+    return tuple(float(value) for value in values)

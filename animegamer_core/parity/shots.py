@@ -117,10 +117,10 @@ def _toy_network(golden: Golden, name: str, latents_1TCHW: Tensor, timestep: int
 
 @torch.inference_mode()
 def vae_rows(bench: Bench) -> list[Row]:
-    """Chunked decode, one-pass encode, and frames as pictures."""
-    names = "VAE decode", "VAE encode", "VAE frames (levels)"
+    """Chunked decode, all latents decoded at once, one-pass encode, and frames as pictures."""
+    rows = {"VAE decode": VAE, "VAE decode at once": VAE, "VAE encode": VAE, "VAE frames (levels)": LEVELS}
     if not present(bench.golden, "vae_state.safetensors", "vae_io.safetensors"):
-        return [row(name, tolerance, []) for name, tolerance in zip(names, (VAE, VAE, LEVELS), strict=True)]
+        return [row(name, tolerance, []) for name, tolerance in rows.items()]
     golden = Golden(bench.golden, "vae_io")
     bench.publish_vae("vae")
     decoder = bench.world("vae", "vae").load_decoder(parts=("vae",))
@@ -148,8 +148,25 @@ def vae_rows(bench: Bench) -> list[Row]:
             "encode.logvar": lambda: decoder.vae.encode(clip).latent_dist.logvar,
         }
     )
+    at_once = _at_once(decoder, golden, decoded)
     pictures = golden.gaps({"decode.uint8": pictured})
-    return [row(names[0], VAE, decode), row(names[1], VAE, encode), row(names[2], LEVELS, pictures)]
+    found = zip(rows.items(), (decode, at_once, encode, pictures), strict=True)
+    return [row(name, tolerance, gaps) for (name, tolerance), gaps in found]
+
+
+def _at_once(decoder: ShotDecoder, golden: Golden, decoded: Callable[[Tensor], Tensor]) -> list[float]:
+    """All latents in one chunk, which gives other frames: normalised together, they were recorded as `decode.full`.
+
+    How far the frames lie from the chunked ones is recorded also where they themselves are not.
+    """
+    latent_BCTHW, chunk = golden["decode.latent"], decoder.vae.num_latent_frames_batch_size
+    chunked = decoded(latent_BCTHW)
+    decoder.vae.num_latent_frames_batch_size = latent_BCTHW.shape[2]
+    full = decoded(latent_BCTHW)
+    decoder.vae.num_latent_frames_batch_size = chunk
+    found = golden.gaps({"decode.full": lambda: full})
+    apart = golden.facts.get("full_vs_chunked_max") if (golden.folder / "vae_io.json").is_file() else None
+    return found if apart is None else [*found, abs(gap(full, chunked) - apart)]
 
 
 def _levels(frames_FCHW: Tensor) -> Tensor:

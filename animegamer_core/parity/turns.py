@@ -25,6 +25,7 @@ WITH_STATES = replace(AS_RUN, text_sees_states=True)
 ROWS = {  # key of the findings -> (row, tolerance)
     "tokens": ("instruction tokens", EXACT),
     "prompts": ("prompts and masks", EXACT),
+    "hidden": ("hidden states as run", ENGINE),
     "states": ("representations as run", ENGINE),
     "aligned": ("representations aligned", ENGINE),
     "logits": ("first logits as run", ENGINE),
@@ -147,6 +148,7 @@ def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str,
     passes = {
         "states": ("vid_output", AS_RUN, lambda: played.state.representation),
         "aligned": ("vid_aligned", ALIGNED, lambda: engine.represent(prompt, played.past_KND)),
+        "hidden": ("hidden_tail", AS_RUN, lambda: _hidden_tail(engine, played)),
         "logits": ("first_logits_as_run", AS_RUN, lambda: _logits(engine, golden, played)),
         "logits_with": ("first_logits_with_embeds", WITH_STATES, lambda: _logits(engine, golden, played)),
     }
@@ -160,6 +162,17 @@ def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str,
         engine.profile = profile
         gaps["replies"].append(mismatch(engine.reply(prompt, played.past_KND), case[field_name]))
     gaps["replies"].append(mismatch(list(played.state.levels), case["states"]))
+
+
+def _hidden_tail(engine: GameEngine, played: Played) -> Tensor:
+    """(N + 3, H): the final hidden states from the first query on, which the scripts cut a representation from."""
+    seen = []
+    hook = engine.llm.model.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state[0]))
+    try:
+        engine.represent(played.prompt, played.past_KND)
+    finally:
+        hook.remove()
+    return seen[0][int(played.prompt.query_L.nonzero()[0]) :]
 
 
 def _logits(engine: GameEngine, golden: Golden, played: Played) -> Tensor:

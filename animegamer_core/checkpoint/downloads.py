@@ -1,0 +1,112 @@
+"""Where the published files lie in a folder of downloads. Finding them reads names only and imports no torch.
+
+    MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
+    Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
+    t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots
+They lie side by side, or one folder deeper.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from .storage import CheckpointError, FileNote, find_safetensors
+
+LICENCE = """\
+The weights of this world come from files that other people published; this project does not license them.
+- AnimeGamer (Tencent ARC Lab): its own "License Terms of AnimeGamer", worded like Apache-2.0 with one more clause that
+  says it is not intended for use within the European Union. It covers code and weights. Read it before you use them.
+- Mistral-7B-Instruct-v0.1 (Mistral AI), CogVideoX-2B (Zhipu AI, Tsinghua University) and, where present,
+  t5-v1_1-xxl (Google) and CLIP ViT-B-16 (LAION): the licence on the page that each was downloaded from.
+"""
+DIFFUSERS_VAE = "diffusion_pytorch_model"
+_EDGE = 1 << 20  # bytes at either end of a file that its signature reads
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """Where the downloaded files lie; None for what is not there."""
+
+    folder: Path
+    name: str
+    engine: Path | None = None  # MLLM-*/
+    mistral: Path | None = None
+    decoder: Path | None = None  # VDM_Decoder-*/
+    vae: Path | None = None  # 3d-vae.pt, or a diffusers folder
+    text_tower: Path | None = None
+    image_tower: Path | None = None
+
+
+def find_downloads(src: Path, name: str | None = None) -> Downloads:
+    """The published files in `src` or one folder below it. `name` chooses among several worlds (qiqi, sosuke)."""
+    if not src.is_dir():
+        raise CheckpointError(f"{src}: no such folder; expected the one that holds MLLM-*/, VDM_Decoder-*/ and the VAE")
+    folders = _folders(src)
+    engine = _named(folders, "MLLM-*", name)
+    decoder = _named(folders, "VDM_Decoder-*", name)
+    found = next((_world_of(path) for path in (engine, decoder) if path), name or src.resolve().name)
+    if engine and decoder and _world_of(engine) != _world_of(decoder):
+        raise CheckpointError(f"{src}: holds {engine.name} and {decoder.name}; expected the pair of one world")
+    vae = next((folder / "3d-vae.pt" for folder in folders if (folder / "3d-vae.pt").is_file()), None)
+    diffusers = (folder for folder in _all(folders, "vae") if find_safetensors(folder, DIFFUSERS_VAE))
+    return Downloads(
+        folder=src,
+        name=found.lower(),
+        engine=engine,
+        mistral=_one(folders, "Mistral-7B-Instruct*"),
+        decoder=decoder,
+        vae=vae or next(diffusers, None),
+        text_tower=_one(folders, "t5-v1_1*"),
+        image_tower=_one(folders, "CLIP-ViT-B-16*"),
+    )
+
+
+def published_worlds(src: Path) -> tuple[str, ...]:
+    """The names of the published worlds in a folder, in order; none if it is no folder."""
+    if not src.is_dir():
+        return ()
+    found = [path for pattern in ("MLLM-*", "VDM_Decoder-*") for path in _all(_folders(src), pattern)]
+    return tuple(sorted({_world_of(path) for path in found}))
+
+
+def signature_of(path: Path) -> FileNote:
+    """A file's size and the checksum of both its ends: cheap at any size, and changed by any new download."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_EDGE))
+        file.seek(max(0, size - _EDGE))
+        digest.update(file.read(_EDGE))
+    return FileNote(digest.hexdigest(), size)
+
+
+def _folders(src: Path) -> list[Path]:
+    return [src, *sorted(path for path in src.iterdir() if path.is_dir())]
+
+
+def _world_of(path: Path) -> str:
+    """The world that a folder of a pair is named after."""
+    return path.name.partition("-")[2].lower()
+
+
+def _all(folders: list[Path], pattern: str) -> list[Path]:
+    """Folders of that name among `folders` and right below them, each once."""
+    found = [path for folder in folders for path in sorted(folder.glob(pattern)) if path.is_dir()]
+    return list(dict.fromkeys(found))
+
+
+def _one(folders: list[Path], pattern: str) -> Path | None:
+    return next(iter(_all(folders, pattern)), None)
+
+
+def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
+    """The one folder of a world's file pair; CheckpointError if there are several to choose from."""
+    found = [path for path in _all(folders, pattern) if name is None or _world_of(path) == name.lower()]
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{folders[0]}: holds {', '.join(path.name for path in found)}; say which by its name, such as "
+            f"{_world_of(found[0])!r} (--name of convert, or {folders[0] / _world_of(found[0])} as a world)"
+        )
+    return found[0] if found else None
