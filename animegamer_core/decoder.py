@@ -16,6 +16,11 @@ from torch import Tensor, nn
 from .sampler import Guidance, OnStep, Schedule, solve
 from .spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
 
+# Full-size activations alive at once: counted from the layers, on the safe side; not measured on a GPU.
+SAMPLING_COPIES = 16
+DECODING_COPIES = 8
+DECODED_AT_ONCE = 9  # frames of the VAE's first chunk, 3 latent frames
+
 
 class ShotDecoder(nn.Module):
     """CogVideoX's transformer and VAE, with states in place of text and the motion value beside the timestep.
@@ -122,6 +127,25 @@ class ShotDecoder(nn.Module):
         return rearrange(
             self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample, "b c f h w -> b f c h w"
         ).float()
+
+    @torch.inference_mode()
+    def preview(self, latents_BTCHW: Tensor) -> Tensor:
+        """(1, 3, H/2, W/2) picture in [-1, 1] of the first row's first latent frame: what a shot will look like.
+
+        For the eye while sampling, from `on_step`'s clean latents; a twentieth of what the whole shot costs to decode.
+        """
+        small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
+        return self.decode_latents(small[None])[0]
+
+    @property
+    def working_bytes(self) -> int:
+        """About the memory that one guided shot takes beside the weights: the larger of sampling and decoding."""
+        decoder, item = self.spec.decoder, self._weight.element_size()
+        frames, _, height, width = decoder.latent_shape
+        tokens = self.spec.state.tokens + frames * height * width // decoder.patch**2
+        sampling = 2 * tokens * self.spec.state.width * SAMPLING_COPIES * item
+        decoding = DECODED_AT_ONCE * decoder.height * decoder.width * decoder.vae.channels[0] * DECODING_COPIES * item
+        return max(sampling, decoding)
 
     @torch.inference_mode()
     def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, T5Config, T5EncoderModel
 
 from .spec import ImageTowerSpec, ModelSpec, TextTowerSpec
-from .state import clean_text
+from .state import clean_text, motion_text
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -82,6 +82,17 @@ class ShotEncoder(nn.Module):
         """(B, N, D) representations of shots from their motion texts and reference frames in [-1, 1]."""
         return self.mix(self.text_features(self.text_ids(texts)), self.image_features(images_BCHW))
 
+    @torch.inference_mode()
+    def represent(self, instruction: str, picture_CHW: Tensor) -> Tensor:
+        """(N, D) fp32 on the CPU: the representation that a player's own picture opens a game with.
+
+        picture_CHW: in [-1, 1], of any size; what its middle shows in the shot's shape is read, together with the
+        motion part of the instruction.
+        """
+        decoder = self.spec.decoder
+        picture = cropped(picture_CHW, decoder.width / decoder.height)
+        return self([motion_text(instruction)], picture[None])[0].float().cpu()
+
     def unconditional(self) -> Tensor:
         """(N, D): the representation of nothing, from all-zero tower features; a constant of the weights."""
         weight, state, towers = self.text_norm.weight, self.spec.state, self.spec.encoder
@@ -125,6 +136,14 @@ def image_tower(spec: ImageTowerSpec) -> CLIPVisionModel:
 def image_tokens(tower: CLIPVisionModel, pixels_BCHW: Tensor) -> Tensor:
     """(B, P, width): patch tokens after all blocks but the last, without norm (reference-facts 9)."""
     return tower(pixel_values=pixels_BCHW, output_hidden_states=True).hidden_states[-2][:, 1:]
+
+
+def cropped(picture_CHW: Tensor, shape: float) -> Tensor:
+    """The largest middle part of a picture whose width is `shape` times its height, to within a pixel."""
+    height, width = picture_CHW.shape[-2:]
+    kept_height, kept_width = min(height, max(1, round(width / shape))), min(width, max(1, round(height * shape)))
+    top, left = (height - kept_height) // 2, (width - kept_width) // 2
+    return picture_CHW[..., top : top + kept_height, left : left + kept_width]
 
 
 def clip_pixels(images_BCHW: Tensor, size: int) -> Tensor:

@@ -1,7 +1,8 @@
-"""Files that a crash cannot tear: they are written beside their place and moved there at once."""
+"""Files that a crash cannot tear: they are written beside their place and moved there at once. Locks on folders."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,3 +33,40 @@ def write_text(path: Path, text: str) -> None:
     """Replace a file by `text` (UTF-8, newlines as `\\n` on every system)."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock file `path`; ValueError with `refusal` while anybody else holds it, in this process or another.
+
+    The system gives a lock back when its process ends, however it ends, so none is ever stale. Where a disk knows no
+    locks (some network shares) nobody is refused.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        try:
+            _lock(file.fileno())
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+                raise ValueError(refusal) from error
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+                raise
+        yield
+
+
+if os.name == "nt":
+
+    def _lock(descriptor: int) -> None:
+        import msvcrt
+
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+
+    def _lock(descriptor: int) -> None:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink == 0:
+            raise BlockingIOError(errno.EAGAIN, "who held the lock before has taken its file away")

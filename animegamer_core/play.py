@@ -8,27 +8,27 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from .files import replacing
 from .shelf import ShotKey, StateKey, address_of
 from .state import DEFAULT_WINDOW, GameSession, Turn, clean_text
-from .story import Story
+from .story import Story, opening_address
 
 if typing.TYPE_CHECKING:
+    import numpy as np
     import torch
     from PIL import Image
 
     from .checkpoint import World
     from .decoder import ShotDecoder
     from .engine import GameEngine
+    from .sampler import OnStep
 
 SHEET_TURNS = 24  # the last turns of a story that its contact sheet shows; a picture of thousands opens nowhere
 SEEDS = 1 << 64  # how many noise seeds torch knows
-
-OnStep = Callable[[int, int], None]  # (sampling steps done, of how many)
 
 
 @dataclass(frozen=True)
@@ -78,38 +78,90 @@ class PlayedTurn:
     drawn: bool
 
 
-class Player:
-    """A game in progress. Engine and decoder are loaded when first needed."""
+class Models(typing.Protocol):
+    """Where a player's models come from. They are asked for at each use, so that they may come and go between uses."""
 
-    def __init__(self, world: World, story: Story, settings: PlaySettings, after: int = 0) -> None:
-        """Begin after turn `after` of the story's current line (0: at the beginning)."""
+    @property
+    def precision(self) -> str:
+        """The number format that decides a result's last digits, as addresses name it."""
+
+    def engine(self) -> GameEngine:
+        """The engine, ready to predict."""
+
+    def decoder(self) -> ShotDecoder:
+        """The decoder, ready to shoot."""
+
+
+class LoadedModels:
+    """A world's own models, loaded when first needed and kept."""
+
+    def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
-        self.story = story
         self.settings = settings
-        self.session: GameSession = story.session(after, settings.window)
 
-    @cached_property
+    @property
+    def precision(self) -> str:
+        """That of the settings."""
+        return self.settings.precision
+
     def engine(self) -> GameEngine:
         """The world's engine."""
+        return self._engine
+
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder."""
+        return self._decoder
+
+    @cached_property
+    def _engine(self) -> GameEngine:
         return self.world.load_engine(self.settings.device, self.settings.dtype)
 
     @cached_property
-    def decoder(self) -> ShotDecoder:
-        """The world's decoder."""
+    def _decoder(self) -> ShotDecoder:
         return self.world.load_decoder(self.settings.device, self.settings.dtype)
+
+
+class Player:
+    """A game in progress."""
+
+    def __init__(
+        self,
+        world: World,
+        story: Story,
+        settings: PlaySettings,
+        after: int = 0,
+        models: Models | None = None,
+        opening: GameSession | None = None,
+    ) -> None:
+        """Begin after turn `after` of the story's line (0: at the beginning).
+
+        models None: the world's own, which are loaded when first needed. opening: how a game begins at turn 1, with
+        its gauges and picture; None keeps the line's own. ValueError: a line that goes on began otherwise.
+        """
+        self.world = world
+        self.story = story
+        self.settings = settings
+        self.models: Models = models or LoadedModels(world, settings)
+        self.session: GameSession = story.session(after, settings.window)
+        if opening is not None:
+            self._open(opening)
 
     def step(self, instruction: str, on_step: OnStep | None = None, draw: bool = True) -> PlayedTurn:
         """Play one turn and keep it in the story; without `draw` only its state."""
         instruction = clean_text(instruction)
         if not instruction:
             raise ValueError("an empty instruction; say who does what, and where")
-        key = self._state_key(instruction)
+        if self.session.next_number == 1:
+            self.session = self.story.put_opening(self.session)
+        key = state_key(
+            self.story.fingerprint, self.session, instruction, self.world.profile.name, self.models.precision
+        )
         address = address_of(key)
         state = self.story.find_state(address)
         predicted = state is None
         if state is None:
             past = [self.story.recall(turn) for turn in self.session.past()]
-            state = self.engine.predict(past, instruction)
+            state = self.models.engine().predict(past, instruction)
             self.story.put_state(key, state)
         seed = (self.settings.seed + self.session.next_number - 1) % SEEDS
         session = self.session.step(instruction, state, seed, address)
@@ -139,31 +191,20 @@ class Player:
 
     def finish(self) -> list[Path]:
         """End the line here and write `story` (one clip) and `contact-sheet.png`; returns all files, clips first."""
-        from .sheet import contact_sheet
-        from .video import join_clips, read_clip
+        self.story.settle(self.session.next_number - 1)
+        return export(self.story, self.session)
 
-        self.story.settle(len(self.session.turns))
-        clips = self.story.clips()
-        if not clips:
-            return []
-        paths = list(clips.values())
-        whole, picture = self.story.folder / f"story{paths[0].suffix}", self.story.folder / "contact-sheet.png"
-        join_clips(paths, whole)
-        shown = [turn for turn in self.session.turns if turn.number in clips][-SHEET_TURNS:]
-        frames = [read_clip(clips[turn.number]).frames for turn in shown]
-        save_picture(contact_sheet(shown, frames, self.story.folder.name), picture)
-        return [*paths, whole, picture]
-
-    def _state_key(self, instruction: str) -> StateKey:
-        turns, settings = self.session.turns, self.settings
-        return StateKey(
-            world=self.story.fingerprint,
-            parent=turns[-1].address if turns else None,
-            instruction=instruction,
-            window=settings.window,
-            profile=self.world.profile.name,
-            precision=settings.precision,
-        )
+    def _open(self, opening: GameSession) -> None:
+        """Begin as `opening` says; ValueError if turns are there that began otherwise."""
+        if self.session.next_number == 1:
+            self.session = replace(opening, window=self.settings.window)
+            return
+        own, given = (opening_address(self.story.fingerprint, session) for session in (self.session, opening))
+        if own != given:
+            raise ValueError(
+                f"story {self.story.name!r} began with another opening than the one given; go on without an opening, "
+                "or begin anew after turn 0"
+            )
 
     def _motion(self, turn: Turn) -> float:
         override = self.settings.motion.get(turn.number)
@@ -171,6 +212,8 @@ class Player:
 
     def _shoot(self, turn: Turn, on_step: OnStep | None) -> tuple[str, bool]:
         """The address of the turn's shot, and whether it had to be drawn."""
+        from .video import to_uint8
+
         spec, settings = self.world.spec.decoder, self.settings
         key = ShotKey(
             world=self.story.fingerprint,
@@ -179,29 +222,98 @@ class Player:
             motion=self._motion(turn),
             steps=settings.steps or spec.steps,
             guidance=settings.guidance or self.world.profile.guidance,
-            precision=settings.precision,
+            precision=self.models.precision,
         )
-        address = address_of(key)
-        if self.story.shots.find(address) is not None:
-            return address, False
+        if self.story.shots.find(address_of(key)) is not None:
+            return address_of(key), False
         representation = self.story.recall(turn).state.representation
-        report = None if on_step is None else lambda done, steps, _: on_step(done, steps)
-        frames = self.decoder.shoot(
-            representation, key.motion, seed=key.seed, steps=key.steps, guidance=key.guidance, on_step=report
+        frames = self.models.decoder().shoot(
+            representation, key.motion, seed=key.seed, steps=key.steps, guidance=key.guidance, on_step=on_step
         )
-        self._write_shot(turn, key, frames)
-        return address, True
+        return put_shot(self.story, turn, key, to_uint8(frames), spec.fps), True
 
-    def _write_shot(self, turn: Turn, key: ShotKey, frames_FCHW: torch.Tensor) -> None:
-        from .video import clip_suffix, to_uint8, write_clip
 
-        tags = {
-            "title": f"turn {turn.number}",
-            "comment": turn.instruction,
-            "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
-        }
-        frames, fps = to_uint8(frames_FCHW), self.world.spec.decoder.fps
-        self.story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
+def state_key(fingerprint: str, session: GameSession, instruction: str, profile: str, precision: str) -> StateKey:
+    """What decides the turn that follows a session; `instruction` is cleaned as the engine reads it."""
+    turns = session.turns
+    parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
+    return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision)
+
+
+def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
+    """Store the shot of a turn, (F, H, W, 3) uint8, with what decided it as metadata; returns its address."""
+    from .video import clip_suffix, write_clip
+
+    tags = {
+        "title": f"turn {turn.number}",
+        "comment": turn.instruction,
+        "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
+    }
+    return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
+
+
+def keep_turn(story: Story, session: GameSession, profile: str, shot: ShotKey, frames: np.ndarray, fps: float) -> Path:
+    """Enter the last turn of a session that was played elsewhere, with its shot; returns its clip.
+
+    The states of the turns before it are entered too, so the turns of one game may be kept in any order. shot: what
+    decided the frames, (F, H, W, 3) uint8; its `state` is filled in here. profile: the name of the one that predicted.
+    ValueError: the opening picture, or a turn that other settings predicted than those of the shot.
+    """
+    if session.next_number == 1:
+        raise ValueError(
+            "an opening picture is kept with the game's first turn; give the shot of turn 1 or a later one"
+        )
+    turns = _keep_states(story, session, profile, shot.precision)
+    key = replace(shot, state=turns[-1].address or "")
+    if story.shots.find(address_of(key)) is None:
+        put_shot(story, turns[-1], key, frames, fps)
+    for turn in turns[:-1]:
+        story.enter(turn, None)
+    return typing.cast(Path, story.enter(turns[-1], address_of(key), keep_later=True))
+
+
+def _keep_states(story: Story, session: GameSession, profile: str, precision: str) -> list[Turn]:
+    """The turns of a session, each with its address in the story; states that it does not know are stored."""
+    before, kept = story.put_opening(session), []
+    before = replace(before, turns=before.turns[:1] if session.picture else ())
+    for turn in (turn for turn in session.turns if turn.number > 0):
+        key = state_key(story.fingerprint, replace(before, window=turn.window), turn.instruction, profile, precision)
+        address = turn.address or address_of(key)
+        if story.find_state(address) is None:
+            if address != address_of(key):
+                raise ValueError(
+                    f"turn {turn.number} was predicted with another model than its shot was drawn with, and a story "
+                    "keeps one: give the same model to Predict Next State and Decode Shot"
+                )
+            if turn.state.representation is None:
+                raise ValueError(
+                    f"turn {turn.number} let its representation go, and story {story.name!r} does not know it; keep "
+                    "each turn when it is played"
+                )
+            story.put_state(key, turn.state)
+        kept.append(replace(turn, address=address))
+        before = replace(before, turns=(kept[-1],))
+    return kept
+
+
+def export(story: Story, session: GameSession) -> list[Path]:
+    """Write the session's turns as one clip `story` and as `contact-sheet.png`; returns all files, clips first.
+
+    The session is the beginning of the story's line. Nothing was drawn: nothing is written.
+    """
+    from .sheet import contact_sheet
+    from .video import join_clips, read_clip
+
+    clips = {number: clip for number, clip in story.clips().items() if number < session.next_number}
+    if not clips:
+        return []
+    paths = list(clips.values())
+    whole, picture = story.folder / f"story{paths[0].suffix}", story.folder / "contact-sheet.png"
+    join_clips(paths, whole)
+    shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
+    frames = [read_clip(clips[turn.number]).frames for turn in shown]
+    save_picture(contact_sheet(shown, frames, story.name), picture)
+    return [*paths, whole, picture]
 
 
 def choose_device(name: str) -> str:
@@ -211,8 +323,10 @@ def choose_device(name: str) -> str:
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}
     if name == "auto":
         return next(kind for kind, is_there in there.items() if is_there())
-    kind = name.partition(":")[0]
-    if kind not in there or not there[kind]():
+    kind, _, index = name.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    is_one = ":" not in name or (index.isdecimal() and int(index) < count)
+    if kind not in there or not there[kind]() or not is_one:
         raise ValueError(f"device {name!r} is not available here; choose auto or cpu")
     return name
 

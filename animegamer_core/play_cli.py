@@ -10,6 +10,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .sheet import scope_name
 from .spec import GUIDANCE_NAMES, PROFILES
@@ -61,31 +62,50 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
     settings = settings_of(args, world.motion_table)
+    if args.resume or args.branch is not None:
+        check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
-    if story.entries and not (args.file or args.resume or args.branch is not None):
-        raise ValueError(
-            f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
-        )
-    if args.profile:
-        world = world.with_profile(args.profile)
-    after, ahead = plan(story, instructions, args.resume, args.branch)
-    player = Player(world, story, settings, after)
-    show = _Show(sys.stderr.isatty(), after + len(ahead))
+    with story.lock():
+        after, ahead = plan(story, instructions, args.resume, args.branch)
+        if story.entries and not (args.file or args.resume or args.branch is not None):
+            raise ValueError(
+                f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
+            )
+        player = Player(world.with_profile(args.profile) if args.profile else world, story, settings, after)
+        return _play(player, ahead if args.file else None, _way_on(args, after))
+
+
+def _play(player: Player, ahead: Sequence[str] | None, way_on: str) -> int:
+    """Play these instructions, or typed ones, and end the line; interrupted, print the way to go on."""
+    after = player.session.next_number - 1
+    show = _Show(sys.stderr.isatty(), after + len(ahead or ()))
     try:
-        if args.file:
-            _warn_of_unknown_words(world, *ahead)
-            player.play(ahead, show.turn, show.step)
-        else:
+        if ahead is None:
             _converse(player, show)
+        else:
+            _warn_of_unknown_words(player.world, *ahead)
+            _warn_of_idle_motion(player.settings, after + 1, after + len(ahead))
+            player.play(ahead, show.turn, show.step)
     except KeyboardInterrupt:
         show.close()
-        again = "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
-        way_on = again if args.file else f"play --out {args.out} --name {name!r} --resume"
-        print(f"\nStopped after turn {len(player.session.turns)}; all is kept. Go on with {way_on}.", file=sys.stderr)
+        played = player.session.next_number - 1
+        how = way_on if played > after else "the same command"
+        print(f"\nStopped after turn {played}; all is kept. Go on with {how}.", file=sys.stderr)
         return 130
+    if ahead is None:
+        _warn_of_idle_motion(player.settings, after + 1, player.session.next_number - 1)
     for path in player.finish():
         print(path)
     return 0
+
+
+def _way_on(args: argparse.Namespace, after: int) -> str:
+    """The words that take an interrupted play up again, once it has played a turn after turn `after`."""
+    if args.file:
+        return "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
+    if args.resume:
+        return "the same command"
+    return "the same command and --resume" if args.branch is None else "--resume in place of --branch"
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -107,7 +127,8 @@ def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | 
     """
     if branch is None and not resume:
         return 0, tuple(instructions)
-    told = [turn.instruction for turn in story.session(len(story.entries) if branch is None else branch, 0).turns]
+    session = story.session(len(story.entries) if branch is None else branch, 0)
+    told = [turn.instruction for turn in session.turns if turn.number > 0]
     rest = instructions[len(told) :] if told == list(instructions[: len(told)]) else instructions
     return len(told), tuple(rest)
 
@@ -149,6 +170,16 @@ def _warn_of_unknown_words(world: World, *instructions: str) -> None:
         print(f"warning: world {world.spec.name!r} never saw these words: {', '.join(unknown)}", file=sys.stderr)
 
 
+def _warn_of_idle_motion(settings: PlaySettings, first: int, last: int) -> None:
+    idle = [number for number in sorted(settings.motion) if not first <= number <= last]
+    if idle:
+        turns = f"turns {first} to {last}" if last >= first else "no turn"
+        print(
+            f"warning: --motion of turn {', '.join(map(str, idle))} changes nothing; this command plays {turns}",
+            file=sys.stderr,
+        )
+
+
 def _converse(player: Player, show: _Show) -> None:
     """Play typed lines until the input ends or the player leaves."""
     print(f"One instruction a line; {UNDO} takes the last turn back, quit ends the game.", file=sys.stderr)
@@ -158,9 +189,9 @@ def _converse(player: Player, show: _Show) -> None:
         if line != UNDO:
             _warn_of_unknown_words(player.world, line)
             show.turn(player.step(line, show.step))
-        elif player.session.turns:
-            player.rewind(len(player.session.turns) - 1)
-            print(f"back after turn {len(player.session.turns)}", file=sys.stderr)
+        elif player.session.next_number > 1:
+            player.rewind(player.session.next_number - 2)
+            print(f"back after turn {player.session.next_number - 1}", file=sys.stderr)
 
 
 def _lines() -> Iterator[str]:
@@ -184,7 +215,7 @@ class _Show:
         self.bar: tqdm | None = None
         self.begun = time.perf_counter()
 
-    def step(self, done: int, steps: int) -> None:
+    def step(self, done: int, steps: int, _: object = None) -> None:
         """Move the bar."""
         from tqdm import tqdm
 

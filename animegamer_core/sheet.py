@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,17 +27,27 @@ _GAIN, _LOSS = ("#d9f2e3", "#11683d"), ("#fbe0dc", "#9c2a1b")  # (background, in
 GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
 _WORDS = (30, 25)  # sizes of the first line of an instruction and of the others
 _BAR = 15  # height of gauges and motion steps
+# PIL's own font knows Latin letters only. These are the names under which systems and distributions keep fonts of
+# Chinese, Japanese and Korean; PIL looks for them in the system's font folders.
+_WIDE_FONTS = (
+    *("NotoSansCJK-Regular.ttc", "NotoSansCJKsc-Regular.otf", "SourceHanSans-Regular.ttc", "wqy-microhei.ttc"),
+    *("DroidSansFallbackFull.ttf", "DroidSansFallback.ttf", "wqy-zenhei.ttc", "ipag.ttf", "unifont.ttf"),
+    *("PingFang.ttc", "Hiragino Sans GB.ttc", "STHeiti Light.ttc", "AppleSDGothicNeo.ttc", "Arial Unicode.ttf"),
+    *("msyh.ttc", "YuGothM.ttc", "meiryo.ttc", "msgothic.ttc", "simsun.ttc", "malgun.ttf"),
+)
+_PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces, and beside any wide letter
+_NOTICE = "? stands for letters that no font of this computer has; install Noto Sans CJK to see them"
 
 
 @dataclass(frozen=True)
 class _Pen:
-    """Draws words of PIL's own scalable font, so that no font file has to be found or shipped."""
+    """Draws words of PIL's own scalable font or, where that lacks a letter, of a font that the system has."""
 
     draw: ImageDraw.ImageDraw
 
     def text(self, xy: tuple[float, float], words: str, size: int, ink: str, anchor: str = "lm") -> None:
         """Words at a point; `anchor` as in Pillow: `lm` is left, middle."""
-        self.draw.text(xy, words, fill=ink, font=_font(size), anchor=anchor)
+        self.draw.text(xy, _drawable(words), fill=ink, font=_font(size, words), anchor=anchor)
 
     def pill(self, box: tuple[float, float, float, float], colour: str) -> None:
         """A bar with round ends."""
@@ -71,16 +83,57 @@ def scope_name(motion: int) -> str:
     return MotionScope(motion).name.lower() if motion in range(1, 6) else "unread"
 
 
-def _font(size: int) -> typing.Any:
+def _font(size: int, words: str) -> typing.Any:
+    """PIL's own font; for words that it cannot draw, the system's font that can draw the most of them."""
     from PIL import ImageFont
 
-    return ImageFont.load_default(size)
+    name = _font_for("".join(sorted(set(words))))
+    return ImageFont.load_default(size) if name is None else ImageFont.truetype(name, size)
+
+
+@lru_cache(maxsize=1000)
+def _font_for(letters: str) -> str | None:
+    names = (None, *_wide_fonts())
+    return min(names, key=lambda name: sum(not _draws(name, letter) for letter in letters))
+
+
+def _drawable(words: str) -> str:
+    """The words with a question mark in place of each letter that no font here has, never an empty box."""
+    name = _font_for("".join(sorted(set(words))))
+    return "".join(letter if _draws(name, letter) else "?" for letter in words)
+
+
+@lru_cache(maxsize=10_000)
+def _draws(name: str | None, letter: str) -> bool:
+    """Whether a font has the letter: what it lacks, it draws as it draws a code point that is no character."""
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(20) if name is None else ImageFont.truetype(name, 20)
+    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask("\U0010ffff"))
+
+
+@lru_cache(maxsize=1)
+def _wide_fonts() -> tuple[str, ...]:
+    """Those of the wide fonts that this system has."""
+    from PIL import ImageFont
+
+    found = []
+    for name in _WIDE_FONTS:
+        try:
+            ImageFont.truetype(name, 20)
+        except OSError:
+            continue
+        found.append(name)
+    return tuple(found)
 
 
 def _draw_header(pen: _Pen, title: str, turns: Sequence[Turn], width: int) -> None:
     pen.text((_MARGIN, 66), _fitted(title, 46, width // 2), 46, _INK)
     first, last = turns[0].number, turns[-1].number
     pen.text((width - _MARGIN, 70), f"turns {first} to {last}", 28, _FAINT, "rm")
+    words = [title, *(turn.instruction for turn in turns)]
+    if any(_drawable(text) != text for text in words):
+        pen.text((_MARGIN, 112), _NOTICE, 22, _FAINT)
 
 
 def _paste_strip(sheet: Image.Image, frames: np.ndarray, corner: tuple[int, int], tile_width: int) -> None:
@@ -112,10 +165,10 @@ def _instruction_lines(instruction: str, width: int) -> list[str]:
         lines = [part.split(": ", 1)[-1].rstrip(".") for part in instruction.split("; ")][:3]
     else:
         lines = [""]
-        for word in instruction.split():
-            longer = f"{lines[-1]} {word}".strip()
-            if len(lines) < 3 and lines[-1] and _font(_WORDS[0]).getlength(longer) > width:
-                lines.append(word)
+        for piece in _PIECES.findall(instruction):
+            longer = (lines[-1] + piece).strip()
+            if len(lines) < 3 and lines[-1] and _width(longer, _WORDS[0]) > width:
+                lines.append(piece.strip())
             else:
                 lines[-1] = longer
     return [_fitted(line, _WORDS[index > 0], width) for index, line in enumerate(lines)]
@@ -123,12 +176,15 @@ def _instruction_lines(instruction: str, width: int) -> list[str]:
 
 def _fitted(words: str, size: int, width: float) -> str:
     """The words, cut short with dots where they would not fit."""
-    font = _font(size)
-    if font.getlength(words) <= width:
+    if _width(words, size) <= width:
         return words
-    while words and font.getlength(words + "...") > width:
+    while words and _width(words + "...", size) > width:
         words = words[:-1]
     return words.rstrip() + "..."
+
+
+def _width(words: str, size: int) -> float:
+    return _font(size, words).getlength(_drawable(words))
 
 
 def _draw_motion(pen: _Pen, motion: int, x: int, y: int) -> None:

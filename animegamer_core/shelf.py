@@ -17,7 +17,8 @@ from .files import replacing, write_text
 
 @dataclass(frozen=True)
 class StateKey:
-    """What decides a prediction. world: its fingerprint; parent: the address of the state before, None for turn 1."""
+    """What decides a prediction. world: its fingerprint; parent: the address of the state before or, for turn 1, of the
+    opening, None where the game begins from nothing."""
 
     world: str
     parent: str | None
@@ -40,7 +41,22 @@ class ShotKey:
     precision: str
 
 
-def address_of(key: StateKey | ShotKey) -> str:
+@dataclass(frozen=True)
+class OpeningKey:
+    """How a game begins: the motion text of a picture, the SHA-256 of its representation (None: no picture), gauges."""
+
+    world: str
+    text: str
+    picture: str | None
+    stamina: int
+    social: int
+    entertainment: int
+
+
+Key = StateKey | ShotKey | OpeningKey
+
+
+def address_of(key: Key) -> str:
     """64 hex digits: the SHA-256 of a key as canonical json."""
     text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -51,7 +67,7 @@ class Shelf:
     """A folder of content-addressed things, each a record (json) and the file that it describes."""
 
     folder: Path
-    key_type: type[StateKey] | type[ShotKey]
+    key_type: type[Key]
     suffixes: tuple[str, ...]
 
     def record(self, address: str) -> dict[str, typing.Any] | None:
@@ -80,7 +96,7 @@ class Shelf:
 
     def put(
         self,
-        key: StateKey | ShotKey,
+        key: Key,
         suffix: str,
         values: Mapping[str, typing.Any],
         write: Callable[[Path], None],

@@ -122,7 +122,8 @@ class GameState:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn that was played. `number` counts from 1; 0 is an opening picture. `address` finds it in its story."""
+    """One turn that was played. `number` counts from 1; 0 is an opening picture. `address` finds it in its story;
+    `window` is how many past turns could be read for it."""
 
     number: int
     instruction: str
@@ -130,6 +131,7 @@ class Turn:
     state: GameState
     character: CharacterState
     address: str | None = None
+    window: int = DEFAULT_WINDOW
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,11 @@ class GameSession:
         """The number of the turn to come."""
         return self.turns[-1].number + 1 if self.turns else 1
 
+    @property
+    def picture(self) -> Turn | None:
+        """The opening picture, turn 0, if the game began from one."""
+        return self.turns[0] if self.turns and self.turns[0].number == 0 else None
+
     def past(self) -> tuple[Turn, ...]:
         """The turns that the engine reads for the next one, oldest first; a window of 0 means none, not all."""
         return self.turns[max(0, len(self.turns) - self.window) :]
@@ -166,7 +173,8 @@ class GameSession:
 
     def step(self, instruction: str, state: GameState, seed: int = 0, address: str | None = None) -> GameSession:
         """The session one turn on. Only the last turns keep their representations, so memory stays flat."""
-        turn = Turn(self.next_number, instruction, seed, state, self.character.after(state.change), address)
+        character = self.character.after(state.change)
+        turn = Turn(self.next_number, instruction, seed, state, character, address, self.window)
         turns = (*self.turns, turn)
         kept = max(KEPT_TURNS, self.window)
         if len(turns) > kept:
@@ -198,6 +206,16 @@ class Instruction:
         motion = f"{self.adverb} {self.motion}".strip()
         background = f"{self.time} {self.place}".strip()
         return clean_text(f"Character: {', '.join(self.characters)}; Motion: {motion}; Background: {background}.")
+
+    def checked(self) -> Instruction:
+        """The same; ValueError if character, motion or place is not told, or a part holds the `;` between parts."""
+        told = {"character": ", ".join(self.characters), "motion": self.motion, "place": self.place}
+        for name, text in {**told, "adverb": self.adverb, "time": self.time}.items():
+            if name in told and not clean_text(text):
+                raise ValueError(f"the {name} is empty; an instruction says who does what, and where")
+            if ";" in text:
+                raise ValueError(f"the {name} is {text!r}; leave out the `;`, which separates an instruction's parts")
+        return self
 
 
 _PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); Background: (?P<place>[^;]+?)\.?")

@@ -4,102 +4,127 @@
     lines/<name>.jsonl     one entry a turn: state, shot and seed, with a few words for people to read
     turns/<address>.*      a predicted state: its record (json) and its representation (safetensors)
     shots/<address>.*      a drawn shot: its record and its clip
+    openings/<address>.*   how a game begins that does not begin from nothing: a picture's representation, the gauges
     turn-001.mp4 ...       the clips of the current line
+    story.lock             held by whoever plays
 A state's address covers its parent's, so the tree of all turns is in the records, and branching is another line over
 the same turns. The order of writes makes a crash harmless: content, its record, then the line's entry, so that at most
-the turn in progress is lost. Reading the index imports no torch.
+the turn in progress is lost. Reading the index imports no torch, and opening a story writes nothing.
 """
 
 from __future__ import annotations
 
+import filecmp
+import hashlib
 import itertools
-import json
 import os
 import re
 import shutil
-import time
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from .files import PART, replacing, write_text
-from .shelf import Shelf, ShotKey, StateKey
-from .state import CharacterState, GameSession, GameState, StateChange, Turn
+from .files import replacing
+from .index import INDEX, alone, check_new, check_story_name, check_there, read_index, write_index
+from .lines import FIRST_LINE, Line, LineEntry, line_names
+from .shelf import OpeningKey, Shelf, ShotKey, StateKey, address_of
+from .state import KEPT_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1  # raised when an older program could misread a story
-INDEX = "story.json"
-FIRST_LINE = "main"
-_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(1, 10))}
-_NAME = re.compile(r'[^\x00-\x1f<>:"/\\|?*]{1,80}')
-_LINE_NAME = re.compile(r"main|line-[0-9]{1,6}")
-
-
-@dataclass(frozen=True)
-class LineEntry:
-    """One turn of a line: the addresses of its state and shot (None: not drawn), and its seed."""
-
-    state: str
-    shot: str | None
-    seed: int
-
-
-def check_story_name(name: str) -> str:
-    """`name`, if it can be a folder's name on every system and stays inside its parent; ValueError otherwise."""
-    stem = name.split(".")[0].strip().upper()
-    if not _NAME.fullmatch(name) or name != name.strip() or name.endswith(".") or stem in _DEVICES:
-        raise ValueError(
-            f"story name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, "
-            "and none of the words that Windows keeps for devices"
-        )
-    return name
-
 
 class Story:
-    """A story's folder and its current line."""
+    """A story's folder and the line of it that play goes on with."""
 
-    def __init__(self, folder: Path, fingerprint: str, line: str) -> None:
+    def __init__(self, folder: Path, world_name: str, fingerprint: str, line: str = FIRST_LINE) -> None:
         self.folder = folder
+        self.world_name = world_name
         self.fingerprint = fingerprint
         self.states = Shelf(folder / "turns", StateKey, (".safetensors",))
         self.shots = Shelf(folder / "shots", ShotKey, (".mp4", ".safetensors"))
-        self.line = line
-        self.entries, self._whole_bytes = self._read_line(line)
+        self.openings = Shelf(folder / "openings", OpeningKey, (".safetensors",))
+        self._turn_to(line)
 
     @classmethod
     def open(cls, root: Path | str, name: str, world_name: str, fingerprint: str) -> Story:
-        """Open the story `name` below `root`, or begin it. ValueError: a bad name, another world's story, no story."""
+        """The story `name` below `root`, which its first turn begins if it is new.
+
+        ValueError: a bad name, another world's story, a folder of something else.
+        """
         folder = Path(root) / check_story_name(name)
-        index = folder / INDEX
-        if not index.exists():
-            if folder.is_dir() and any(not path.name.startswith(PART) for path in folder.iterdir()):
-                raise ValueError(f"{folder} holds other files and no {INDEX}; choose another name for the story")
-            story = cls(folder, fingerprint, FIRST_LINE)
-            story._write_index(world_name)
-            return story
-        values = _read_index(index)
-        played = values["world"]
-        if played["fingerprint"] != fingerprint:
-            raise ValueError(
-                f"story {name!r} was played in world {played['name']!r} ({played['fingerprint'][:8]}), "
-                f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world"
-            )
-        _sweep(folder)
-        return cls(folder, fingerprint, values["line"])
+        if not (folder / INDEX).exists():
+            check_new(folder)
+            return cls(folder, world_name, fingerprint)
+        story = cls.read(root, name)
+        _check_world(story, world_name, fingerprint)
+        return story
+
+    @classmethod
+    def read(cls, root: Path | str, name: str) -> Story:
+        """A story that is there, whatever its world; ValueError lists the names that are there if this one is not."""
+        check_there(Path(root), name)
+        folder = Path(root) / name
+        values = read_index(folder / INDEX)
+        return cls(folder, values["world"]["name"], values["world"]["fingerprint"], values["line"])
+
+    @property
+    def name(self) -> str:
+        """The story's name, which is its folder's."""
+        return self.folder.name
+
+    @property
+    def entries(self) -> list[LineEntry]:
+        """The turns of the line, from turn 1."""
+        return self._line.entries
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Play alone: ValueError while anybody else does. The line is read again, since others may have played it."""
+        refusal = f"story {self.name!r} is being played elsewhere; wait until that ends, or choose another name"
+        with alone(self.folder, refusal):
+            if (self.folder / INDEX).exists():
+                _check_world(self.read(self.folder.parent, self.name), self.world_name, self.fingerprint)
+            self._turn_to(self.line)
+            yield
+
+    def version(self) -> str:
+        """A text that changes whenever the story's index or one of its lines does."""
+        paths = [self.folder / INDEX, *sorted((self.folder / "lines").glob("*.jsonl"))]
+        return " ".join(f"{path.name}:{path.stat().st_mtime_ns}:{path.stat().st_size}" for path in paths)
+
+    def lines(self) -> list[str]:
+        """The names of the story's lines, oldest first."""
+        return line_names(self.folder / "lines")
+
+    def use(self, line: str) -> None:
+        """Go on with another line. The folder names it as the current one with the next turn that is entered."""
+        if line not in self.lines():
+            known = ", ".join(self.lines()) or "none yet"
+            raise ValueError(f"story {self.name!r} has no line {line!r}; its lines are {known}")
+        self._turn_to(line)
 
     def session(self, count: int, window: int) -> GameSession:
-        """The first `count` turns of the current line, without their representations (see `recall`)."""
+        """The first `count` turns of the line, without their representations (see `recall` and `held`)."""
         if not 0 <= count <= len(self.entries):
-            raise ValueError(f"this story has {len(self.entries)} turns; cannot go on after turn {count}")
-        turns, character = [], CharacterState()
+            raise ValueError(
+                f"this story has {len(self.entries)} turns in its line {self.line!r}; cannot go on after turn {count}"
+            )
+        session = self._opened(GameSession((), window))
+        turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
-            state, instruction = self._known(entry.state)
+            state, key = self._known(entry.state)
             character = character.after(state.change)
-            turns.append(Turn(number, instruction, entry.seed, state, character, entry.state))
-        return GameSession(tuple(turns), window)
+            turns.append(Turn(number, key["instruction"], entry.seed, state, character, entry.state, key["window"]))
+        return replace(session, turns=tuple(turns))
+
+    def held(self, session: GameSession) -> GameSession:
+        """The session with the representations that it would hold had it just been played: those of the last turns."""
+        kept = max(KEPT_TURNS, session.window)
+        first = max(0, len(session.turns) - kept)
+        return replace(session, turns=(*session.turns[:first], *map(self.recall, session.turns[first:])))
 
     def find_state(self, address: str) -> GameState | None:
         """The predicted state of an address, without its representation; None if it is not known or damaged."""
@@ -108,13 +133,21 @@ class Story:
     def put_state(self, key: StateKey, state: GameState) -> str:
         """Store a prediction; returns its address."""
         values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.said)}
+        self._begin()
+        return self.states.put(key, ".safetensors", values, _writer(state.representation))
 
-        def write(path: Path) -> None:
-            from safetensors.torch import save_file
-
-            save_file({"representation": state.representation.contiguous()}, path)
-
-        return self.states.put(key, ".safetensors", values, write)
+    def put_opening(self, session: GameSession) -> GameSession:
+        """Store how a session begins, if it is not from nothing; returns it with the picture's address."""
+        address, picture = opening_address(self.fingerprint, session), session.picture
+        if address is not None and self.openings.find(address) is None:
+            if picture is not None and picture.state.representation is None:
+                raise ValueError("this game let its opening picture go, and the story does not know it; open it anew")
+            self._begin()
+            representation = None if picture is None else picture.state.representation
+            self.openings.put(_opening_key(self.fingerprint, session), ".safetensors", {}, _writer(representation))
+        if picture is None:
+            return session
+        return replace(session, turns=(replace(picture, address=address), *session.turns[1:]))
 
     def recall(self, turn: Turn) -> Turn:
         """The turn with its representation, read again by its address where the session let it go."""
@@ -123,50 +156,72 @@ class Story:
         return replace(turn, state=replace(turn.state, representation=self.read_representation(turn.address)))
 
     def read_representation(self, address: str) -> Tensor:
-        """The (N, D) representation of a known state, on the CPU."""
+        """The (N, D) representation of a known state or opening picture, on the CPU."""
         from safetensors.torch import load_file
 
-        return load_file(self.states.path(address))["representation"]
+        shelf = self.openings if self.openings.record(address) is not None else self.states
+        return load_file(shelf.path(address))["representation"]
 
-    def enter(self, turn: Turn, shot: str | None) -> Path | None:
-        """Make `turn` with this shot the one of its number in the current line; returns its clip `turn-00n`, if drawn.
+    def enter(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
+        """Make `turn` with this shot the one of its number in the line; returns its clip `turn-00n`, if drawn.
 
-        Where the line holds another turn, that line is kept and another becomes current: one that goes this way
-        already or ends where it would begin, or a new one.
+        A turn that the line holds without a shot gets this one; without a shot, the line keeps what it has. Where it
+        holds another turn, it is kept and another line goes on: one that goes this way already or ends where it would
+        begin, or a new one. With `keep_later`, a new line of another shot of the same state has the later turns too.
         """
         assert turn.address is not None
-        entry = LineEntry(turn.address, shot, turn.seed)
-        before = self.entries[: turn.number - 1]
-        assert len(before) == turn.number - 1, f"turn {turn.number} follows {len(before)} turns"
-        clip = None if shot is None else self._publish(turn.number, shot)
-        if self.entries[turn.number - 1 :] and self.entries[turn.number - 1] != entry:
-            way = [*before, entry]
-            self._switch(lambda entries: entries[: len(way)] in (way, before), len(before))
-            self._drop_clips(turn.number)
-        if len(self.entries) == len(before):
-            self._append(turn, entry)
-        return clip
+        index, entry = turn.number - 1, LineEntry(turn.address, shot, turn.seed)
+        assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
+        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion}
+        words |= asdict(turn.character)
+        self._begin()
+        if self.entries[index:] and not self.entries[index].meets(entry):
+            self._branch(entry, index, keep_later and self.entries[index].state == entry.state, words)
+        if len(self.entries) == index:
+            self._line.append(entry, words)
+        elif shot is not None and self.entries[index].shot is None:
+            self._line.rewrite(index, entry, words)
+        self._make_current()
+        return None if shot is None else self._publish(turn.number, shot)
 
     def settle(self, count: int) -> None:
-        """End the current line after `count` turns; a longer one is kept, and another becomes current."""
+        """End the line after `count` turns; a longer one is kept, and another goes on. Its clips are published."""
         if count < len(self.entries):
             kept = self.entries[:count]
-            self._switch(lambda entries: entries == kept, count)
-        self._drop_clips(count)
+            self._switch([lambda entries: len(entries) == count and _meet(entries, kept)], count)
+        if self.entries:
+            self._make_current()
+        self._publish_all()
 
     def clips(self) -> dict[int, Path]:
-        """The clips of the current line: turn number -> file, without the turns that were not drawn."""
+        """The clips of the line: turn number -> file, without the turns that were not drawn."""
         numbered = enumerate(self.entries, start=1)
         return {number: self._clip_path(number, entry.shot) for number, entry in numbered if entry.shot is not None}
 
-    def _known(self, address: str) -> tuple[GameState, str]:
+    def _opened(self, session: GameSession) -> GameSession:
+        """An empty session, begun as the line's first turn says."""
+        parent = self._known(self.entries[0].state)[1]["parent"] if self.entries else None
+        if parent is None:
+            return session
+        record = self.openings.record(parent)
+        if record is None:
+            raise ValueError(f"{self.folder}: the game's opening {parent[:12]}... is missing or damaged; open it anew")
+        key = OpeningKey(**record["key"])
+        session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
+        if key.picture is None:
+            return session
+        session = session.open_with(key.text, GameState.of_picture(None))
+        return replace(session, turns=(replace(session.turns[0], address=parent),))
+
+    def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
+        """The state of an address, without its representation, and what decided it."""
         record = self.states.record(address)
         state = _state_of(record)
         if record is None or state is None:
             raise ValueError(
                 f"{self.folder}: turn {address[:12]}... is missing or damaged; play the game's file again to restore it"
             )
-        return state, record["key"]["instruction"]
+        return state, record["key"]
 
     def _clip_path(self, number: int, shot: str) -> Path:
         return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
@@ -174,7 +229,8 @@ class Story:
     def _publish(self, number: int, shot: str) -> Path:
         """The shot's clip under a name for people: a hard link, or a copy where the disk has none."""
         source, clip = self.shots.path(shot), self._clip_path(number, shot)
-        if not (clip.exists() and os.path.samefile(source, clip)):
+        same = clip.exists() and (os.path.samefile(source, clip) or filecmp.cmp(source, clip, shallow=False))
+        if not same:
             with replacing(clip) as part:
                 try:
                     os.link(source, part)
@@ -182,87 +238,95 @@ class Story:
                     shutil.copyfile(source, part)
         return clip
 
-    def _drop_clips(self, count: int) -> None:
-        """Take away the published clips of turns after `count`; the shots themselves stay."""
+    def _publish_all(self) -> None:
+        """The clips of the line, and none but those, under their names for people; the shots themselves stay.
+
+        A clip whose own shot is lost is left where it is.
+        """
+        drawn = {number: entry.shot for number, entry in enumerate(self.entries, start=1) if entry.shot is not None}
+        known = {number: shot for number, shot in drawn.items() if self.shots.record(shot) is not None}
+        published = {number: self._publish(number, shot) for number, shot in known.items()}
         for clip in self.folder.glob("turn-*.*"):
-            number = re.fullmatch(r"turn-([0-9]{3,})", clip.stem)
-            if number and int(number[1]) > count:
+            named = re.fullmatch(r"turn-([0-9]{3,})", clip.stem)
+            number = int(named[1]) if named and clip.suffix in self.shots.suffixes else None
+            if number is not None and (number not in drawn or published.get(number, clip) != clip):
                 clip.unlink()
 
-    def _lines(self) -> list[str]:
-        return sorted(path.stem for path in (self.folder / "lines").glob("*.jsonl") if _LINE_NAME.fullmatch(path.stem))
+    def _turn_to(self, line: str) -> None:
+        self.line = line
+        self._line = Line(self._line_path(line))
 
     def _line_path(self, name: str) -> Path:
         return self.folder / "lines" / f"{name}.jsonl"
 
-    def _read_line(self, name: str) -> tuple[list[LineEntry], int]:
-        """The entries of a line and the bytes they take; what a crash tore off the end is left out."""
-        path = self._line_path(name)
-        entries, size = [], 0
-        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
-            entry = _entry_of(line)
-            if entry is None:
-                break
-            entries.append(entry)
-            size += len(line)
-        return entries, size
+    def _branch(self, entry: LineEntry, index: int, keep_later: bool, words: Mapping[str, typing.Any]) -> None:
+        """Turn to a line that holds `entry` at `index`, or that it can be appended to."""
+        before, later = self.entries[:index], self.entries[index + 1 :] if keep_later else []
+        way = [*before, entry, *later]
+        fits = [lambda entries: len(entries) >= len(way) and _meet(entries, way)]
+        if not keep_later:
+            fits.append(lambda entries: len(entries) == index and _meet(entries, before))
+        if not self._switch(fits, len(way) if keep_later else index) and keep_later:
+            self._line.rewrite(index, entry, words)
 
-    def _append(self, turn: Turn, entry: LineEntry) -> None:
-        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion}
-        line = (_json({**words, **asdict(turn.character), **asdict(entry)}) + "\n").encode("utf-8")
-        path = self._line_path(self.line)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.truncate(self._whole_bytes)
-            file.seek(self._whole_bytes)
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        self.entries.append(entry)
-        self._whole_bytes += len(line)
-
-    def _switch(self, fits: Callable[[list[LineEntry]], bool], count: int) -> None:
-        """Make the first line that fits current, or else a new one of the first `count` entries of this one."""
-        lines = self._lines()
-        name = next((name for name in lines if fits(self._read_line(name)[0])), None)
-        if name is None:
+    def _switch(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
+        """Turn to the first line that fits (True), or else to a new one of the first `count` entries of this one."""
+        lines = {name: Line(self._line_path(name)) for name in self.lines()}
+        name = next((name for fit in fits for name in lines if fit(lines[name].entries)), None)
+        known = name is not None
+        if known:
+            lines[name].fill(self._line, count)
+        else:
             name = next(f"line-{n}" for n in itertools.count(2) if f"line-{n}" not in lines)
-            text = self._line_path(self.line).read_bytes().splitlines(keepends=True)[:count]
-            write_text(self._line_path(name), b"".join(text).decode("utf-8"))
-        self.line = name
-        self.entries, self._whole_bytes = self._read_line(name)
-        self._write_index(_read_index(self.folder / INDEX)["world"]["name"])
+            self._line.copy(self._line_path(name), count)
+        self._turn_to(name)
+        return known
 
-    def _write_index(self, world_name: str) -> None:
-        world = {"name": world_name, "fingerprint": self.fingerprint}
-        values = {"format": FORMAT, "world": world, "line": self.line}
-        write_text(self.folder / INDEX, json.dumps(values, indent=1) + "\n")
+    def _begin(self) -> None:
+        """Write the index of a new story, before anything else of it."""
+        if not (self.folder / INDEX).exists():
+            self._write_index()
 
+    def _make_current(self) -> None:
+        """Name this line in the index, and give its clips the names for people."""
+        if read_index(self.folder / INDEX)["line"] != self.line:
+            self._write_index()
+            self._publish_all()
 
-def _read_index(path: Path) -> dict[str, typing.Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        wanted = {"format": int, "world": dict, "line": str}
-        whole = all(isinstance(values[name], kind) for name, kind in wanted.items())
-        whole = whole and {"name", "fingerprint"} <= values["world"].keys() and _LINE_NAME.fullmatch(values["line"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not the index of a story; choose another name for the story") from error
-    if not whole:
-        raise ValueError(f"{path}: not the index of a story; choose another name for the story")
-    if values["format"] != FORMAT:
-        raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
-    return values
+    def _write_index(self) -> None:
+        write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.line)
 
 
-def _entry_of(line: bytes) -> LineEntry | None:
-    try:
-        values = json.loads(line)
-        entry = LineEntry(values["state"], values["shot"], values["seed"])
-    except (ValueError, KeyError, TypeError):
+def opening_address(fingerprint: str, session: GameSession) -> str | None:
+    """The address of how a session begins, the parent of turn 1; None if it begins from nothing."""
+    picture = session.picture
+    if picture is not None and picture.address is not None:
+        return picture.address
+    if picture is None and session.opening == CharacterState():
         return None
-    hashes = [entry.state] if entry.shot is None else [entry.state, entry.shot]
-    sound = all(isinstance(item, str) and re.fullmatch("[0-9a-f]{64}", item) for item in hashes)
-    return entry if line.endswith(b"\n") and sound and isinstance(entry.seed, int) else None
+    return address_of(_opening_key(fingerprint, session))
+
+
+def _opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
+    picture, digest = session.picture, None
+    if picture is not None and picture.state.representation is not None:
+        values = picture.state.representation.float().contiguous().numpy()
+        digest = hashlib.sha256(values.tobytes()).hexdigest()
+    text = "" if picture is None else picture.instruction
+    return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
+
+
+def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
+    if story.fingerprint != fingerprint:
+        raise ValueError(
+            f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
+            f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world"
+        )
+
+
+def _meet(entries: Sequence[LineEntry], others: Sequence[LineEntry]) -> bool:
+    """Whether two lines go the same way as far as both go."""
+    return all(entry.meets(other) for entry, other in zip(entries, others))  # noqa: B905 the shorter one decides
 
 
 def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
@@ -272,12 +336,12 @@ def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
         return None
 
 
-def _sweep(folder: Path) -> None:
-    """Take away what crashed processes left unfinished more than an hour ago."""
-    for part in folder.glob(f"**/{PART}*"):
-        if time.time() - part.stat().st_mtime > 3600:
-            part.unlink(missing_ok=True)
+def _writer(representation: Tensor | None) -> Callable[[Path], None]:
+    """What writes a representation to a file; none is a file without tensors."""
 
+    def write(path: Path) -> None:
+        from safetensors.torch import save_file
 
-def _json(values: Mapping[str, typing.Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+        save_file({} if representation is None else {"representation": representation.contiguous()}, path)
+
+    return write

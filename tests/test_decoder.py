@@ -76,3 +76,21 @@ def test_encoding_sees_the_whole_clip_at_once(tiny_decoder):
 def test_a_state_of_another_world_is_refused(tiny_decoder):
     with pytest.raises(ValueError, match=r"\(9, 32\) does not fit"):
         tiny_decoder.shoot(torch.zeros(9, 32), 1.0, seed=0)
+
+
+def test_a_preview_is_the_small_first_frame(tiny_decoder):
+    latents = torch.randn(2, *tiny_decoder.spec.decoder.latent_shape, generator=torch.Generator().manual_seed(4))
+    picture = tiny_decoder.preview(latents)
+    decoder = tiny_decoder.spec.decoder
+    assert picture.shape == (1, 3, decoder.height // 2, decoder.width // 2)
+    other = torch.cat([latents[:1, :1], torch.randn_like(latents[:1, 1:])], dim=1)
+    assert torch.equal(tiny_decoder.preview(other), picture), "it reads the first row's first latent frame only"
+    assert not torch.allclose(tiny_decoder.preview(latents.flip(0)), picture)
+
+
+def test_working_memory_grows_with_the_shot(tiny_decoder):
+    from animegamer_core.decoder import ShotDecoder
+    from animegamer_core.spec import SPECS
+
+    toybox = ShotDecoder(SPECS["toybox"])
+    assert 0 < tiny_decoder.working_bytes < toybox.working_bytes < 2**30

@@ -72,3 +72,16 @@ def test_shrinking_does_not_alias():
     centre = clip_pixels(stripes, 16)[..., 4:-4, 4:-4]
     grey = clip_pixels(torch.zeros(1, 3, 16, 16), 16)[..., 4:-4, 4:-4]
     assert (centre - grey).abs().max() < 0.5  # a plain stride would give full black or white: 1.9
+
+
+def test_a_players_picture_is_read_by_its_middle(tiny_encoder):
+    """In the shot's shape (48 x 32 here), whatever the picture's size; and with the motion part of the words."""
+    picture = torch.rand(3, 40, 30, generator=torch.Generator().manual_seed(5)) * 2 - 1
+    told = tiny_encoder.represent("Character: Miko; Motion: run; Background: day beach.", picture)
+    state = tiny_encoder.spec.state
+    assert told.shape == (state.tokens, state.width) and told.dtype == torch.float32
+    other = picture.clone()
+    other[:, :10] = 0
+    other[:, 30:] = 0
+    assert torch.equal(tiny_encoder.represent("run", other), told), "the top and bottom quarters are cut off"
+    assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), told)

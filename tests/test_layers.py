@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 LAYERS = (
     {"spec", "state", "files"},
-    {"prompt", "encoder", "sampler", "shelf"},
+    {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
     {"checkpoint", "story", "video", "sheet"},
     {"play", "data"},
@@ -22,7 +22,21 @@ LAYERS = (
 )
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
-LIGHT = ("spec", "state", "files", "prompt", "shelf", "story", "play", "play_cli", "sheet", "checkpoint", "__main__")
+LIGHT = (
+    "spec",
+    "state",
+    "files",
+    "prompt",
+    "shelf",
+    "lines",
+    "index",
+    "story",
+    "play",
+    "play_cli",
+    "sheet",
+    "checkpoint",
+    "__main__",
+)
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
 
 
@@ -88,15 +102,18 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "replacing write_text",
-    "play": "PlaySettings PlayedTurn Player choose_device save_picture",
+    "files": "locked replacing write_text",
+    "index": "alone check_new check_story_name check_there read_index story_names write_index",
+    "lines": "Line LineEntry line_names",
+    "play": "LoadedModels Models PlaySettings PlayedTurn Player choose_device export keep_turn put_shot save_picture "
+    "state_key",
     "sheet": "contact_sheet scope_name",
-    "shelf": "Shelf ShotKey StateKey address_of",
+    "shelf": "OpeningKey Shelf ShotKey StateKey address_of",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
     "get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "motion_text read_instructions",
-    "story": "LineEntry Story check_story_name",
+    "story": "Story opening_address",
     "video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
     "engine": "EngineOutput GameEngine additive_mask",
     "decoder": "ShotDecoder",
@@ -128,7 +145,7 @@ def test_the_verbs_and_the_options_of_play():
     from animegamer_core.__main__ import VERBS
     from animegamer_core.play_cli import add_arguments
 
-    assert list(VERBS) == ["play", "convert", "parity", "train", "evaluate"]
+    assert list(VERBS) == ["play", "convert", "fetch", "parity", "train", "evaluate"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,10 @@ def test_a_game_leaves_a_clip_a_turn_the_story_and_a_sheet(world, tmp_path):
 def test_the_clip_is_the_shot_of_the_predicted_state(world, tmp_path):
     player = played(world, tmp_path, GAME[:1], seed=9)
     turn = player.session.turns[0]
-    frames = player.decoder.shoot(turn.state.representation, TABLE.value(turn.state.motion), seed=9)
+    frames = player.models.decoder().shoot(turn.state.representation, TABLE.value(turn.state.motion), seed=9)
     write_clip(tmp_path / "wanted.mp4", to_uint8(frames), 8)
     assert (read_clip(player.story.clips()[1]).frames == read_clip(tmp_path / "wanted.mp4").frames).all()
-    assert player.engine.predict((), GAME[0]).levels == turn.state.levels
+    assert player.models.engine().predict((), GAME[0]).levels == turn.state.levels
 
 
 def test_known_turns_load_no_model(world, tmp_path, unloadable):
@@ -110,7 +111,7 @@ def test_a_game_that_goes_on_later_equals_one_that_never_stopped(world, tmp_path
 def test_the_window_decides_what_is_read(world, tmp_path):
     stories = {window: played(world, tmp_path / str(window), GAME[:3], window=window) for window in (0, 2, 9)}
     last = {window: player.session.turns[-1].state.representation for window, player in stories.items()}
-    fresh = stories[0].engine.predict((), GAME[2]).representation
+    fresh = stories[0].models.engine().predict((), GAME[2]).representation
     assert torch.equal(last[0], fresh) and not torch.equal(last[2], fresh)
     assert torch.equal(last[2], last[9])  # three turns have but two before them
     addresses = {window: player.story.entries[-1].state for window, player in stories.items()}
@@ -167,14 +168,14 @@ def test_old_representations_are_read_again_when_a_wide_window_needs_them(world,
     later = Player(world, opened(world, tmp_path), PlaySettings(window=5), after=5)
     assert all(turn.state.representation is None for turn in later.session.past())
     state = later.step(lines[5], draw=False).turn.state
-    wanted = player.engine.predict(player.session.past(), lines[5])
+    wanted = player.models.engine().predict(player.session.past(), lines[5])
     assert torch.equal(state.representation, wanted.representation)
 
 
 def test_an_interruption_while_drawing_loses_only_that_turn(world, tmp_path):
     player = Player(world, opened(world, tmp_path / "a"), PlaySettings())
 
-    def stop(done, steps):
+    def stop(done, steps, latent):
         if len(player.session.turns) == 2 and done == 2:
             raise KeyboardInterrupt
 
@@ -188,7 +189,7 @@ def test_an_interruption_while_drawing_loses_only_that_turn(world, tmp_path):
 def test_progress_is_reported_step_by_step(world, tmp_path):
     seen, turns = [], []
     player = Player(world, opened(world, tmp_path), PlaySettings(steps=3))
-    player.play(GAME[:2], turns.append, lambda done, steps: seen.append((done, steps)))
+    player.play(GAME[:2], turns.append, lambda done, steps, latent: seen.append((done, steps)))
     assert seen == [(1, 3), (2, 3), (3, 3)] * 2
     assert [(one.turn.number, one.predicted, one.drawn) for one in turns] == [(1, True, True), (2, True, True)]
 
@@ -260,6 +261,33 @@ def test_play_branches(world, tmp_path, game, capsys):
     assert [turn.instruction for turn in turns] == [GAME[0], GAME[3]]
 
 
+def test_play_names_the_stories_that_are_there(world, tmp_path, game, capsys):
+    assert run_play(world, tmp_path, game) == 0
+    for how in (["--resume"], ["--branch", 1]):
+        assert run_play(world, tmp_path, game, "--name", "gema", *how) == 2
+        assert "no story 'gema'" in (err := capsys.readouterr().err) and "did you mean 'game'?" in err
+    assert run_play(world, tmp_path, game, "--branch", 7) == 2
+    assert "after turn 7" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["game"]
+
+
+def test_motion_of_a_turn_that_is_not_played_is_said(world, tmp_path, game, capsys, monkeypatch):
+    assert run_play(world, tmp_path, game, "--motion", "2=fast", "--motion", "9=fast") == 0
+    assert "--motion of turn 9 changes nothing; this command plays turns 1 to 3" in capsys.readouterr().err
+    assert run_play(world, tmp_path, game, "--resume", "--motion", "2=fast") == 0
+    assert "--motion of turn 2 changes nothing; this command plays no turn" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n"))
+    assert run_play(world, tmp_path, "--motion", "1=fast", "--motion", "2=fast") == 0
+    assert "--motion of turn 2 changes nothing; this command plays turns 1 to 1" in capsys.readouterr().err
+
+
+def test_a_story_that_is_being_played_is_left_alone(world, tmp_path, game, capsys):
+    with opened(world, tmp_path / "out").lock():
+        assert run_play(world, tmp_path, game) == 2
+    assert "story 'game' is being played elsewhere" in capsys.readouterr().err
+    assert run_play(world, tmp_path, game) == 0
+
+
 def test_typed_games(world, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n\n{GAME[1]}\n@undo\nYuzu sleeps\nquit\n{GAME[2]}\n"))
     assert run_play(world, tmp_path) == 0
@@ -267,6 +295,32 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     turns = opened(world, tmp_path / "out", "story").session(2, 4).turns
     assert [turn.instruction for turn in turns] == [GAME[0], "Yuzu sleeps"]
     assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
+
+
+@pytest.mark.parametrize(
+    "first, way_on, more",
+    [
+        ([], "the same command and --resume", ["--resume"]),
+        (["--branch", 1], "--resume in place of --branch", ["--resume"]),
+    ],
+)
+def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, monkeypatch, first, way_on, more):
+    class Typing(io.StringIO):
+        def readline(self):
+            if not (line := super().readline()):
+                raise KeyboardInterrupt
+            return line
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GAME[0]))
+    if first:
+        assert run_play(world, tmp_path) == 0
+    monkeypatch.setattr(sys, "stdin", Typing(f"{GAME[1]}\n"))
+    assert run_play(world, tmp_path, *first) == 130
+    assert f"Go on with {way_on}." in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GAME[2]))
+    assert run_play(world, tmp_path, *more) == 0
+    told = opened(world, tmp_path / "out", "story").session(2 + bool(first), 4).turns
+    assert [turn.instruction for turn in told] == [*[GAME[0]] * bool(first), GAME[1], GAME[2]]
 
 
 def test_typing_never_drops_a_game_that_is_there(world, tmp_path, capsys, monkeypatch):
@@ -294,8 +348,10 @@ def test_words_that_the_terminal_cannot_show_stop_no_game(world, tmp_path):
         (["missing.txt"], "missing.txt"),
         (["--name", "../up"], "story name"),
         (["--motion", "3=quick"], "--motion 3=quick"),
-        (["--branch", "7"], "after turn 7"),
+        (["--branch", "7"], "no story 'game'"),
+        (["--resume"], "no story 'game'"),
         (["--window", "-1"], "window is -1"),
+        (["--device", "cpu:here"], "device 'cpu:here' is not available"),
         (["--device", "cuda:77" if not torch.cuda.is_available() else "abacus"], "device"),
     ],
 )
@@ -304,6 +360,7 @@ def test_mistakes_get_one_sentence(world, tmp_path, game, capsys, words, named):
     assert main(["play", "--world", str(world.folder), "--out", str(tmp_path / "out"), *map(str, given)]) == 2
     out, err = capsys.readouterr()
     assert named in err and len(err.strip().splitlines()) == 1 and out == ""
+    assert not list((tmp_path / "out").glob("*/*")), "a mistake leaves nothing behind"
 
 
 @pytest.mark.parametrize("content, named", [(b"\xff\xfe\x00", "UTF-8"), (b"# nothing\n\n", "no instructions")])
@@ -374,7 +431,12 @@ def start_play(world, out, game, *words):
     command = [sys.executable, "-m", "animegamer_core", "play", game, "--world", world.folder, "--out", out, *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        list(map(str, command)),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores Ctrl-C
     )
 
 

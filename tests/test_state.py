@@ -129,3 +129,16 @@ def test_cleaned_text_is_one_plain_line(text):
 
 def test_instruction_files_skip_comments_and_blank_lines():
     assert read_instructions("# a game\n\nfirst\n  # note\nsecond  turn \n") == ("first", "second turn")
+
+
+def test_a_composed_instruction_is_whole():
+    whole = Instruction(("Pazu",), "talk", "street")
+    assert whole.checked() is whole
+    for broken, word in (
+        (Instruction((), "talk", "street"), "character"),
+        (Instruction(("Pazu",), " ", "street"), "motion"),
+        (Instruction(("Pazu",), "talk", ""), "place"),
+        (Instruction(("Pazu",), "talk; Background: moon", "street"), "motion"),
+    ):
+        with pytest.raises(ValueError, match=f"the {word} is"):
+            broken.checked()

@@ -1,0 +1,107 @@
+"""The lines of a story: one json object a turn, appended as the game goes on. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .files import write_text
+
+FIRST_LINE = "main"
+LINE_NAME = re.compile(rf"{FIRST_LINE}|line-[0-9]{{1,6}}")
+_ADDRESS = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class LineEntry:
+    """One turn of a line: the addresses of its state and shot (None: not drawn), and its seed."""
+
+    state: str
+    shot: str | None
+    seed: int
+
+    def meets(self, other: LineEntry) -> bool:
+        """Whether both can be the same turn of one line: the same state, and no two different shots of it."""
+        return self.state == other.state and (self == other or None in (self.shot, other.shot))
+
+
+class Line:
+    """A line's file and its entries, as far as the file is whole: what a crash tore off the end is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[LineEntry] = []
+        self._whole_bytes = 0
+        for text in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
+            entry = _entry_of(text)
+            if entry is None:
+                break
+            self._keep(entry, text)
+
+    def append(self, entry: LineEntry, words: Mapping[str, Any]) -> None:
+        """Add a turn; `words` are for people who read the file."""
+        text = _text(entry, words)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("r+b" if self.path.exists() else "wb") as file:
+            file.truncate(self._whole_bytes)
+            file.seek(self._whole_bytes)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._keep(entry, text)
+
+    def rewrite(self, index: int, entry: LineEntry, words: Mapping[str, Any]) -> None:
+        """Replace the entry at `index`, and keep those after it."""
+        texts = self._texts()
+        texts[index] = _text(entry, words)
+        write_text(self.path, b"".join(texts).decode("utf-8"))
+        self.entries[index] = entry
+        self._whole_bytes = sum(map(len, texts))
+
+    def copy(self, path: Path, count: int) -> None:
+        """Write a new line of the first `count` entries of this one."""
+        write_text(path, b"".join(self._texts()[:count]).decode("utf-8"))
+
+    def fill(self, other: Line, count: int) -> None:
+        """Take the shots of `other` for turns among the first `count` that both hold and this one without a shot."""
+        texts, others = self._texts(), other._texts()
+        pairs = list(enumerate(zip(self.entries, other.entries)))[:count]  # noqa: B905 the shorter line decides
+        open_ones = [index for index, (own, its) in pairs if own.shot is None and its.shot and own.state == its.state]
+        for index in open_ones:
+            texts[index] = others[index]
+        if open_ones:
+            write_text(self.path, b"".join(texts).decode("utf-8"))
+
+    def _texts(self) -> list[bytes]:
+        return self.path.read_bytes().splitlines(keepends=True)[: len(self.entries)] if self.entries else []
+
+    def _keep(self, entry: LineEntry, text: bytes) -> None:
+        self.entries.append(entry)
+        self._whole_bytes += len(text)
+
+
+def line_names(folder: Path) -> list[str]:
+    """The names of the lines in a folder, oldest first."""
+    names = (path.stem for path in folder.glob("*.jsonl") if LINE_NAME.fullmatch(path.stem))
+    return sorted(names, key=lambda name: (name != FIRST_LINE, len(name), name))
+
+
+def _text(entry: LineEntry, words: Mapping[str, Any]) -> bytes:
+    values = {**words, **asdict(entry)}
+    return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _entry_of(text: bytes) -> LineEntry | None:
+    try:
+        values = json.loads(text)
+        entry = LineEntry(values["state"], values["shot"], values["seed"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    hashes = [entry.state] if entry.shot is None else [entry.state, entry.shot]
+    sound = all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in hashes)
+    return entry if text.endswith(b"\n") and sound and isinstance(entry.seed, int) else None
