@@ -2,7 +2,11 @@
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,6 +146,15 @@ def test_processes_draw_and_measure_the_same(few_clips):
     assert (again == few_clips[0]).all()
     assert all((labels[head] == few_clips[1][head]).all() for head in scenes.HEADS)
     assert (scenes.measure_clips(again, 2) == scenes.measure_clips(again, 1)).all()
+
+
+def test_a_script_on_standard_input_gets_a_sentence_and_no_hang():
+    code = "from animegamer_core.toybox.workers import spread; print(list(spread(abs, range(-9, 0), {})))"
+    root, run = Path(__file__).parent.parent, partial(subprocess.run, text=True, capture_output=True, timeout=60)
+    refused = run([sys.executable, "-"], input=code.format(2), cwd=root)
+    assert "standard input" in refused.stderr.splitlines()[-1]
+    alone = run([sys.executable, "-"], input=code.format(1), cwd=root)
+    assert alone.stdout.strip() == str([*range(9, 0, -1)])
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The recipe of the embedded world: its dataset, its calibration and what it hands on."""
 
+import io
 import json
 import tarfile
 from dataclasses import replace
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
 from animegamer_core.state import MotionTable
-from animegamer_core.toybox.build import QUICK, Workshop, build, export, main
+from animegamer_core.toybox.build import FULL, QUICK, Workshop, build, export, main
 from animegamer_core.toybox.calibrate import calibrated_table, inverted
 from animegamer_core.toybox.dataset import Casting, write_dataset
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
+from animegamer_core.train.checkpoints import RunState, load_checkpoint, save_checkpoint
+from animegamer_core.train.stages import stage_config
 
 SMALL = Casting(games=2, held_out=1, turns=2)
 
@@ -97,6 +100,71 @@ def test_a_build_draws_passes_over_what_is_done_and_exports(tmp_path):
     whole.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
     with tarfile.open(whole) as archive:
         assert {"world/world.json", "stages.json", "dataset/turns.jsonl"} <= set(archive.getnames())
+
+
+def test_a_folder_is_not_built_on_by_another_recipe(tmp_path):
+    small = replace(QUICK, casting=Casting(games=1, held_out=1, turns=2))
+    shop = Workshop(tmp_path, small, "cpu", lambda line: None)
+    shop.note("data", 1.0, finished=True)
+    shop.note("vae", 1.0, finished=True)
+    for recipe, stages in ((FULL, ["data"]), (FULL, ["joint"]), (replace(small, changes={}), ["vae"])):
+        with pytest.raises(ValueError, match="in another --work folder"):
+            build(replace(shop, recipe=recipe), stages)
+    assert build(shop, ["data", "vae"])
+
+
+def test_an_unfinished_stage_travels_with_its_checkpoint(tmp_path):
+    import torch
+
+    def state(seed):
+        torch.manual_seed(seed)
+        layer = torch.nn.Linear(40, 30)
+        optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
+        average = {name: value.detach() + 1 for name, value in layer.named_parameters()}
+        return layer, RunState("joint", stage_config("joint"), dict(layer.named_parameters()), optimizer, average)
+
+    layer, left = state(1)
+    for left.step in range(1, 4):
+        layer(torch.randn(5, 40)).square().mean().backward()
+        left.optimizer.step()
+    shop = Workshop(tmp_path / "work", QUICK, "cpu", lambda line: None)
+    save_checkpoint(shop.folder / "runs" / "joint" / "checkpoints", left)
+    shop.note("joint", 5.0, finished=False)
+    whole = tmp_path / "whole.tar.gz"
+    whole.write_bytes(b"".join(piece.read_bytes() for piece in export(shop, tmp_path / "out")))
+    with tarfile.open(whole) as archive:
+        archive.extractall(tmp_path / "fresh", filter="data")
+    other, right = state(2)
+    load_checkpoint(tmp_path / "fresh" / "runs" / "joint" / "checkpoints" / "step-0000003", right)
+    assert right.step == 3 and torch.equal(layer.weight, other.weight)
+    torch.testing.assert_close(right.average["weight"], left.average["weight"], atol=0, rtol=1e-3)
+    for kind in ("exp_avg", "exp_avg_sq"):
+        moved, kept = (each.optimizer.state[model.weight][kind] for each, model in ((right, other), (left, layer)))
+        torch.testing.assert_close(moved, kept, atol=0, rtol=1e-2)
+    layer(torch.ones(1, 40)).sum().backward()
+    left.optimizer.step()  # and the optimizer goes on
+    shop.note("joint", 5.0, finished=True)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(p.read_bytes() for p in export(shop, tmp_path / "out")))) as archive:
+        assert not [name for name in archive.getnames() if "checkpoints" in name]
+
+
+def test_an_export_that_would_be_too_large_leaves_checkpoints_out(tmp_path, monkeypatch):
+    said = []
+    shop = Workshop(tmp_path / "work", QUICK, "cpu", said.append)
+    folder = shop.folder / "runs" / "vae" / "checkpoints" / "step-0000001"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text("{}")
+    monkeypatch.setattr("animegamer_core.train.checkpoints.write_slimmed", lambda path, to: path)
+    monkeypatch.setattr("animegamer_core.toybox.build.EXPORT_PIECES", 0)
+    shop.note("vae", 1.0, finished=False)
+    export(shop, tmp_path / "out")
+    assert "runs/vae/checkpoints/step-0000001 left out" in said[0]
+
+
+def test_games_are_counted_from_the_first():
+    scenes = Casting(games=2, held_out=0, turns=2, first=7).scenes()
+    assert list(scenes) == ["train-00007", "train-00008"]
+    assert scenes["train-00008"] == Casting(games=9, held_out=0, turns=2).scenes()["train-00008"]
 
 
 def test_an_unknown_stage_is_refused(tmp_path):

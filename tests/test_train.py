@@ -15,17 +15,19 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
-from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
-from animegamer_core.state import CharacterState, GameState, Turn
-from animegamer_core.train.adapters import apply_stage_file, is_update, read_stage_file, set_trainable
+from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
+from animegamer_core.train.adapters import apply_stage_file, is_update, read_stage_file, save_stage_file, set_trainable
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.cli import add_arguments, words_tokenizer
 from animegamer_core.train.cli import run as train_command
 from animegamer_core.train.engine_learner import EngineLearner, add_predictions
+from animegamer_core.train.job import Job, brief, run_job
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions, learning_rate
@@ -33,9 +35,10 @@ from animegamer_core.train.losses import contrastive, noised, shares, timestep_b
 from animegamer_core.train.material import TrainingData, add_latents
 from animegamer_core.train.order import ClipOrder, Place, WindowOrder, generator
 from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.plot import draw_losses
 from animegamer_core.train.prompts import PromptTable
-from animegamer_core.train.run import check_stage, prepare, train_stage
-from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, StageConfig, stage_config
+from animegamer_core.train.run import prepare, train_stage
+from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
 from animegamer_core.video import write_clip
 
 TINY = dataclasses.replace(
@@ -187,10 +190,69 @@ def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, tmp_path):
         run("joint", new_parts(ready), ready, tmp_path)
 
 
+class Interrupted(Exception):
+    """What a larger program raises to end a run, as ComfyUI does."""
+
+
+@pytest.mark.parametrize("asked", ["on_step", "should_stop"])
+def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
+    _, unbroken = run("towers", new_parts(ready), ready, tmp_path / "whole")
+    heard = []
+
+    def interrupt(*_):
+        heard.append(None)
+        if len(heard) == 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_stage(
+            "towers",
+            tiny_config("towers"),
+            new_parts(ready),
+            ready,
+            tmp_path / "parted",
+            RunOptions(**{asked: interrupt}),
+        )
+    assert [path.name for path in list_checkpoints(tmp_path / "parted" / "checkpoints")] == ["step-0000003"]
+    run("towers", new_parts(ready), ready, tmp_path / "parted")
+    logged = [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")]
+    kept = [0, 1, 2, 3, 4, 5] if asked == "on_step" else [0, 1, 3, 4, 5]  # asked before the third was logged
+    assert logged == [losses_of(unbroken)[step] for step in kept]
+    one, other = (read_stage_file(tmp_path / folder / "towers.safetensors")[2] for folder in ("whole", "parted"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_keeps_what_its_draws_depend_on(ready, tmp_path):
+    once = RunOptions(should_stop=lambda: True)
+    run("towers", new_parts(ready), ready, tmp_path, once)
+    with pytest.raises(ValueError, match="accumulation 1, now it is 2"):
+        run("towers", new_parts(ready), ready, tmp_path, accumulation=2)
+    state = list_checkpoints(tmp_path / "checkpoints")[-1] / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "processes": 4}))
+    with pytest.raises(ValueError, match="processes 4, now it is 1"):
+        run("towers", new_parts(ready), ready, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [{}, {"stage": "joint"}, {"stage": "joint", "config": "["}, {"stage": "joint", "config": "[]"}]
+    + [{"stage": "joint", "config": json.dumps({**dataclasses.asdict(LORA["joint"]), "newer": 1})}],
+)
+def test_a_stage_file_with_other_notes_is_one_sentence(tmp_path, notes):
+    path = tmp_path / "joint.safetensors"
+    save_file({"decoder.x": torch.zeros(1)}, path, metadata={"format": "1", **notes})
+    with pytest.raises(ValueError, match="joint.safetensors: its notes on stage and settings cannot be read"):
+        read_stage_file(path)
+
+
 def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
+    torn = tmp_path / "checkpoints" / "part-1-step-0000004"
+    torn.mkdir(parents=True)
+    (torn / "model.safetensors").write_bytes(b"half")
     run("predict", new_parts(ready), ready, tmp_path, save_every=1, shard_mb=1)
     checkpoints = list_checkpoints(tmp_path / "checkpoints")
     assert [path.name for path in checkpoints] == ["step-0000005", "step-0000006"]
+    assert sorted((tmp_path / "checkpoints").iterdir()) == checkpoints
     files = list(checkpoints[-1].glob("*.safetensors"))
     assert all(path.stat().st_size < 2**20 + 2**16 for path in files)
     assert {path.suffix for path in checkpoints[-1].iterdir()} == {".safetensors", ".json"}
@@ -246,9 +308,67 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(ready, tmp_path)
     )
     with pytest.raises(ValueError, match="encoder"):
         apply_stage_file(result.file, {"decoder": other.decoder})
+    alone = new_parts(ready)
+    assert apply_stage_file(result.file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
+    assert all(torch.equal(left[name], value) for name, value in alone.decoder.state_dict().items())
+    with pytest.raises(ValueError, match="of another spec"):
+        apply_stage_file(result.file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
     result.file.write_bytes(result.file.read_bytes()[:-100])
     with pytest.raises(ValueError, match="cut off"):
         apply_stage_file(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+
+
+def new_release_like(decoder):
+    """A decoder whose first attention is wider than the stage file's."""
+    wider = copy.deepcopy(decoder)
+    wider.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
+    return wider
+
+
+def test_strength_lies_between_the_world_and_what_was_trained(ready, tmp_path):
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
+
+    def weights(strength):
+        parts = new_parts(ready).with_stage_file(file, strength)
+        return {**parts.decoder.state_dict(prefix="decoder."), **parts.encoder.state_dict(prefix="encoder.")}
+
+    base = {
+        **new_parts(ready).decoder.state_dict(prefix="decoder."),
+        **new_parts(ready).encoder.state_dict(prefix="encoder."),
+    }
+    none, half, full, twice, against = (weights(strength) for strength in (0.0, 0.5, 1.0, 2.0, -1.0))
+    assert all(torch.equal(none[name], base[name]) for name in base)
+    changed = [name for name in base if not torch.equal(full[name], base[name])]
+    assert any(".to_q." in name for name in changed) and any(".norm1.linear." in name for name in changed)
+    for name in changed:
+        torch.testing.assert_close(half[name], (base[name] + full[name]) / 2, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(twice[name], 2 * full[name] - base[name], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(against[name], 2 * base[name] - full[name], atol=1e-6, rtol=1e-5)
+    trained = read_stage_file(file)[2]
+    whole = [name for name in trained if not is_update(name)]
+    assert all(torch.equal(full[name], trained[name]) for name in whole)
+
+
+def test_a_stage_file_fits_half_precision(ready, tmp_path):
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
+    exact, halved = new_parts(ready), new_parts(ready)
+    halved.decoder.to(torch.bfloat16)
+    for parts in (exact, halved):
+        apply_stage_file(file, {"decoder": parts.decoder}, 0.7, whole=False)
+    wanted = exact.decoder.state_dict()
+    for name, value in halved.decoder.state_dict().items():
+        assert value.dtype is torch.bfloat16 or not value.is_floating_point()
+        torch.testing.assert_close(value.float(), wanted[name].float(), atol=1e-2, rtol=1e-2)
+
+
+def test_a_trained_vae_brings_its_scale(data, tmp_path):
+    parts, other = new_parts(data), new_parts(data)
+    result, _ = run("vae", parts, data, tmp_path, steps=1)
+    other = other.with_stage_file(result.file)
+    assert other.spec == result.parts.spec
+    assert other.decoder.vae.config.scaling_factor == result.parts.decoder.vae.config.scaling_factor
 
 
 def test_the_vae_stage_scales_latents_to_one(data, tmp_path):
@@ -478,9 +598,9 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
             run(stage, lacking, given, tmp_path)
 
 
-def test_an_unusual_learning_rate_warns(ready, tmp_path):
-    with pytest.warns(UserWarning, match="learning rate 0.1"):
-        check_stage("joint", tiny_config("joint", lr=0.1), new_parts(ready), ready)
+def test_an_unusual_learning_rate_is_warned_of():
+    assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1))
+    assert lr_warning(tiny_config("joint")) is None
 
 
 def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
@@ -489,6 +609,7 @@ def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
     spoilt = dataclasses.replace(ready, store=ready.store.with_feature("states", broken))
     with pytest.raises(ValueError, match="loss is nan at step 1"):
         run("predict", new_parts(ready), spoilt, tmp_path)
+    assert not list_checkpoints(tmp_path / "checkpoints")
 
 
 def test_configurations_check_themselves():
@@ -496,6 +617,7 @@ def test_configurations_check_themselves():
         ({"steps": 0}, "steps"),
         ({"drop_both": 1.5}, "drop_both"),
         ({"precision": "fp8"}, "bf16"),
+        ({"lora_rank": 4}, "lora_rank is 4"),
     ):
         with pytest.raises(ValueError, match=sentence):
             tiny_config("joint", **changes)
@@ -564,6 +686,104 @@ def test_release_engine_stage_trains_what_the_paper_trains(release):
     assert count(holder, rest) == sum(groups.values())
     layer = holder.engine.llm.model.layers[0].mlp.down_proj
     assert layer.scaling["default"] == 1.0
+
+
+# --- a stage as one call --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def world_and_dataset(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    return new_parts(data).save(save_world(folder / "world", TINY)), written_dataset(data, folder / "dataset")
+
+
+@pytest.fixture
+def job(world_and_dataset, tmp_path) -> Job:
+    """Four steps of decoder adaptation in a small world."""
+    config = brief(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
+    return Job("adapt", config, *world_and_dataset, tmp_path / "run")
+
+
+def test_a_job_runs_within_a_program_that_only_infers(job):
+    from accelerate.state import AcceleratorState, PartialState
+
+    AcceleratorState._reset_state(reset_partial_state=True)  # whatever the tests before left
+    computed, steps = [], []
+    options = RunOptions(on_step=lambda step, *_: steps.append(step), device=torch.device("cpu"))
+    with torch.inference_mode():
+        result = run_job(job, options, lambda name, done, count: computed.append(name))
+    assert result.done and steps == [1, 2, 3, 4]
+    assert {"frames", "latents", "states", "predicted"} <= set(computed)
+    assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
+    again = run_job(job, options)
+    assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
+    with pytest.raises(ValueError, match="holds a run already"):
+        run_job(job, RunOptions(resume=False))
+
+
+def test_a_job_is_not_continued_on_other_material(job, tmp_path):
+    run_job(job)
+    shown = dataclasses.replace(job.world, motion_table=MOTION_TABLES["released_app"])
+    cases = {
+        "another stage": dataclasses.replace(job, stage="joint"),
+        "another world": dataclasses.replace(job, world=shown),
+        "another start": dataclasses.replace(job, start=[(job.out / "adapt.safetensors", 0.5)]),
+    }
+    for sentence, other in cases.items():
+        with pytest.raises(ValueError, match=sentence):
+            run_job(other)
+
+
+def test_a_job_that_never_began_leaves_its_name_to_another(job):
+    with pytest.raises(ValueError, match="cannot be read"):
+        run_job(dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)]))
+    assert run_job(job).done
+
+
+def test_a_start_of_the_same_name_and_other_weights_is_another(job, tmp_path):
+    run_job(job)
+    start = tmp_path / "start" / "adapt.safetensors"
+    start.parent.mkdir()
+    start.write_bytes((job.out / "adapt.safetensors").read_bytes())
+    begun = dataclasses.replace(job, start=[(start, 1.0)], out=tmp_path / "next")
+    assert run_job(begun).done and run_job(begun).done
+    stage, config, tensors = read_stage_file(start)
+    save_stage_file(start, stage, config, {name: value + 1 for name, value in tensors.items()}, TINY.to_dict())
+    with pytest.raises(ValueError, match="another start"):
+        run_job(begun)
+
+
+def test_a_brief_run_warms_up_briefly_and_keeps_what_is_not_asked():
+    row = LORA["predict"]
+    config = brief(row, steps=20, batch=4, lora_rank=0, lr=0.0, seed=0)
+    assert (config.steps, config.batch, config.accumulation, config.lr_warmup, config.log_every) == (20, 4, 4, 2, 1)
+    assert (config.lora_rank, config.lr, config.trainable) == (row.lora_rank, row.lr, row.trainable)
+    long = brief(row, steps=100_000)
+    assert (long.lr_warmup, long.log_every, long.save_every, long.batch) == (row.lr_warmup, 200, row.save_every, 384)
+
+
+# --- the picture of a log ---------------------------------------------------------------------------------------------
+
+
+def dark(picture, box) -> int:
+    """Pixels of a part of the picture that are not white."""
+    return int((np.asarray(picture.crop(box).convert("L")) < 200).sum())
+
+
+def test_the_loss_is_drawn_from_left_to_right_and_down():
+    lines = [{"step": step, "loss": 1.0 - step / 25} for step in range(1, 21)]
+    picture = draw_losses(lines)
+    width, height = picture.size
+    upper_left, lower_right = (100, 60, width // 2, height // 2), (width // 2, height // 2, width - 30, height - 70)
+    assert dark(picture, upper_left) > 500 and dark(picture, lower_right) > 500
+    assert dark(picture, (width // 2 + 20, 60, width - 30, height // 2 - 20)) == 0
+    held_out = draw_losses([*lines, {"step": 10, "held_out_loss": 0.9}])
+    assert held_out.tobytes() != picture.tobytes()
+    assert draw_losses([{"step": 3, "loss": 0.5}]).size == picture.size
+    wide = draw_losses([{"step": step, "loss": 100 * 0.9**step} for step in range(1, 100)])
+    assert dark(wide, (width // 2 - 40, height // 2 - 40, width // 2 + 40, height // 2 + 40)) > 50, "a straight line"
+    with pytest.raises(ValueError, match="no loss"):
+        draw_losses([])
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

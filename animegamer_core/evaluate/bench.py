@@ -5,6 +5,7 @@ M clips, N state tokens, D state width, F frames, H height, W width. Clips are u
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,13 +92,13 @@ class Bench:
 
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         """The scenes as they really are."""
-        clips = draw_clips(scenes, self.workers)
+        clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
         values = self.measure(clips)
         return TrueShots(tuple(scenes), clips, values, self.levels(values))
 
     def measure(self, clips: Clips) -> NDArray[np.float64]:
         """Measured motion values (M,), px a frame at 480 px height."""
-        return measure_clips(clips, self.workers)
+        return measure_clips(clips, self.workers, functools.partial(self.on_progress, "motion of clips"))
 
     def levels(self, values: NDArray[np.float64]) -> tuple[int, ...]:
         """The world's motion level of each value."""

@@ -85,6 +85,27 @@ class Report:
         """Whether a figure falls short of its target."""
         return any(line.verdict(self.few) == SHORT for line in self.lines)
 
+    @property
+    def text(self) -> str:
+        """The printed table, with remarks below it."""
+        notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
+        return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
+
+    def sheet(self, width: int = 1200) -> Image.Image | None:
+        """All pictures below one another, each of this width; None if no row has one."""
+        from PIL import Image
+
+        pictures = [picture for outcome in self.outcomes for picture in outcome.pictures.values()]
+        scaled = [picture.resize((width, round(picture.height * width / picture.width))) for picture in pictures]
+        if not scaled:
+            return None
+        sheet = Image.new("RGB", (width, sum(picture.height for picture in scaled)), "white")
+        top = 0
+        for picture in scaled:
+            sheet.paste(picture, (0, top))
+            top += picture.height
+        return sheet
+
     def save(self, folder: Path) -> list[Path]:
         """Write report.json and the pictures; returns their paths."""
         values = {

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 THREADS = 2
 LIMIT_S = 600
+MODULE = "animegamer_core.evaluate.speed"  # also where the package is loaded under a longer name, as in ComfyUI
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Speed:
 def measure_speed(world: Path, instructions: Sequence[str]) -> Speed:
     """Play the instructions in a fresh process; RuntimeError carries what it said if it fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
-    command = [sys.executable, "-m", __name__, str(world.resolve()), repr(time.time()), *instructions]
+    command = [sys.executable, "-m", MODULE, str(world.resolve()), repr(time.time()), *instructions]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False

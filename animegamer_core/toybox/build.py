@@ -3,6 +3,7 @@
     data      draw the games, measure their motion, write a dataset folder
     probes    train the judges on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
+    polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
 
 Every stage ends within 8 minutes on one H200 and leaves its result in DIR; finished stages are passed over, so a fresh
@@ -15,9 +16,10 @@ import argparse
 import json
 import sys
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
     from ..train.parts import WorldParts
     from ..train.run import StageResult
 
-TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt")
+TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish")
 STAGES = ("data", "probes", *TRAINED, "calibrate")
+ROWS = {"polish": "vae"}  # build stages that train another stage's row of the recipe
 SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
 EXPORT_PIECE_BYTES = 15 * 2**20
+EXPORT_PIECES = 8
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
 Say = Callable[[str], None]
@@ -68,6 +72,7 @@ FULL = Recipe(
         "joint": {"steps": 6500, "lr": 1e-3},
         "predict": {"steps": 6000},
         "adapt": {"steps": 2000},
+        "polish": {"trainable": (r"^decoder\.vae\.decoder\.",), "steps": 2600, "batch": 8, "lr": 5e-4, "motion": 1.0},
     },
 )
 QUICK = Recipe(
@@ -105,8 +110,23 @@ class Workshop:
         edges = level_edges(values)
         return MotionTable("toybox", median_by_level(values, edges), edges)
 
+    def settings(self, stage: str) -> dict[str, object]:
+        """What the recipe says of a stage, as json keeps it."""
+        recipe = self.recipe
+        own = {"data": asdict(recipe.casting), "probes": asdict(recipe.probes), "calibrate": recipe.calibrated_on}
+        return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
+
+    def check_recipe(self, stage: str) -> None:
+        """ValueError if this folder's stage was begun by another recipe, as `--quick` is."""
+        before = self.log().get(stage, {}).get("settings")
+        if before is not None and before != self.settings(stage):
+            raise ValueError(
+                f"stage {stage} in {self.folder} was built with {json.dumps(before)}, now it is "
+                f"{json.dumps(self.settings(stage))}; build in another --work folder"
+            )
+
     def log(self) -> dict[str, dict[str, object]]:
-        """Stage -> its seconds over all calls, and whether it is finished."""
+        """Stage -> its seconds over all calls, whether it is finished, and its settings."""
         path = self.folder / "stages.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -118,18 +138,24 @@ class Workshop:
         """Add to a stage's seconds, and say whether it is finished."""
         before = self.log()
         total = before.get(stage, {}).get("seconds", 0.0) + round(seconds, 1)
-        log = {**before, stage: {"seconds": total, "finished": finished}}
+        log = {**before, stage: {"seconds": total, "finished": finished, "settings": self.settings(stage)}}
         write_text(self.folder / "stages.json", json.dumps(log, indent=1))
 
 
 def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -> bool:
-    """Run the stages that are not finished yet, in order; False if the time ran out before the last one's end."""
+    """Run the stages that are not finished yet, in order; False if the time ran out before the last one's end.
+
+    ValueError where the folder's dataset, or one of these stages, was built by another recipe.
+    """
+    for stage in dict.fromkeys(("data", *stages)):
+        shop.check_recipe(stage)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     material = None  # the models and features that one training stage hands to the next
     for stage in stages:
         if shop.is_finished(stage):
             continue
         started = time.monotonic()
+        shop.note(stage, 0.0, finished=False)
         if stage == "data":
             _draw(shop)
         elif stage == "probes":
@@ -208,8 +234,10 @@ def _train(shop: Workshop, stage: str, parts: WorldParts, data: TrainingData, mi
         if done % max(1, total // 12) < 20 or done == total:
             shop.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
 
-    config = replace(stage_config(stage), **shop.recipe.changes.get(stage, {}), minutes=minutes)
-    result = train_stage(stage, config, parts, data, shop.folder / "runs" / stage, RunOptions(on_step=told))
+    config = replace(stage_config(ROWS.get(stage, stage)), **shop.recipe.changes.get(stage, {}), minutes=minutes)
+    result = train_stage(
+        ROWS.get(stage, stage), config, parts, data, shop.folder / "runs" / stage, RunOptions(on_step=told)
+    )
     if result.done:
         import torch
 
@@ -235,23 +263,50 @@ def _calibrate(shop: Workshop) -> None:
 
 
 def export(shop: Workshop, folder: Path) -> list[Path]:
-    """What a fresh machine needs to go on, as pieces of one archive of at most 15 MiB each."""
+    """What a fresh machine needs to go on, as at most 8 pieces of one archive, of at most 15 MiB each.
+
+    An unfinished stage travels with its last checkpoint, its moments and average in 16 bits; where that is too much,
+    without it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for piece in folder.glob("toybox.tar.gz*"):  # of an earlier, longer export
         piece.unlink()
-    names = ("world", "stages.json", "dataset/turns.jsonl", *(f"runs/{stage}/log.jsonl" for stage in TRAINED))
-    whole = folder / "toybox.tar.gz"
-    with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:
-        for name in names:
-            if (shop.folder / name).exists():
-                archive.add(shop.folder / name, name)
+    with tempfile.TemporaryDirectory() as slimmed:
+        unfinished = [stage for stage in TRAINED if not shop.is_finished(stage)]
+        checkpoints = dict(path for stage in unfinished for path in _slimmed(shop, stage, Path(slimmed)))
+        data = _archive(shop, folder, checkpoints)
+    if len(data) > EXPORT_PIECES * EXPORT_PIECE_BYTES:
+        shop.say(f"export: {', '.join(checkpoints)} left out, too large")
+        data = _archive(shop, folder, {})
     pieces = []
-    data = whole.read_bytes()
     for number, start in enumerate(range(0, len(data), EXPORT_PIECE_BYTES)):
         pieces.append(folder / f"toybox.tar.gz.{number}")
         pieces[-1].write_bytes(data[start : start + EXPORT_PIECE_BYTES])
-    whole.unlink()
     return pieces
+
+
+def _slimmed(shop: Workshop, stage: str, folder: Path) -> list[tuple[str, Path]]:
+    """(name in the archive, folder) of a smaller copy of a stage's last checkpoint, if it has one."""
+    from ..train.checkpoints import CHECKPOINTS, list_checkpoints, write_slimmed
+
+    return [
+        (path.relative_to(shop.folder).as_posix(), write_slimmed(path, folder / stage))
+        for path in list_checkpoints(shop.folder / "runs" / stage / CHECKPOINTS)[-1:]
+    ]
+
+
+def _archive(shop: Workshop, folder: Path, more: Mapping[str, Path]) -> bytes:
+    """The packed archive; `more`: further folders by their names in it."""
+    names = ("world", "stages.json", "dataset/turns.jsonl", *(f"runs/{stage}/log.jsonl" for stage in TRAINED))
+    sources = {name: shop.folder / name for name in names} | dict(more)
+    whole = folder / "toybox.tar.gz"
+    with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:
+        for name, path in sources.items():
+            if path.exists():
+                archive.add(path, name)
+    data = whole.read_bytes()
+    whole.unlink()
+    return data
 
 
 def main(argv: Sequence[str] | None = None) -> int:

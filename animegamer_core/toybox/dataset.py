@@ -23,15 +23,21 @@ OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
 @dataclass(frozen=True)
 class Casting:
-    """How many games a dataset tells, and how many more it keeps back for validation; `turns` turns each."""
+    """How many games a dataset tells, and how many more it keeps back for validation; `turns` turns each.
+
+    first: the number of the first game to tell; datasets whose numbers do not overlap tell other games.
+    """
 
     games: int
     held_out: int
     turns: int = 10
+    first: int = 0
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
         """Game name -> its scenes in the order of play, an opening picture first."""
-        games = {f"train-{number:05d}": self._game(number, "train") for number in range(self.games)}
+        games = {
+            f"train-{number:05d}": self._game(number, "train") for number in range(self.first, self.first + self.games)
+        }
         return games | {f"heldout-{number:05d}": self._game(number, "heldout") for number in range(self.held_out)}
 
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:

@@ -45,11 +45,6 @@ def scene_seed(split: str, seed: int, turn: int) -> int:
     return int.from_bytes(digest[:7], "big") * 4 + _split_number(split)
 
 
-def split_of_seed(seed: int) -> str:
-    """Return the split that a scene's seed belongs to."""
-    return SPLITS[seed % 4]
-
-
 def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     """Return a game of `turns` turns: the same for the same seed, split and number of turns.
 
@@ -101,12 +96,6 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
         seed=scene_seed(split, seed, 0),
     )
     return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
-
-
-def unseen_pair_scene(seed: int) -> Scene:
-    """Return one scene, without a prop, of a (character, motion) pair that training never holds."""
-    scene = sample_game(seed, turns=1, split="unseen").scenes[0]
-    return replace(scene, prop=None, prop_colour=None, prop_told=False)
 
 
 def _split_number(split: str) -> int:

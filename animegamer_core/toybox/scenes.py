@@ -6,7 +6,7 @@ M clips, F frames, H height, W width, C channels. Imports no torch, so that work
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,7 @@ HEADS: dict[str, tuple[str, ...]] = {
 PROBE_SPLIT = 3  # the lowest bits of a scene's seed that no split of games uses
 PROP_SHARE = 0.7
 
+OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 Labels = dict[str, "NDArray[np.int64]"]  # head -> (M,) index of the class in HEADS
 
 
@@ -86,14 +87,23 @@ def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDA
     return draw_clips(scenes, workers), labels_of(scenes)
 
 
-def draw_clips(scenes: Sequence[Scene], workers: int | None = None) -> NDArray[np.uint8]:
+def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
     """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one a core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     for index, clip in enumerate(spread(draw_shot, scenes, workers)):
         clips[index] = clip
+        if on_clip is not None:
+            on_clip(index + 1, len(scenes))
     return clips
 
 
-def measure_clips(clips_MFHWC: NDArray[np.uint8], workers: int | None = None) -> NDArray[np.float64]:
+def measure_clips(
+    clips_MFHWC: NDArray[np.uint8], workers: int | None = None, on_clip: OnClip | None = None
+) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px a frame at 480 px height."""
-    return np.array(list(spread(motion_value, clips_MFHWC, workers)), dtype=np.float64)
+    values = np.empty(len(clips_MFHWC), np.float64)
+    for index, value in enumerate(spread(motion_value, clips_MFHWC, workers)):
+        values[index] = value
+        if on_clip is not None:
+            on_clip(index + 1, len(values))
+    return values

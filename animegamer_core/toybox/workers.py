@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,14 +12,26 @@ CHUNK = 4  # clips that a process takes at a time
 
 
 def spread(work: Callable[[Any], Any], items: Sequence[Any], workers: int | None = None) -> Iterator[Any]:
-    """work(item) for each item, in order, in several processes where that is worth starting them; None: one a core."""
+    """work(item) for each item, in order, in several processes where that is worth starting them; None: one a core.
+
+    ValueError where processes could not start, since the program came from standard input.
+    """
     workers = min(workers or os.cpu_count() or 1, -(-len(items) // CHUNK))
     if workers <= 1:
         yield from map(work, items)
         return
+    if not _can_be_imported():
+        raise ValueError("worker processes cannot start from a script on standard input; save it as a file, or use 1")
     # Processes are started afresh: OpenCV's and CUDA's threads do not survive a fork.
     with multiprocessing.get_context("spawn").Pool(workers, _one_thread) as pool:
         yield from pool.imap(work, items, CHUNK)
+
+
+def _can_be_imported() -> bool:
+    """Whether new processes, which begin by importing the main module, can find its file; else they die for ever."""
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    return path is None or getattr(main, "__spec__", None) is not None or os.path.isfile(path)
 
 
 def _one_thread() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +103,17 @@ def read_stage_file(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}); it may be cut off, so copy it again") from error
-    values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(notes["config"]).items()
-    }
-    return notes["stage"], StageConfig(**values), tensors
+    try:
+        return notes["stage"], _config_of(json.loads(notes["config"])), tensors
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: its notes on stage and settings cannot be read ({error}); a newer program may have written it"
+        ) from error
+
+
+def _config_of(values: Mapping[str, Any]) -> StageConfig:
+    """Settings as json keeps them."""
+    return StageConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 class _Modules(nn.Module):
@@ -118,28 +125,75 @@ class _Modules(nn.Module):
             self.add_module(name, module)
 
 
-def apply_stage_file(path: Path, modules: Mapping[str, nn.Module]) -> str:
+@torch.no_grad()
+def apply_stage_file(path: Path, modules: Mapping[str, nn.Module], strength: float = 1.0, whole: bool = True) -> str:
     """Put a stage file's weights into the parts `encoder`, `decoder`, `engine` that it names; returns its stage.
 
-    Low-rank updates are merged. ValueError names the first tensor that the parts lack, or whose shape differs.
+    strength: the share of what the stage changed; 0 leaves the weights as they are, 1 gives the trained ones, others
+    lie on the straight line through both. Low-rank updates are merged. whole: every part that the file trained has to
+    be given; off, each may get its share in a call of its own. ValueError names the first tensor that the parts lack,
+    or whose shape differs.
     """
     stage, config, tensors = read_stage_file(path)
     wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
     missing = wanted - set(modules)
-    if missing:
+    if missing and whole:
         raise ValueError(f"{path} trains the {missing.pop()}, which was not given; it fits {', '.join(sorted(wanted))}")
-    holder = _Modules({name: modules[name] for name in sorted(wanted)})
-    if config.lora_rank:
-        _add_updates(holder, config)
-    places = dict(holder.named_parameters())
-    places.update(holder.named_buffers())
-    for name, value in tensors.items():
-        if name.startswith("heads."):
-            continue
-        if name not in places or places[name].shape != value.shape:
-            found = tuple(places[name].shape) if name in places else "nothing"
-            raise ValueError(f"{path}: {name} is {tuple(value.shape)}, this world has {found}; it is of another spec")
-        with torch.no_grad():
-            places[name].copy_(value)
-    take_off_updates(holder, merge=True)
+    given = {name: modules[name] for name in sorted(wanted - missing)}
+    holder = _Modules(given)
+    places = {**dict(holder.named_parameters()), **dict(holder.named_buffers())}
+    theirs = {name: value for name, value in tensors.items() if name.partition(".")[0] in given}
+    changes = _changes(path, theirs, places)
+    for name, change in changes.items():
+        place = places[name]
+        trained = change.of(place.float(), config)
+        place.copy_(trained if strength == 1 else torch.lerp(place.float(), trained, strength))
+    _follow_scale(path, tensors, given, strength)
     return stage
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a stage left of one tensor: its new value, or the two halves of a low-rank update of it."""
+
+    value: Tensor | None = None
+    down: Tensor | None = None
+    up: Tensor | None = None
+
+    def of(self, base: Tensor, config: StageConfig) -> Tensor:
+        """The trained tensor, fp32, where `base` is the one that training began from."""
+        if self.value is not None:
+            return self.value.to(base)
+        return base + (self.up.to(base) @ self.down.to(base)) * (config.lora_alpha / config.lora_rank)
+
+
+def _changes(path: Path, tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> dict[str, _Change]:
+    """Tensor name -> its change; ValueError for a tensor that has no place, or another shape."""
+    changes = {}
+    for name, value in tensors.items():
+        if ".lora_B." in name:
+            continue
+        layer, is_low_rank, rest = name.partition(".lora_A.")
+        up = tensors.get(f"{layer}.lora_B.{rest}")
+        if is_low_rank and up is None:
+            raise ValueError(f"{path}: {name} has no lora_B beside it; train the stage again")
+        target = f"{layer}.weight" if is_low_rank else name
+        shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
+        found = tuple(places[target].shape) if target in places else "nothing"
+        if found != shape:
+            raise ValueError(f"{path}: {name} is for {shape}, this world has {found}; it is of another spec")
+        changes[target] = _Change(down=value, up=up) if is_low_rank else _Change(value)
+    return changes
+
+
+def _follow_scale(path: Path, tensors: Mapping[str, Tensor], modules: Mapping[str, nn.Module], strength: float) -> None:
+    """A VAE whose encoder was trained scales its latents anew, and `decoder` with it."""
+    from safetensors import safe_open
+
+    if "decoder" not in modules or not any(name.startswith("decoder.vae.encoder.") for name in tensors):
+        return
+    with safe_open(path, framework="pt") as file:
+        spec = json.loads(file.metadata()["about"])
+    vae, trained = modules["decoder"].vae, spec["decoder"]["vae"]["scaling_factor"]
+    base = vae.config.scaling_factor
+    vae.register_to_config(scaling_factor=base + strength * (trained - base))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -17,22 +16,14 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .adapters import apply_stage_file
-from .log import LOG, PICTURE, plot_log
+from .job import NEEDED
+from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
-from .parts import MODELS, WorldParts
+from .parts import WorldParts
+from .plot import plot_log
 from .run import train_stage
-from .stages import RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, stage_config
-
-NEEDED = {  # the models that a stage trains or computes features with
-    "vae": ("decoder",),
-    "towers": ("encoder",),
-    "warmup": ("encoder", "decoder"),
-    "joint": ("encoder", "decoder"),
-    "predict": ("encoder", "engine"),
-    "adapt": MODELS,
-}
+from .stages import RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,15 +82,16 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     world, spec = _world(args.world, args.spec, folder)
     recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
     config = config_of(args, recipe)
+    if (warning := lr_warning(config)) is not None:
+        say(f"warning: {warning}")
     parts = _parts(world, args.stage, folder, recipe, config.seed)
     for file in args.start:
-        stage = apply_stage_file(file, {name: getattr(parts, name) for name in MODELS if getattr(parts, name)})
-        say(f"begins from {file} ({stage})")
+        parts = parts.with_stage_file(file)
+        say(f"begins from {file}")
     reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
     data = TrainingData(folder, FeatureStore(), cache=args.cache)
     result = train_stage(args.stage, config, parts, data, args.out, reported)
-    if importlib.util.find_spec("matplotlib") is not None:
-        plot_log(args.out / LOG, args.out / PICTURE)
+    plot_log(args.out / LOG, args.out / PICTURE)
     if not result.done:
         say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
         return 0

@@ -37,7 +37,9 @@ class EngineLearner(Learner):
                 f"prompts of window {config.window} reach {longest} tokens; the engine has room for {room}"
             )
         if config.checkpointing:
-            engine.llm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            # transformers renamed it in version 5; the old name warns
+            enable = getattr(engine.llm, "activation_checkpointing_enable", engine.llm.gradient_checkpointing_enable)
+            enable({"use_reentrant": False})
         if config.compile:
             engine.llm.model.compile(dynamic=True)  # prompts differ in length
 

@@ -20,6 +20,7 @@ from .losses import (
     contrastive,
     divergence,
     edge_error,
+    motion_error,
     noised,
     shares,
     timestep_band,
@@ -92,6 +93,7 @@ class VaeLearner(Learner):
             "l1": F.l1_loss(rebuilt, clip),
             "mse": squared,
             "edge": edge_error(rebuilt, clip),
+            "motion": motion_error(rebuilt, clip),
             "kl": divergence(posterior.mean.float(), posterior.logvar.float()),
         }
         loss = sum(getattr(config, name) * value for name, value in parts.items())

@@ -1,11 +1,11 @@
-"""The log of a run: one line of json every few steps, and a picture of the losses."""
+"""The log of a run: one line of json every few steps."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from ..files import replacing, write_text
+from ..files import write_text
 
 LOG = "log.jsonl"
 PICTURE = "loss.png"
@@ -32,25 +32,3 @@ class RunLog:
         """Add a line."""
         with self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps({"step": step, **values}) + "\n")
-
-
-def plot_log(log: Path, picture: Path) -> None:
-    """Draw the losses of a log as PNG, training and held out; needs matplotlib (`pip install animegamer[train]`)."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError("the loss plot needs matplotlib; install animegamer[train]") from error
-
-    figure = Figure(figsize=(8, 5))
-    axes = figure.subplots()
-    for name in ("loss", "held_out_loss"):
-        points = [(line["step"], line[name]) for line in read_log(log) if name in line]
-        if points:
-            axes.plot(*zip(*points, strict=True), label=name.replace("_", " "))
-    axes.set(xlabel="step", ylabel="loss")
-    if all(line.get("loss", 1) > 0 for line in read_log(log)):
-        axes.set_yscale("log")
-    axes.legend()
-    with replacing(picture) as part:
-        FigureCanvasAgg(figure).print_png(str(part))

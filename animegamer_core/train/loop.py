@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .adapters import set_trainable
-from .checkpoints import RunState, list_checkpoints, load_checkpoint, save_checkpoint
+from .checkpoints import CHECKPOINTS, RunState, list_checkpoints, load_checkpoint, save_checkpoint
 from .learners import Learner, Losses
 from .log import LOG, RunLog
 from .material import TrainingData, autocast
@@ -33,12 +33,14 @@ class RunOptions:
     """How a stage is run, apart from what it computes.
 
     resume: go on from the last checkpoint in the folder, if there is one. should_stop: asked after each step; True
-    saves a checkpoint and stops. on_step: told the values of each logged step.
+    saves a checkpoint and stops. on_step: told the values of each logged step. What either raises goes on to the
+    caller, once a checkpoint is saved. device: where to train, None for what accelerate finds.
     """
 
     resume: bool = True
     on_step: OnStep | None = None
     should_stop: Callable[[], bool] | None = None
+    device: torch.device | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,11 @@ def run_loop(
     stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
 ) -> LoopResult:
     """Train until the last step, the time limit, Ctrl-C (a signal ends the step first) or `should_stop`."""
-    loop = _Loop(stage, config, learner, data, out)
-    if options.resume and (found := list_checkpoints(out / "checkpoints")):
+    loop = _Loop(stage, config, learner, data, out, options.device)
+    if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
         load_checkpoint(found[-1], loop.state)
-    elif list_checkpoints(out / "checkpoints"):
-        raise ValueError(f"{out} holds a run already; go on with --resume or give another --out")
+    elif list_checkpoints(out / CHECKPOINTS):
+        raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
     with _gentle_interrupt() as interrupted:
         loop.run(options, interrupted)
     if interrupted():
@@ -79,14 +81,22 @@ def run_loop(
 class _Loop:
     """One stage on one process: what was set up, and the steps."""
 
-    def __init__(self, stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path) -> None:
+    def __init__(
+        self,
+        stage: str,
+        config: StageConfig,
+        learner: Learner,
+        data: TrainingData,
+        out: Path,
+        device: torch.device | None = None,
+    ) -> None:
         from accelerate import Accelerator, DistributedDataParallelKwargs
 
         self.config, self.data, self.out = config, data, out
         self.accelerator = Accelerator(
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=learner.unused)]
         )
-        self.device = self.accelerator.device
+        self.device = device or self.accelerator.device
         torch.manual_seed(random_seed(config.seed, "updates"))
         names = set(set_trainable(learner, config))
         _place(learner, self.device)
@@ -103,7 +113,7 @@ class _Loop:
         optimizer = _optimizer(config, parameters, self.device)
         self.module, self.optimizer = self.accelerator.prepare(learner, optimizer, device_placement=[False, False])
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
-        self.state = RunState(stage, config, parameters, optimizer, average)
+        self.state = RunState(stage, config, parameters, optimizer, average, processes=self.accelerator.num_processes)
         self.order = learner.order(data)
 
     def run(self, options: RunOptions, interrupted: Callable[[], bool]) -> None:
@@ -117,7 +127,9 @@ class _Loop:
             state.seconds = before + time.monotonic() - started
             last = state.step == config.steps
             over = config.minutes and state.seconds - before > 60 * config.minutes
-            stop = self._agreed(bool(over or interrupted() or (options.should_stop and options.should_stop())))
+            with self._saved_if_it_raises():
+                asked = options.should_stop is not None and options.should_stop()
+            stop = self._agreed(bool(over or interrupted() or asked))
             if state.step % config.log_every == 0 or last or stop:
                 values = {**sums.take(), "lr": learning_rate(config, state.step - 1)}
                 state.seconds = before + time.monotonic() - started  # taking the sums waited for the device
@@ -208,12 +220,23 @@ class _Loop:
         if log is not None:
             log.write(self.state.step, values)
             if options.on_step is not None:
-                options.on_step(self.state.step, self.config.steps, values)
+                with self._saved_if_it_raises():
+                    options.on_step(self.state.step, self.config.steps, values)
+
+    @contextmanager
+    def _saved_if_it_raises(self) -> Iterator[None]:
+        """What the caller's function raises, such as an interrupt, costs no step."""
+        returned = False
+        try:
+            yield
+            returned = True
+        finally:
+            if not returned and self.accelerator.is_main_process:
+                save_checkpoint(self.out / CHECKPOINTS, self.state)
 
     def _save(self) -> None:
         if self.accelerator.is_main_process:
-            (self.out / "checkpoints").mkdir(parents=True, exist_ok=True)
-            save_checkpoint(self.out / "checkpoints", self.state)
+            save_checkpoint(self.out / CHECKPOINTS, self.state)
         self.accelerator.wait_for_everyone()
 
 

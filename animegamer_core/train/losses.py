@@ -45,6 +45,13 @@ def edge_error(got: Tensor, wanted: Tensor) -> Tensor:
     return error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
 
 
+def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:
+    """Mean absolute error of the differences between consecutive frames; 0 for clips of one frame."""
+    if got_BCFHW.shape[2] == 1:
+        return got_BCFHW.new_zeros(())
+    return (got_BCFHW - wanted_BCFHW).diff(dim=2).abs().mean()
+
+
 def divergence(mean: Tensor, logvar: Tensor) -> Tensor:
     """Mean KL divergence of a latent's Gaussian from the standard one, a value."""
     return 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()

@@ -23,6 +23,7 @@ from ..encoder import ShotEncoder
 from .order import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
+ENCODED_PIXELS = 4_000_000  # of the clips that the VAE encodes at a time: 16 small ones, one at the published size
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
 
 
@@ -139,10 +140,11 @@ def add_frames(data: TrainingData) -> TrainingData:
 
 
 @torch.no_grad()
-def add_latents(data: TrainingData, decoder: ShotDecoder, rows: int = 16) -> TrainingData:
+def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
     """Encode `frames` into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
     vae = decoder.vae.eval()
     device = vae.device
+    rows = max(1, ENCODED_PIXELS // _rows(data, "frames", [0], "cpu")[..., 0].numel())
 
     def compute(part: range) -> Tensor:
         frames = _rows(data, "frames", part, device)
@@ -189,7 +191,7 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", r
     return data.with_feature("states", compute, rows, lambda: weights_digest(encoder, frame))
 
 
-def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device) -> Tensor:
+def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:
     return data.store.gather([name], torch.tensor(list(part)), device)[name]
 
 

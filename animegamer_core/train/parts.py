@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from ..encoder import ShotEncoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, Profile
+from .adapters import apply_stage_file
 from .order import random_seed
 
 MODELS = ("encoder", "decoder", "engine")
@@ -90,6 +92,12 @@ class WorldParts:
             if getattr(self, name) is not None:
                 world = save_part(world, getattr(self, name), dtype=dtype, max_shard_bytes=max_shard_bytes)
         return world
+
+    def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
+        """The parts with what a stage file trained put into them, as `apply_stage_file` says."""
+        models = {name: getattr(self, name) for name in MODELS}
+        apply_stage_file(path, {name: model for name, model in models.items() if model is not None}, strength)
+        return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
 
     def with_scaling_factor(self, factor: float) -> WorldParts:
         """The parts with another scale between the VAE's latents and the transformer's, in spec and models."""

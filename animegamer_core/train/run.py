@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from .material import (
     pictures,
 )
 from .parts import WorldParts
-from .stages import StageConfig, lr_warning
+from .stages import StageConfig
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
@@ -74,7 +73,7 @@ def train_stage(
 ) -> StageResult:
     """Run a stage, or go on with it; ValueError before the first step where data, sizes or settings do not fit."""
     out = Path(out)
-    device = processes().device
+    device = options.device or processes().device
     check_stage(stage, config, parts, data)
     data = prepare(stage, config, parts, data, device)
     learner = LEARNERS[stage](config, parts, data)
@@ -91,7 +90,7 @@ def train_stage(
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
-    """ValueError for whatever would fail later; a warning for an unusual learning rate."""
+    """ValueError for whatever would fail later."""
     count = processes().num_processes
     if config.batch % (count * config.accumulation):
         raise ValueError(
@@ -106,8 +105,6 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     if stage in ("predict", "adapt"):
         _check_games(parts, data)
     _check_frames(config, parts, data)
-    if (sentence := lr_warning(config)) is not None:
-        warnings.warn(f"{stage}: {sentence}", stacklevel=3)
 
 
 def _check_games(parts: WorldParts, data: TrainingData) -> None:
@@ -188,7 +185,7 @@ def _finish(
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
     take_off_updates(learner, merge=True)
     learner.eval().requires_grad_(False)
-    if stage == "vae":
+    if any(name.startswith("decoder.vae.encoder.") for name in trained):  # else the latents are what they were
         parts = parts.with_scaling_factor(measured_scale(parts, data))
     if stage in ("warmup", "joint"):
         parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 STAGES_IN_ORDER = ("vae", "towers", "warmup", "joint", "predict", "adapt")
-DIFFUSION_STAGES = ("warmup", "joint", "adapt")
 
 
 def _option(default: Any, text: str) -> Any:
@@ -60,6 +59,7 @@ class StageConfig:
     l1: float = _option(1.0, "weight of the VAE's mean absolute error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the mean absolute error of differences between neighbouring pixels")
+    motion: float = _option(0.0, "weight of the mean absolute error of differences between consecutive frames")
     kl: float = _option(1e-6, "weight of the VAE's divergence from a normal distribution")
     clip_lengths: tuple[int, ...] = _option((17,), "frames of the VAE's clips; one length is drawn each step")
     pixels: float = _option(0.0, "weight of rebuilding patches from image features, beside the contrastive loss")
@@ -89,6 +89,10 @@ class StageConfig:
         for name, allowed in (("precision", ("bf16", "no")), ("encoder_frame", ("first", "random"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose {' or '.join(allowed)}")
+        if self.lora_rank and not self.lora_targets:
+            raise ValueError(
+                f"lora_rank is {self.lora_rank}, but no layer takes low-rank updates in this stage; give 0"
+            )
         if not 0 < self.lr < 1 or not 0 <= self.ema < 1:
             raise ValueError(f"lr {self.lr} and ema {self.ema} must lie between 0 and 1")
 

@@ -1,0 +1,130 @@
+"""A stage as one call, from a world and a dataset folder to a stage file: what the command line and the nodes share."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..checkpoint import World
+from ..checkpoint.storage import note_of, read_json, write_json
+from ..data.cache import FeatureStore
+from ..data.dataset import DatasetFolder
+from .checkpoints import CHECKPOINTS, list_checkpoints
+from .loop import RunOptions
+from .material import Progress, TrainingData
+from .parts import MODELS, WorldParts
+from .run import StageResult, train_stage
+from .stages import StageConfig
+
+NEEDED = {  # the models that a stage trains or computes features with
+    "vae": ("decoder",),
+    "towers": ("encoder",),
+    "warmup": ("encoder", "decoder"),
+    "joint": ("encoder", "decoder"),
+    "predict": ("encoder", "engine"),
+    "adapt": MODELS,
+}
+JOB = "job.json"
+FEATURES = "features"
+LOGGED = 500  # lines that the log of a brief run may have
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, on what, from where. start: stage files with their strengths, applied in order before the first
+    step. out: the run's folder, which holds log, checkpoints, computed features and at last the stage file.
+    """
+
+    stage: str
+    config: StageConfig
+    world: World
+    dataset: Path
+    out: Path
+    start: Sequence[tuple[Path, float]] = ()
+
+
+def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress | None = None) -> StageResult:  # noqa: B008  frozen
+    """Train the job's stage, or go on with it. It may be called under inference mode and within a larger program.
+
+    on_progress hears of features that are computed before the first step; what it raises goes on to the caller.
+    ValueError, before the first step, where world, data or settings do not fit, or the folder holds another job.
+    """
+    if not options.resume and list_checkpoints(job.out / CHECKPOINTS):
+        raise ValueError(f"{job.out} holds a run already; go on with it, or choose another name")
+    folder = DatasetFolder.open(job.dataset)
+    _check_same(job, folder)
+    with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
+        parts = WorldParts.load(job.world, NEEDED[job.stage])
+        for name in NEEDED[job.stage]:
+            parts.of(name)
+        for path, strength in job.start:
+            parts = parts.with_stage_file(path, strength)
+        data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
+        return train_stage(job.stage, job.config, parts, data, job.out, options)
+
+
+def _check_same(job: Job, folder: DatasetFolder) -> None:
+    """Note what a run begins from; ValueError if the folder's run, once it has a checkpoint, began from another."""
+    facts = {
+        "stage": job.stage,
+        "world": job.world.fingerprint,
+        "dataset": folder.digest(captions=True),
+        "start": [[path.name, strength, _digest(path)] for path, strength in job.start],
+    }
+    path = job.out / JOB
+    begun = path.is_file() and list_checkpoints(job.out / CHECKPOINTS)
+    before = read_json(path) if begun else facts
+    for name, value in json.loads(json.dumps(facts)).items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"{job.out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
+                "choose another folder for this one"
+            )
+    write_json(path, facts)
+
+
+def _digest(path: Path) -> str:
+    """12 digits of what a stage file holds, since many have the same name; a missing one is refused when it is read."""
+    return note_of(path).sha256[:12] if path.is_file() else ""
+
+
+def _short(value: object) -> str:
+    """A value of a run's facts in a sentence."""
+    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 12 else str(value)
+
+
+@contextmanager
+def _own_accelerate() -> Iterator[None]:
+    """accelerate keeps its state for the whole process; a run that found none leaves none to the program around it."""
+    from accelerate.state import AcceleratorState, GradientState, is_initialized
+
+    if is_initialized():
+        yield
+        return
+    try:
+        yield
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
+
+
+def brief(row: StageConfig, **asked: float) -> StageConfig:
+    """A stage's row for a run that somebody waits for: fewer steps, a warm-up of a tenth of them, often logged.
+
+    asked: fields that were chosen; 0 keeps the row's. The row's parts of a batch are kept as far as they divide it.
+    """
+    config = dataclasses.replace(row, **{name: value for name, value in asked.items() if value})
+    return dataclasses.replace(
+        config,
+        accumulation=math.gcd(config.batch, row.accumulation),
+        lr_warmup=min(row.lr_warmup, config.steps // 10),
+        log_every=max(1, config.steps // LOGGED),
+        save_every=min(row.save_every, max(50, config.steps // 10)),
+    )
