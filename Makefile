@@ -7,7 +7,13 @@ GAME := animegamer_core/toybox/games/first-game.txt
 # Without an NVIDIA driver the CPU build of torch is taken, a tenth of the size; constraints.txt names the version.
 CPU_TORCH := $(if $(shell command -v nvidia-smi),,--extra-index-url https://download.pytorch.org/whl/cpu)
 
-.PHONY: play test lint check soak
+# A ComfyUI for the tests and to try the pack in: one that you have (COMFYUI_DIR), or a clone of this version.
+COMFYUI_DIR ?= .comfyui
+COMFYUI_URL := https://github.com/comfyanonymous/ComfyUI
+COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
+COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
+
+.PHONY: play test lint check soak comfyui comfyui-ready comfyui-python
 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
@@ -24,8 +30,27 @@ check: lint test  ## what CI runs
 soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 	$(RUN) -m pytest -m soak
 
+comfyui: comfyui-ready  ## a real ComfyUI with this pack, on the CPU: http://127.0.0.1:8188
+	cd $(COMFYUI_DIR) && $(abspath $(COMFYUI_PYTHON)) main.py --cpu --disable-auto-launch
+
+comfyui-ready: $(COMFYUI_DIR)/main.py  ## get it and link the pack, without starting it
+	test -x $(COMFYUI_PYTHON) || $(MAKE) comfyui-python
+	mkdir -p $(COMFYUI_DIR)/custom_nodes
+	test -e $(COMFYUI_DIR)/custom_nodes/ComfyUI-AnimeGamer \
+		|| ln -s $(CURDIR) $(COMFYUI_DIR)/custom_nodes/ComfyUI-AnimeGamer
+
+# ComfyUI 0.3.64 needs requests, which transformers 5 no longer brings.
+comfyui-python:
+	$(PYTHON) -m venv $(COMFYUI_DIR)/.venv
+	$(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) torch torchvision torchaudio
+	$(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) -r $(COMFYUI_DIR)/requirements.txt -r requirements.txt requests
+
+$(COMFYUI_DIR)/main.py:
+	git clone $(COMFYUI_URL) $(COMFYUI_DIR)
+	git -C $(COMFYUI_DIR) checkout --detach $(COMFYUI_COMMIT)
+
 $(READY): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install $(CPU_TORCH) --no-deps -c constraints.txt torch
-	$(RUN) -m pip install -c constraints.txt -e '.[train,data,eval,dev]'
+	$(RUN) -m pip install -c constraints.txt -e '.[data,eval,dev]'
 	touch $@

@@ -1,0 +1,16 @@
+"""AnimeGamer for ComfyUI. Nothing is imported before ComfyUI asks for the nodes, so this folder is also a plain one."""
+
+WEB_DIRECTORY = "./js"
+
+
+async def comfy_entrypoint():
+    """The door that ComfyUI knocks on. It prints only the last line of an error, so the whole one is logged here."""
+    import logging
+
+    try:
+        from .nodes import AnimeGamerExtension
+
+        return AnimeGamerExtension()
+    except Exception:
+        logging.getLogger(__name__).exception("AnimeGamer could not be loaded")
+        raise

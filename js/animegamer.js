@@ -1,0 +1,62 @@
+// The door: ComfyUI imports this file alone; the rooms are the .mjs files beside it.
+
+import { api } from "../../scripts/api.js";
+import { app } from "../../scripts/app.js";
+import { handOver } from "./hand_over.mjs";
+import { dressNode, showTurn } from "./node_card.mjs";
+import { createPlayTab } from "./play_tab.mjs";
+import { createPort, listen } from "./server_port.mjs";
+import { PlaySession } from "./session.mjs";
+import { addStyle } from "./style.mjs";
+import { translator } from "./words.mjs";
+
+const CATEGORY = "AnimeGamer";
+const ours = new Set(); // ids of the pack's nodes
+
+const words = () => translator(app.extensionManager.setting.get("Comfy.Locale"));
+
+app.registerExtension({
+  name: "animegamer.nodes",
+  beforeRegisterNodeDef(nodeType, nodeData) {
+    if (nodeData.category?.split("/")[0] === CATEGORY) ours.add(nodeData.name);
+  },
+  nodeCreated(node) {
+    if (ours.has(node.comfyClass)) dressNode(node, words());
+  },
+  setup() {
+    addStyle();
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.graph.nodes, detail));
+  },
+});
+
+app.registerExtension({
+  name: "animegamer.play",
+  setup() {
+    const say = words();
+    let tab = null;
+    const session = new PlaySession(createPort(api), localStorage, (now, event) => tab?.show(now, event));
+    const page = {
+      address: (path) => api.apiURL(path),
+      handOver: (now) => handOver(app, now, tab.element.getBoundingClientRect().right),
+    };
+    listen(api, session);
+    api.addEventListener("b_preview", ({ detail }) => tab?.preview(detail));
+    app.extensionManager.registerSidebarTab({
+      id: "animegamer.play",
+      icon: "pi pi-play-circle",
+      title: say("play"),
+      tooltip: say("playTab"),
+      type: "custom",
+      render: (place) => {
+        tab = createPlayTab(session, say, page);
+        place.replaceChildren(tab.element);
+        place.style.height = "100%";
+        if (!session.started) session.start();
+        session.started = true;
+      },
+      destroy: () => {
+        tab = null;
+      },
+    });
+  },
+});

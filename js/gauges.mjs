@@ -1,0 +1,92 @@
+// The card of a turn: its text, the motion, the three gauges with their changes, the course so far.
+
+import { drawCourse } from "./course.mjs";
+import { el, set } from "./dom.mjs";
+import { instructionLines } from "./instruction.mjs";
+import { describeState, GAUGES, readState, SCOPES, signed } from "./state.mjs";
+
+/** A card that shows `animegamer_state` items; `withText` false leaves the turn's number and words to its place. */
+export function createCard(say, { withText = true } = {}) {
+  const number = el("span", { class: "ag-number", "aria-hidden": "true" });
+  const words = el("div", { class: "ag-words" });
+  const empty = el("p", { class: "ag-empty", text: say("nothingYet") });
+  const motion = createMotion(say);
+  const gauges = Object.fromEntries(GAUGES.map((name) => [name, createGauge(name, say)]));
+  const course = el("div", { class: "ag-course-place" });
+  const notes = el("ul", { class: "ag-notes", "aria-label": say("notes"), hidden: true });
+  const body = el(
+    "div",
+    { class: "ag-body", hidden: true },
+    withText ? el("div", { class: "ag-head" }, number, words) : null,
+    el("div", { class: "ag-rows" }, motion.element, ...GAUGES.map((name) => gauges[name].element)),
+    course,
+  );
+  const element = el("section", { class: "ag ag-card", "aria-label": say("state") }, empty, body, notes);
+
+  function show(item) {
+    const state = readState(item);
+    if (!state) return;
+    empty.hidden = true;
+    body.hidden = false;
+    set(element, { "aria-label": describeState(state, say) });
+    number.textContent = state.turn;
+    words.replaceChildren(
+      ...instructionLines(state.instruction).map((line) => el("span", { text: line, title: line })),
+    );
+    motion.show(state.motion);
+    for (const name of GAUGES) gauges[name].show(state.gauges[name], state.changes[name]);
+    course.replaceChildren(drawCourse(state.course, say));
+  }
+
+  function showNotes(lines) {
+    notes.hidden = !lines?.length;
+    notes.replaceChildren(...(lines ?? []).map((line) => el("li", { text: line })));
+  }
+
+  return { element, show, showNotes };
+}
+
+function createGauge(name, say) {
+  const fill = el("span", { class: "ag-fill" });
+  const track = el(
+    "span",
+    { class: "ag-track", role: "meter", "aria-label": say(name), "aria-valuemin": 0, "aria-valuemax": 100 },
+    fill,
+  );
+  const value = el("span", { class: "ag-value", "aria-hidden": "true" });
+  const change = el("span", { class: "ag-change", "aria-hidden": "true" });
+  const label = el("span", { class: "ag-label", text: say(name), title: say(name), "aria-hidden": "true" });
+  const element = el("div", { class: `ag-row ag-${name}` }, label, track, value, change);
+  return {
+    element,
+    show(level, points) {
+      fill.style.width = `${level}%`;
+      value.textContent = level;
+      change.textContent = signed(points);
+      change.className = `ag-change${points > 0 ? " ag-gain" : points < 0 ? " ag-loss" : ""}`;
+      const words = `${say("ofHundred", { value: level })}${points ? ` (${signed(points)})` : ""}`;
+      set(track, { "aria-valuenow": level, "aria-valuetext": words });
+    },
+  };
+}
+
+function createMotion(say) {
+  const steps = SCOPES.map(() => el("span"));
+  const track = el(
+    "span",
+    { class: "ag-scope", role: "meter", "aria-label": say("motion"), "aria-valuemin": 0, "aria-valuemax": 5 },
+    ...steps,
+  );
+  const word = el("span", { class: "ag-word", "aria-hidden": "true" });
+  const label = el("span", { class: "ag-label", text: say("motion"), "aria-hidden": "true" });
+  const element = el("div", { class: "ag-row ag-motion" }, label, track, word);
+  return {
+    element,
+    show({ level, scope, value }) {
+      steps.forEach((step, index) => set(step, { class: index < level ? "ag-on" : null }));
+      word.textContent = say(scope);
+      set(element, { title: value === null ? null : say("value", { value: Math.round(value * 10) / 10 }) });
+      set(track, { "aria-valuenow": level, "aria-valuetext": say(scope) });
+    },
+  };
+}

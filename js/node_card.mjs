@@ -1,0 +1,96 @@
+// The card inside a node, and notes on any node of the pack. It is DOM, so it shows in both kinds of canvas.
+
+import { el } from "./dom.mjs";
+import { createCard } from "./gauges.mjs";
+import { keptState } from "./state.mjs";
+
+const SHOWS_STATE = ["StateDisplay", "PlayGameStory"];
+const STATE_KEPT = "animegamer_state"; // node.properties that survive a reload
+const NOTES_KEPT = "animegamer_notes";
+const CARD_HEIGHT = 302; // with the margin that the canvas keeps
+const [LETTER, ROW] = [6.6, 18]; // a letter of a note is about so wide, a row of them so high
+const WIDTH = 320;
+const ALWAYS = { serialize: false, hideOnZoom: false };
+
+/** Give a new node of the pack its card; what its properties hold is shown at once. */
+export function dressNode(node, say) {
+  const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say) : null;
+  const notes = createNotes(node);
+  const shown = (output) => {
+    const state = output?.animegamer_state?.at(-1);
+    if (state && card) card.show((node.properties[STATE_KEPT] = keptState(state)));
+    const lines = readNotes(output?.animegamer_notes);
+    if (lines.length || node.properties[NOTES_KEPT]) notes.show((node.properties[NOTES_KEPT] = lines));
+  };
+  const { onExecuted, onConfigure } = node;
+  node.onExecuted = function (output) {
+    onExecuted?.call(this, output);
+    shown(output);
+  };
+  node.onConfigure = function (saved) {
+    onConfigure?.call(this, saved);
+    if (card && node.properties[STATE_KEPT]) card.show(node.properties[STATE_KEPT]);
+    const lines = readNotes(node.properties[NOTES_KEPT]);
+    if (lines.length) notes.show(lines);
+  };
+  node.animegamerShow = shown;
+}
+
+/** The notes of whatever a server or somebody's workflow holds. */
+export function readNotes(value) {
+  return (Array.isArray(value) ? value : []).map(String);
+}
+
+/** A turn that PlayGameStory has just played, while it goes on (event `animegamer.turn`). */
+export function showTurn(nodes, { node: id, state }) {
+  const node = nodes.find((candidate) => String(candidate.id) === String(id)); // numbers in old pages, strings in new ones
+  node?.animegamerShow?.({ animegamer_state: [state] });
+}
+
+function addCard(node, say) {
+  const card = createCard(say);
+  card.element.classList.add("ag-in-node");
+  const height = () => CARD_HEIGHT;
+  node.addDOMWidget("animegamer_state", "animegamer_state", card.element, {
+    ...ALWAYS,
+    getMinHeight: height,
+    getMaxHeight: height,
+  });
+  widen(node);
+  return card;
+}
+
+function createNotes(node) {
+  let list = null;
+  let height = 0;
+  const read = () => height;
+  return {
+    show(lines) {
+      if (!list && !lines.length) return;
+      if (!list) {
+        list = el("ul", { class: "ag ag-notes ag-in-node", role: "status" });
+        node.addDOMWidget("animegamer_notes", "animegamer_notes", list, {
+          ...ALWAYS,
+          getMinHeight: read,
+          getMaxHeight: read,
+        });
+      }
+      list.hidden = !lines.length;
+      list.replaceChildren(...lines.map((line) => el("li", { text: line })));
+      const more = noteHeight(lines, node.size[0]) - height;
+      height += more;
+      node.setSize([node.size[0], Math.max(node.size[1] + more, node.computeSize()[1])]);
+    },
+  };
+}
+
+/** What notes need in a node of this width: the canvas wants it before the page has laid them out. */
+function noteHeight(lines, width) {
+  const rows = lines.reduce((sum, line) => sum + Math.ceil((line.length * LETTER) / (width - 56)), 0);
+  return rows && rows * ROW + 48;
+}
+
+function widen(node) {
+  const [width, height] = node.computeSize();
+  node.setSize([Math.max(node.size[0], width, WIDTH), Math.max(node.size[1], height)]);
+}

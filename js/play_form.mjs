@@ -1,0 +1,220 @@
+// Where the player writes: one instruction or its fields, the takes, the settings; and how the drawing gets on.
+
+import { el, set, wordButton } from "./dom.mjs";
+import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.mjs";
+import { TAKES } from "./session.mjs";
+import { SCOPES } from "./state.mjs";
+
+const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
+const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
+
+/** The form at the foot of the tab. `act`: play(instruction, takes, settings) and stop(). */
+export function createForm(say, act) {
+  const text = el("textarea", {
+    class: "ag-text",
+    rows: 2,
+    spellcheck: "true",
+    "aria-label": say("instruction"),
+    "aria-describedby": "ag-form-help",
+    placeholder: say("instruction"),
+  });
+  const fields = createFields(say, () => {
+    text.value = composeInstruction(fields.values());
+  });
+  const settings = createSettings(say);
+  const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
+  const three = wordButton("clone", say("threeTakes"), { class: "ag-second", on: { click: () => submit(TAKES) } });
+  const stop = wordButton("stop-circle", say("stop"), {
+    class: "ag-second ag-stop-button",
+    hidden: true,
+    on: { click: act.stop },
+  });
+  const status = createStatus(say);
+  const help = el("p", { class: "ag-unseen", id: "ag-form-help", text: say("instructionHelp") });
+  const element = el(
+    "form",
+    { class: "ag-form", on: { submit: () => submit(1) } },
+    status.element,
+    el("div", { class: "ag-folds" }, fields.element, settings.element),
+    text,
+    help,
+    el("div", { class: "ag-buttons" }, playOne, three, stop),
+  );
+  let session = null;
+  let sent = "";
+
+  async function submit(takes) {
+    const instruction = oneLine(text.value);
+    if (session.busy) return;
+    if (!instruction) {
+      status.fail(say("emptyInstruction"));
+      text.focus();
+      return;
+    }
+    sent = instruction;
+    await act.play(instruction, takes, settings.values());
+  }
+
+  element.addEventListener("submit", (event) => event.preventDefault());
+  text.addEventListener("keydown", (event) => {
+    if (event.isComposing) return; // Enter chooses a word of an input method
+    if (event.key === "Enter") {
+      event.preventDefault();
+      submit(event.shiftKey ? TAKES : 1);
+    } else if (event.key === "ArrowUp" && !text.value) {
+      text.value = sent || session.here.turn?.instruction || "";
+      event.preventDefault();
+    }
+  });
+  text.addEventListener("input", () => fields.read(text.value));
+
+  function show(now, event) {
+    session = now;
+    fields.suggest(now.words);
+    for (const button of [playOne, three]) button.disabled = now.busy;
+    const focused = document.activeElement;
+    stop.hidden = !now.busy;
+    three.hidden = now.busy;
+    if ((focused === stop && !now.busy) || ((focused === playOne || focused === three) && now.busy)) text.focus();
+    if (event === "turn" && !fields.element.open) text.value = oneLine(text.value) === sent ? "" : text.value;
+    if (event === "turn") sent = "";
+    status.show(now, event);
+  }
+
+  return { element, show, focus: () => text.focus(), settings: settings.values };
+}
+
+function createFields(say, changed) {
+  const inputs = Object.fromEntries(
+    FIELDS.map((name) => [
+      name,
+      el("input", { type: "text", list: `ag-list-${name}`, autocomplete: "off", on: { input: changed } }),
+    ]),
+  );
+  const lists = Object.fromEntries(FIELDS.map((name) => [name, el("datalist", { id: `ag-list-${name}` })]));
+  const rows = FIELDS.map((name) =>
+    el(
+      "label",
+      { class: `ag-field ag-field-${name}` },
+      el("span", { text: say(LABELS[name]) }),
+      inputs[name],
+      lists[name],
+    ),
+  );
+  const element = el(
+    "details",
+    { class: "ag-fold" },
+    el("summary", {}, el("i", { class: "pi pi-list", "aria-hidden": "true" }), say("fields")),
+    el("div", { class: "ag-grid-fields" }, ...rows),
+  );
+  let words = {};
+
+  function suggest(now) {
+    if (now === words) return;
+    words = now;
+    for (const name of FIELDS) {
+      const known = words[LISTS[name]] ?? [];
+      lists[name].replaceChildren(...known.map((value) => el("option", { value })));
+      set(inputs[name], { placeholder: known[0] ?? null });
+    }
+  }
+
+  function read(instruction) {
+    const found = readFields(instruction, words);
+    if (found) for (const name of FIELDS) inputs[name].value = found[name];
+  }
+
+  return { element, suggest, read, values: () => Object.fromEntries(FIELDS.map((name) => [name, inputs[name].value])) };
+}
+
+function createSettings(say) {
+  const options = ["predicted", ...SCOPES, "custom"].map((name) => el("option", { value: name, text: say(name) }));
+  const value = el("input", {
+    type: "number",
+    min: 0,
+    max: 999,
+    step: 0.1,
+    value: 5,
+    "aria-label": say("motionValue"),
+    hidden: true,
+  });
+  const motion = el(
+    "select",
+    {
+      on: {
+        change: () => {
+          value.hidden = motion.value !== "custom";
+        },
+      },
+    },
+    ...options,
+  );
+  const seed = el("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, value: 0 });
+  const steps = el("input", {
+    type: "number",
+    min: 0,
+    max: 1000,
+    step: 1,
+    value: 0,
+    title: say("stepsHelp"),
+    name: "steps",
+  });
+  const grid = el(
+    "div",
+    { class: "ag-grid-fields" },
+    el("label", { class: "ag-field" }, el("span", { text: say("motionOfShot") }), motion, value),
+    el("label", { class: "ag-field" }, el("span", { text: say("seed") }), seed),
+    el("label", { class: "ag-field" }, el("span", { text: say("steps") }), steps),
+  );
+  const element = el(
+    "details",
+    { class: "ag-fold" },
+    el("summary", {}, el("i", { class: "pi pi-sliders-h", "aria-hidden": "true" }), say("settings")),
+    grid,
+  );
+  const number = (input, otherwise) =>
+    input.value !== "" && Number.isFinite(Number(input.value)) ? Number(input.value) : otherwise;
+  const count = (input) => Math.max(0, Math.trunc(number(input, 0)));
+  return {
+    element,
+    values: () => ({ motion: motion.value, motionValue: number(value, 5), seed: count(seed), steps: count(steps) }),
+  };
+}
+
+function createStatus(say) {
+  const words = el("span", { class: "ag-status-words" });
+  const fill = el("span", { class: "ag-fill" });
+  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
+  const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
+  const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
+  const notes = el("ul", { class: "ag-notes", role: "status", hidden: true });
+  const element = el("div", { class: "ag-status" }, alert, notes, doing);
+
+  function fail(sentence) {
+    alert.hidden = !sentence;
+    if (alert.textContent !== sentence) alert.textContent = sentence;
+  }
+
+  function show(session) {
+    const { job, done } = session.progress;
+    doing.hidden = !job;
+    if (job) {
+      const about = { number: job.after + 1, value: job.value, max: job.max };
+      words.textContent = say(
+        job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting",
+        about,
+      );
+      set(bar, {
+        "aria-valuenow": done === null ? null : Math.round(done * 100),
+        "aria-label": words.textContent,
+        class: `ag-bar${done === null ? " ag-unknown" : ""}`,
+      });
+      fill.style.width = done === null ? "" : `${Math.round(done * 100)}%`;
+    }
+    fail(session.error);
+    notes.hidden = !session.notes.length;
+    notes.replaceChildren(...session.notes.map((line) => el("li", { text: line })));
+  }
+
+  return { element, show, fail };
+}

@@ -1,0 +1,103 @@
+// The tree of a story's branches as a small map: a stop a turn, a lane a branch; a tree to screen readers and keys.
+
+import { el, set, svg } from "./dom.mjs";
+import { allTurns, neighbour } from "./tree.mjs";
+
+const STEP = 30; // from turn to turn
+const LANE = 26; // from lane to lane
+const EDGE = 17;
+
+/** A map that calls `goTo(turn)`; show(root, here, line) draws it. */
+export function createMap(say, goTo) {
+  const rails = svg("svg", { class: "ag-rails", "aria-hidden": "true" });
+  const stops = el("div", {
+    class: "ag-stops",
+    role: "tree",
+    "aria-label": say("branches"),
+    "aria-describedby": "ag-map-help",
+  });
+  const help = el("span", { class: "ag-unseen", id: "ag-map-help", text: say("branchesHelp") });
+  const element = el("div", { class: "ag-map" }, help, rails, stops);
+  let shown = { root: null, here: null, line: "" };
+
+  function show(root, here, line) {
+    const hadFocus = stops.contains(stops.ownerDocument.activeElement);
+    shown = { root, here, line };
+    const turns = allTurns(root);
+    const size = [
+      EDGE * 2 + STEP * Math.max(0, ...turns.map((at) => at.number)),
+      EDGE * 2 + LANE * Math.max(0, ...turns.map((at) => at.lane)),
+    ];
+    element.style.setProperty("--width", `${size[0]}px`);
+    element.style.setProperty("--height", `${size[1]}px`);
+    set(rails, { width: size[0], height: size[1] });
+    rails.replaceChildren(
+      ...turns.map((at) => svg("path", { d: rail(at), class: at.lines.includes(line) ? "ag-mine" : null })),
+    );
+    stops.replaceChildren(createStart(here === root), ...turns.map(createStop));
+    const current = stops.querySelector("[aria-current]");
+    if (hadFocus) current?.focus({ preventScroll: true });
+    if (current)
+      element.scrollTo({
+        left: current.offsetLeft - element.clientWidth / 2,
+        top: current.offsetTop - element.clientHeight / 2,
+      });
+  }
+
+  function createStart(current) {
+    return stop(shown.root, say("beginning"), "", current);
+  }
+
+  function createStop(at) {
+    const words = `${say("turn", { number: at.number })}: ${at.turn.instruction}, ${say("branch", { line: at.lines.join(", ") })}`;
+    return stop(at, words, at.lines.includes(shown.line) ? " ag-mine" : "", at === shown.here);
+  }
+
+  function stop(at, words, kind, current) {
+    const place = { "--x": `${EDGE + at.number * STEP}px`, "--y": `${EDGE + at.lane * LANE}px` };
+    const label = current ? `${words}, ${say("here")}` : words;
+    return el("button", {
+      type: "button",
+      class: `ag-stop${kind}`,
+      role: "treeitem",
+      vars: place,
+      text: at.number || "",
+      title: words,
+      "aria-label": label,
+      "aria-level": at.number + 1,
+      "aria-selected": String(current),
+      "aria-current": current ? "step" : null,
+      tabindex: current ? 0 : -1,
+      on: { click: () => goTo(at), keydown: (event) => walk(event, at) },
+    });
+  }
+
+  function walk(event, at) {
+    const next = at === shown.root ? fromStart(event.key) : neighbour(shown.root, at, event.key, shown.line);
+    const target = next === at && event.key === "ArrowLeft" ? shown.root : next;
+    if (!event.key.startsWith("Arrow") && !["Home", "End"].includes(event.key)) return;
+    event.preventDefault();
+    const all = [shown.root, ...allTurns(shown.root)];
+    stops.children[all.indexOf(target)]?.focus();
+  }
+
+  function fromStart(key) {
+    const first = shown.root.children.find((child) => child.lines.includes(shown.line)) ?? shown.root.children[0];
+    return first && key !== "ArrowLeft"
+      ? key === "End"
+        ? neighbour(shown.root, first, key, shown.line)
+        : first
+      : shown.root;
+  }
+
+  return { element, show };
+}
+
+/** The rail from a turn's parent: along the lane, after one bend where a branch leaves another lane. */
+function rail(at) {
+  const [x, y] = [EDGE + at.number * STEP, EDGE + at.lane * LANE];
+  const [fromX, fromY] = [x - STEP, EDGE + at.parent.lane * LANE];
+  if (fromY === y) return `M${fromX} ${y}H${x}`;
+  const middle = (fromX + x) / 2;
+  return `M${fromX} ${fromY}C${middle} ${fromY} ${middle - 6} ${y} ${x} ${y}`;
+}

@@ -1,0 +1,135 @@
+// What there is to see: the clip of the turn, its takes, the strip of the whole line.
+
+import { clipButton } from "./clips.mjs";
+import { el, iconButton, set, wordButton } from "./dom.mjs";
+import { instructionLines } from "./instruction.mjs";
+import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
+
+const STRIP = 12; // clips of a strip, around the turn that we stand at
+
+/** The large clip with its turn's words. */
+export function createStage(say, clips, more) {
+  const place = el("div", { class: "ag-screen" });
+  const number = el("span", { class: "ag-number" });
+  const words = el("div", { class: "ag-words" });
+  const preview = el("img", { class: "ag-preview", alt: "", hidden: true });
+  const pause = iconButton(
+    "pause",
+    say("pause"),
+    () => {
+      clips.pause(!clips.isPaused());
+      showPause();
+    },
+    { class: "ag-icon ag-pause" },
+  );
+  const element = el(
+    "section",
+    { class: "ag-stage" },
+    el("div", { class: "ag-frame" }, place, preview, pause),
+    el("div", { class: "ag-head" }, number, words, more),
+  );
+  let address = "";
+
+  function showPause() {
+    const label = say(clips.isPaused() ? "resume" : "pause");
+    set(pause, { "aria-label": label, title: label });
+    set(pause.firstChild, { class: `pi pi-${clips.isPaused() ? "play" : "pause"}` });
+  }
+
+  function show({ here, busy }) {
+    const turn = here.turn;
+    if (!busy) showPreview(null);
+    pause.hidden = !turn?.clip;
+    number.textContent = here.number || "";
+    number.hidden = !here.number;
+    const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
+    words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
+    const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
+    const picture = turn?.clip
+      ? clips.video("stage", turn.clip, { words: label })
+      : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });
+    if (place.firstChild !== picture) place.replaceChildren(picture);
+    showPause();
+  }
+
+  /** A picture of the clip that is being drawn (a Blob), or null to take it away. */
+  function showPreview(blob) {
+    URL.revokeObjectURL(address);
+    address = blob ? URL.createObjectURL(blob) : "";
+    preview.hidden = !blob;
+    set(preview, { src: address || null });
+  }
+
+  return { element, show, showPreview };
+}
+
+/** The takes of the turn, where there is more than one; and the button for more, which stands with the turn's words. */
+export function createTakes(say, clips, { goTo, drawAgain }) {
+  const row = el("div", { class: "ag-clips ag-three", role: "group", "aria-label": say("takes") });
+  const words = say("moreTakes");
+  const more = wordButton("clone", words, {
+    class: "ag-quiet",
+    "aria-label": words,
+    title: words,
+    on: { click: drawAgain },
+  });
+  const element = el("section", { class: "ag-takes" }, el("h3", { text: say("takes") }), row);
+
+  function show({ here, busy, jobs }) {
+    const takes = takesOf(here);
+    const coming = jobs.filter(
+      (job) => job.after === here.number - 1 && !job.exported && job.instruction === here.turn?.instruction,
+    ).length;
+    more.hidden = !here.turn;
+    more.disabled = busy;
+    element.hidden = takes.length + coming < 2;
+    const hadFocus = row.contains(document.activeElement);
+    row.replaceChildren(
+      ...takes.map((take, index) =>
+        clipButton(clips, "take", take, {
+          words: say("take", { number: index + 1 }),
+          current: take === here,
+          badge: index + 1,
+          act: () => goTo(take),
+          attributes: { "aria-pressed": String(take === here) },
+        }),
+      ),
+      ...Array.from({ length: coming }, () => el("span", { class: "ag-clip ag-coming" })),
+    );
+    if (hadFocus) row.querySelector('[aria-pressed="true"]')?.focus();
+  }
+
+  return { element, more, show };
+}
+
+/** The clips of the line, those after the turn that we stand at paler. */
+export function createStrip(say, clips, goTo) {
+  const row = el("div", { class: "ag-clips ag-line-strip", role: "group", "aria-label": say("strip") });
+  const element = el("section", { class: "ag-strip" }, row);
+
+  function show({ here, line }) {
+    const past = pathTo(here);
+    const all = [...past, ...turnsAfter(here, line)];
+    const from = Math.max(0, Math.min(past.length - STRIP / 2, all.length - STRIP));
+    const hadFocus = row.contains(document.activeElement);
+    element.hidden = all.length < 2;
+    row.replaceChildren(
+      ...all.slice(from, from + STRIP).map((at) =>
+        clipButton(clips, "strip", at, {
+          words: `${say("turn", { number: at.number })}: ${at.turn.instruction}`,
+          current: at === here,
+          dim: at.number > here.number,
+          still: true,
+          badge: at.number,
+          act: () => goTo(at),
+          attributes: { "aria-current": at === here ? "step" : null },
+        }),
+      ),
+    );
+    const current = row.querySelector("[aria-current]");
+    if (hadFocus) current?.focus({ preventScroll: true });
+    if (current) row.scrollTo({ left: current.offsetLeft - (row.clientWidth - current.clientWidth) / 2 });
+  }
+
+  return { element, show };
+}

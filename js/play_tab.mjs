@@ -1,0 +1,175 @@
+// The Play tab: the list of stories, or the story that is played.
+
+import { createClips } from "./clips.mjs";
+import { el, iconButton, wordButton } from "./dom.mjs";
+import { createCard } from "./gauges.mjs";
+import { createForm } from "./play_form.mjs";
+import { createMap } from "./play_map.mjs";
+import { createStage, createStrip, createTakes } from "./play_stage.mjs";
+import { viewPath } from "./prompt.mjs";
+import { describeState, itemOfPath, readState } from "./state.mjs";
+import { pathTo } from "./tree.mjs";
+
+/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it. */
+export function createPlayTab(session, say, page) {
+  const clips = createClips(page.address);
+  const start = createStart(say, session);
+  const game = createGame(say, session, clips, page);
+  const live = el("div", { class: "ag-unseen", role: "status", "aria-live": "polite" });
+  const element = el("div", { class: "ag ag-play" }, start.element, game.element, live);
+  let open = null;
+
+  function show(now, event) {
+    const changedPlace = open !== now.story;
+    open = now.story;
+    start.element.hidden = Boolean(now.story);
+    game.element.hidden = !now.story;
+    if (now.story) game.show(now, event);
+    else start.show(now);
+    if (event === "turn" && now.here.turn)
+      live.textContent = describeState(readState(itemOfPath(pathTo(now.here))), say);
+    if (event === "stopped") live.textContent = say("stopped");
+    if (changedPlace && element.contains(document.activeElement)) (now.story ? game : start).focus();
+  }
+
+  show(session, "");
+  return { element, show, preview: (blob) => session.running && game.preview(blob) };
+}
+
+function createStart(say, session) {
+  const name = el("input", { type: "text", maxlength: 80, required: true, value: "my-game", spellcheck: "false" });
+  const world = el("select");
+  const list = el("ul", { class: "ag-stories" });
+  const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
+  const form = el(
+    "form",
+    { class: "ag-new", on: { submit: begin } },
+    el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
+    el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
+    wordButton("play", say("begin"), { type: "submit", class: "ag-main" }),
+  );
+  const element = el(
+    "div",
+    { class: "ag-start" },
+    el("header", {}, el("h2", { text: say("welcome") }), el("p", { class: "ag-faint", text: say("welcomeText") })),
+    error,
+    form,
+    el("h3", { text: say("goOn") }),
+    list,
+  );
+  let offered = "my-game";
+
+  function begin(event) {
+    event.preventDefault();
+    const known = session.stories.some((story) => story.name === name.value.trim());
+    session.open(name.value.trim(), known ? undefined : world.value);
+  }
+
+  function show({ stories, worlds, error: sentence }) {
+    error.hidden = !sentence;
+    error.textContent = sentence;
+    const chosen = world.value;
+    world.replaceChildren(...worlds.map((value) => el("option", { value, text: value })));
+    if (worlds.includes(chosen)) world.value = chosen;
+    if (name.value === offered) name.value = offered = freeName(stories);
+    list.replaceChildren(
+      ...(stories.length ? stories.map(entry) : [el("li", { class: "ag-faint", text: say("noStories") })]),
+    );
+  }
+
+  function entry(story) {
+    const facts = `${story.world} \u00b7 ${say("turns", { count: story.turns })}`;
+    return el(
+      "li",
+      {},
+      el(
+        "button",
+        { type: "button", class: "ag-story", on: { click: () => session.open(story.name) } },
+        el("span", { class: "ag-story-name", text: story.name }),
+        el("span", { class: "ag-faint", text: facts }),
+        el("i", { class: "pi pi-angle-right", "aria-hidden": "true" }),
+      ),
+    );
+  }
+
+  return { element, show, focus: () => name.focus() };
+}
+
+function createGame(say, session, clips, page) {
+  const name = el("h2", { class: "ag-name" });
+  const world = el("span", { class: "ag-chip" });
+  const undo = iconButton("undo", say("undo"), () => session.undo());
+  const write = iconButton("download", say("exportWords"), () => session.exportStory());
+  const graph = iconButton("share-alt", say("graphWords"), () => page.handOver(session));
+  const top = el(
+    "header",
+    { class: "ag-top" },
+    iconButton("angle-left", say("stories"), () => session.close()),
+    el("div", { class: "ag-title-words" }, name, world),
+    undo,
+    write,
+    graph,
+  );
+  const goTo = (at) => session.goTo(at);
+  const takes = createTakes(say, clips, { goTo, drawAgain: () => session.drawAgain(form.settings()) });
+  const stage = createStage(say, clips, takes.more);
+  const card = createCard(say, { withText: false });
+  const strip = createStrip(say, clips, goTo);
+  const map = createMap(say, goTo);
+  const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
+  const files = el("div", { class: "ag-files", role: "status", hidden: true });
+  const form = createForm(say, { play: (...told) => session.play(...told), stop: () => session.stop() });
+  const element = el(
+    "div",
+    { class: "ag-game" },
+    top,
+    el("div", { class: "ag-scroll" }, stage.element, takes.element, files, card.element, strip.element, mapPlace),
+    form.element,
+  );
+
+  function show(now, event) {
+    form.show(now, event);
+    if (event === "progress") return; // nothing else changed
+    name.textContent = name.title = now.story;
+    world.textContent = now.world;
+    undo.disabled = !now.here.parent || now.busy;
+    write.disabled = graph.disabled = !now.here.parent || now.busy;
+    stage.show(now);
+    takes.show(now);
+    strip.show(now);
+    map.show(now.root, now.here, now.line);
+    mapPlace.hidden = !now.root.children.length;
+    card.element.hidden = !now.here.turn;
+    if (now.here.turn) card.show(itemOfPath(pathTo(now.here)));
+    showFiles(files, now.files, say, page);
+    clips.settle();
+  }
+
+  return { element, show, focus: () => form.focus(), preview: stage.showPreview };
+}
+
+function showFiles(place, files, say, page) {
+  place.hidden = !files.length;
+  const wanted = files.filter((file) => !/^turn-/.test(file.filename));
+  place.replaceChildren(
+    el("span", { class: "ag-faint", text: say("exported") }),
+    ...wanted.map((file) => {
+      const words = say(/\.(png|jpg)$/i.test(file.filename) ? "sheet" : "clip");
+      return el("a", {
+        class: "ag-link",
+        href: page.address(viewPath(file)),
+        target: "_blank",
+        rel: "noopener",
+        title: file.filename,
+        text: words,
+      });
+    }),
+  );
+}
+
+function freeName(stories) {
+  const taken = new Set(stories.map((story) => story.name));
+  let name = "my-game";
+  for (let number = 2; taken.has(name); number += 1) name = `my-game-${number}`;
+  return name;
+}

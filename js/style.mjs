@@ -1,0 +1,173 @@
+// The look of cards and tab. Colours follow ComfyUI's own (light and dark); the gauges' are the contact sheet's.
+
+const STYLE = `
+.ag {
+  --ag-paper: var(--comfy-menu-bg, #353535);
+  --ag-ink: var(--fg-color, #fff);
+  --ag-faint: color-mix(in srgb, var(--ag-ink) 70%, var(--ag-paper));
+  --ag-edge: color-mix(in srgb, var(--ag-ink) 14%, transparent);
+  --ag-track: color-mix(in srgb, var(--ag-ink) 13%, transparent);
+  --ag-card: color-mix(in srgb, var(--ag-ink) 4%, var(--ag-paper));
+  --ag-stamina: #2a9c65; --ag-social: #2f74d0; --ag-entertainment: #d07a1c; --ag-motion: #6d4fc4; --ag-loss: #c8452f;
+  --ag-focus: color-mix(in srgb, var(--ag-motion) 55%, var(--ag-ink));
+  color: var(--ag-ink); font: 13px/1.4 Inter, system-ui, sans-serif; text-align: start; box-sizing: border-box;
+}
+.ag *, .ag *::before, .ag *::after { box-sizing: border-box; }
+.ag [hidden] { display: none !important; }
+.ag p, .ag h2, .ag h3, .ag ul, .ag dl { margin: 0; padding: 0; list-style: none; }
+.ag h3 { font-size: 11px; font-weight: 600; letter-spacing: .04em; text-transform: uppercase; color: var(--ag-faint); }
+.ag :focus { outline: none; }
+.ag :focus-visible { outline: 2px solid var(--ag-focus); outline-offset: 2px; }
+.ag-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.ag-faint { color: var(--ag-faint); }
+
+.ag-card { display: flex; flex-direction: column; gap: 8px; }
+.ag-in-node { background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 10px; padding: 12px; overflow: hidden; width: 100%; height: 100%; }
+.ag-empty { margin: auto; color: var(--ag-faint); text-align: center; }
+.ag-body { display: flex; flex-direction: column; gap: 12px; min-width: 0; }
+.ag-in-node .ag-body { flex: 1; }
+.ag-head { display: flex; gap: 10px; align-items: flex-start; min-height: 34px; min-width: 0; }
+.ag-number { flex: none; min-width: 26px; height: 26px; padding: 0 6px; border-radius: 13px; display: grid; place-items: center; font-weight: 600; font-size: 12px;
+  color: var(--ag-paper); background: var(--ag-ink); font-variant-numeric: tabular-nums; }
+.ag-words { display: flex; flex-direction: column; min-width: 0; flex: 1; color: var(--ag-faint); font-size: 12px; overflow-wrap: anywhere; }
+.ag-words span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.ag-words span:first-child { color: var(--ag-ink); font-size: 14px; font-weight: 600; line-height: 26px; }
+.ag-words span:only-child { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; white-space: normal; line-height: 1.35; padding-top: 4px; }
+.ag-rows { display: grid; grid-template-columns: minmax(0, max-content) minmax(30px, 1fr) 26px 30px; gap: 8px; align-items: center; }
+.ag-row { display: contents; }
+.ag-label { color: var(--ag-faint); font-size: 12px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.ag-track, .ag-bar { display: block; height: 8px; border-radius: 4px; background: var(--ag-track); overflow: hidden; }
+.ag-fill { display: block; height: 100%; border-radius: 4px; background: var(--ag-own); transition: width .5s ease; }
+.ag-stamina { --ag-own: var(--ag-stamina); } .ag-social { --ag-own: var(--ag-social); } .ag-entertainment { --ag-own: var(--ag-entertainment); }
+.ag-value { text-align: end; font-weight: 600; font-variant-numeric: tabular-nums; }
+.ag-change { font-size: 11px; font-weight: 600; text-align: center; border-radius: 9px; line-height: 18px; height: 18px; font-variant-numeric: tabular-nums; }
+.ag-gain { background: color-mix(in srgb, var(--ag-stamina) 22%, transparent); color: color-mix(in srgb, var(--ag-stamina) 45%, var(--ag-ink)); }
+.ag-loss { background: color-mix(in srgb, var(--ag-loss) 20%, transparent); color: color-mix(in srgb, var(--ag-loss) 45%, var(--ag-ink)); }
+.ag-scope { display: grid; grid-template-columns: repeat(5, 1fr); gap: 4px; }
+.ag-scope span { height: 8px; border-radius: 4px; background: var(--ag-track); transition: background .3s; }
+.ag-scope .ag-on { background: var(--ag-motion); }
+.ag-word { grid-column: span 2; font-size: 12px; font-weight: 600; text-align: end; white-space: nowrap; }
+.ag-course { display: flex; flex-direction: column; gap: 5px; }
+.ag-plot { display: flex; gap: 8px; height: 54px; }
+.ag-scale { flex: none; width: 20px; display: flex; flex-direction: column; justify-content: space-between; margin-block: -4px; font-size: 10px; color: var(--ag-faint); text-align: end; font-variant-numeric: tabular-nums; }
+.ag-lines { display: block; flex: 1; min-width: 0; height: 100%; overflow: visible; }
+.ag-steps { display: block; width: calc(100% - 28px); height: 13px; }
+.ag-steps rect { fill: var(--ag-motion); opacity: .75; }
+.ag-grid { stroke: var(--ag-edge); stroke-width: 1px; vector-effect: non-scaling-stroke; }
+.ag-line { fill: none; stroke: var(--ag-own); stroke-width: 2px; stroke-linejoin: round; stroke-linecap: round; vector-effect: non-scaling-stroke; }
+.ag-line.ag-social { stroke-dasharray: 7 4; } .ag-line.ag-entertainment { stroke-dasharray: 1 4; stroke-width: 3px; }
+.ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
+.ag-notes li { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+
+.ag-play { position: relative; height: 100%; display: flex; flex-direction: column; background: var(--ag-paper); container-type: inline-size; overflow: hidden; }
+.ag-play button, .ag-play input, .ag-play select, .ag-play textarea { font: inherit; color: inherit; }
+.ag-play button { cursor: pointer; border: 0; background: none; padding: 0; border-radius: 8px; }
+.ag-play button:disabled { opacity: .45; cursor: default; }
+.ag-play input, .ag-play select, .ag-play textarea { width: 100%; min-width: 0; background: color-mix(in srgb, var(--ag-ink) 5%, var(--ag-paper)); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 7px 10px; }
+.ag-play select option { color: var(--ag-ink); background: var(--ag-paper); }
+.ag-play input, .ag-play select { height: 34px; }
+.ag-play ::placeholder { color: var(--ag-faint); opacity: 1; }
+.ag-play :is(input, select, textarea):focus-visible { outline-offset: 0; }
+.ag-main, .ag-second { display: inline-flex; align-items: center; justify-content: center; gap: 8px; height: 36px; padding: 0 14px !important; font-weight: 600 !important; white-space: nowrap; }
+.ag-main { background: var(--ag-motion) !important; color: #fff !important; }
+.ag-main:not(:disabled):hover { background: color-mix(in srgb, var(--ag-motion) 88%, #000) !important; }
+.ag-second, .ag-icon { background: color-mix(in srgb, var(--ag-ink) 9%, transparent) !important; }
+:is(.ag-second, .ag-icon):not(:disabled):hover { background: color-mix(in srgb, var(--ag-ink) 16%, transparent) !important; }
+.ag-stop-button { background: color-mix(in srgb, var(--ag-loss) 24%, transparent) !important; }
+.ag-icon { flex: none; width: 32px; height: 32px; display: inline-grid; place-items: center; }
+.ag-quiet { display: inline-flex; gap: 6px; align-items: center; color: var(--ag-faint) !important; font-size: 12px !important; padding: 2px 6px !important; min-height: 26px; margin-inline-start: auto; flex: none; }
+.ag-quiet:not(:disabled):hover { color: var(--ag-ink) !important; }
+
+.ag-start { display: flex; flex-direction: column; gap: 18px; padding: 20px 16px; overflow: auto; }
+.ag-start h2 { font-size: 20px; line-height: 1.3; margin-bottom: 4px; }
+.ag-new { display: flex; flex-direction: column; gap: 12px; padding: 14px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); }
+.ag-field { display: flex; flex-direction: column; gap: 4px; min-width: 0; }
+.ag-field > span { font-size: 12px; color: var(--ag-faint); }
+.ag-stories { display: flex; flex-direction: column; gap: 6px; margin-top: -8px !important; }
+.ag-story { width: 100%; display: grid; grid-template-columns: 1fr auto; gap: 0 8px; align-items: center; text-align: start; padding: 10px 12px !important; background: var(--ag-card) !important; border: 1px solid var(--ag-edge) !important; }
+.ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
+.ag-story span { grid-column: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 12px; }
+.ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
+.ag-story i { grid-column: 2; grid-row: 1 / span 2; color: var(--ag-faint); }
+
+.ag-game { display: flex; flex-direction: column; min-height: 0; flex: 1; }
+.ag-top { display: flex; gap: 6px; align-items: center; padding: 10px 12px; border-bottom: 1px solid var(--ag-edge); }
+.ag-title-words { flex: 1; min-width: 0; padding: 0 4px; display: flex; align-items: baseline; gap: 8px; }
+.ag-name { font-size: 15px; line-height: 1.3; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.ag-chip { font-size: 11px; color: var(--ag-faint); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; flex: 0 1000 auto; }
+.ag-scroll { flex: 1; min-height: 0; overflow: hidden auto; padding: 12px; display: flex; flex-direction: column; gap: 16px; scrollbar-width: thin; }
+.ag-scroll > * { flex: none; }
+.ag-stage { display: flex; flex-direction: column; gap: 10px; }
+.ag-frame { position: relative; aspect-ratio: 3 / 2; max-height: 46vh; border-radius: 12px; overflow: hidden; background: color-mix(in srgb, var(--ag-ink) 7%, var(--ag-paper)); }
+.ag-screen, .ag-screen > * { width: 100%; height: 100%; }
+.ag-screen video, .ag-preview { object-fit: contain; display: block; background: #000; }
+.ag-preview { position: absolute; inset: 0; width: 100%; height: 100%; }
+.ag-blank { display: grid !important; place-items: center; font-size: 34px; color: color-mix(in srgb, var(--ag-ink) 26%, transparent); }
+.ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
+.ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
+.ag-takes { display: flex; flex-direction: column; gap: 8px; }
+.ag-clips { display: flex; gap: 6px; }
+.ag-clips.ag-three { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); }
+.ag-line-strip { overflow: auto hidden; padding: 3px; margin: -3px; scrollbar-width: thin; }
+.ag-clip { position: relative; flex: none; width: 78px; aspect-ratio: 3 / 2; border-radius: 8px; overflow: hidden; background: var(--ag-track) !important; }
+.ag-three .ag-clip { width: auto; }
+.ag-clip video { width: 100%; height: 100%; object-fit: cover; display: block; }
+.ag-clip::after { content: ""; position: absolute; inset: 0; border-radius: 8px; box-shadow: inset 0 0 0 1px var(--ag-edge); pointer-events: none; }
+.ag-clip.ag-current::after { box-shadow: inset 0 0 0 3px var(--ag-motion), inset 0 0 0 4px rgb(255 255 255 / .85); }
+.ag-clip.ag-dim { opacity: .5; } .ag-clip.ag-dim:hover, .ag-clip.ag-dim:focus-visible { opacity: 1; }
+.ag-badge { position: absolute; inset-inline-start: 6px; bottom: 6px; min-width: 18px; padding: 0 5px; border-radius: 9px; font-size: 11px; line-height: 18px; font-weight: 600; text-align: center; color: #fff; background: rgb(0 0 0 / .62); }
+.ag-no-clip { display: grid; place-items: center; height: 100%; padding: 4px; font-size: 11px; color: var(--ag-faint); overflow: hidden; }
+.ag-coming { background: linear-gradient(100deg, transparent 30%, var(--ag-edge), transparent 70%) 0 / 250% 100%, var(--ag-track) !important; animation: ag-wait 1.6s linear infinite; }
+.ag-play > .ag-game .ag-card { padding: 12px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); }
+.ag-files { display: flex; flex-wrap: wrap; gap: 6px 14px; }
+.ag-link { color: inherit; font-weight: 600; text-underline-offset: 3px; border-radius: 4px; }
+.ag-branches { display: flex; flex-direction: column; gap: 8px; }
+.ag-map { position: relative; overflow: auto; max-height: 190px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); scrollbar-width: thin; }
+.ag-rails { display: block; }
+.ag-rails path { fill: none; stroke: color-mix(in srgb, var(--ag-ink) 24%, var(--ag-paper)); stroke-width: 2px; }
+.ag-rails path.ag-mine { stroke: color-mix(in srgb, var(--ag-motion) 70%, var(--ag-ink)); stroke-width: 2.5px; }
+.ag-play .ag-stop { position: absolute; left: var(--x); top: var(--y); width: 22px; height: 22px; margin: -11px; border-radius: 50%; font-size: 10px; font-weight: 600; text-align: center;
+  background: color-mix(in srgb, var(--ag-ink) 8%, var(--ag-paper)); border: 2px solid color-mix(in srgb, var(--ag-ink) 24%, var(--ag-paper)); color: var(--ag-faint); line-height: 1; }
+.ag-play .ag-stop.ag-mine { border-color: color-mix(in srgb, var(--ag-motion) 70%, var(--ag-ink)); color: var(--ag-ink); }
+.ag-play .ag-stop:hover { background: color-mix(in srgb, var(--ag-ink) 22%, var(--ag-paper)); }
+.ag-play .ag-stop[aria-current] { background: var(--ag-motion); border-color: var(--ag-motion); color: #fff; }
+.ag-play .ag-stop:empty { width: 12px; height: 12px; margin: -6px; }
+
+.ag-form { display: flex; flex-direction: column; gap: 8px; padding: 10px 12px 12px; border-top: 1px solid var(--ag-edge); background: var(--ag-paper); max-height: 70%; overflow: auto; scrollbar-width: thin; }
+.ag-form > * { flex: none; }
+.ag-status, .ag-doing { display: flex; flex-direction: column; gap: 6px; }
+.ag-status:not(:has(> :not([hidden]))) { display: none; }
+.ag-status-words { font-size: 12px; color: var(--ag-faint); }
+.ag-bar { height: 6px; --ag-own: var(--ag-motion); }
+.ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
+.ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
+.ag-folds { display: flex; flex-wrap: wrap; gap: 4px 12px; }
+.ag-fold[open] { flex: 1 0 100%; }
+.ag-fold summary { display: inline-flex; gap: 6px; align-items: center; cursor: pointer; font-size: 12px; color: var(--ag-faint); border-radius: 6px; padding: 2px 4px; list-style: none; }
+.ag-fold summary::-webkit-details-marker { display: none; }
+.ag-fold summary:hover, .ag-fold[open] summary { color: var(--ag-ink); }
+.ag-grid-fields { display: grid; grid-template-columns: 2fr 3fr; gap: 8px; padding: 6px 0 2px; }
+.ag-field-character { grid-column: 1 / -1; }
+.ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
+.ag-buttons { display: flex; gap: 8px; }
+.ag-buttons .ag-main { flex: 1; }
+@container (max-width: 300px) { .ag-scroll, .ag-top, .ag-form { padding-inline: 8px; } .ag-top { gap: 4px; } .ag-icon { width: 28px; height: 30px; } .ag-chip { display: none; } .ag-play > .ag-game .ag-card { padding: 10px; }
+  .ag-top { flex-wrap: wrap; } .ag-title-words { order: 9; flex: 1 0 100%; } .ag-top > button:nth-of-type(2) { margin-inline-start: auto; }
+  .ag-play .ag-rows { grid-template-columns: minmax(0, 1fr) 26px 30px; grid-auto-flow: dense; gap: 4px 6px; }
+  .ag-play .ag-label { grid-column: 1; } .ag-play .ag-value { grid-column: 2; } .ag-play .ag-change { grid-column: 3; } .ag-play .ag-word { grid-column: 2 / -1; }
+  .ag-play :is(.ag-track, .ag-scope) { grid-column: 1 / -1; margin-bottom: 4px; } }
+@container (max-width: 420px) { .ag-quiet span { display: none; } }
+@container (min-width: 430px) { .ag-clip { width: 96px; } }
+@keyframes ag-run { from { margin-inline-start: 0; } to { margin-inline-start: 70%; } }
+@keyframes ag-wait { from { background-position: 120% 0, 0 0; } to { background-position: -60% 0, 0 0; } }
+@media (prefers-reduced-motion: reduce) { .ag *, .ag *::after { transition: none !important; animation: none !important; } }
+`;
+
+/** Put the style into the page, once. */
+export function addStyle() {
+  if (document.getElementById("animegamer-style")) return;
+  const style = document.createElement("style");
+  style.id = "animegamer-style";
+  style.textContent = STYLE;
+  document.head.append(style);
+}

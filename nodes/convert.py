@@ -1,0 +1,101 @@
+"""Published files become a world folder, with progress, and as often interrupted as one likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.checkpoint.downloads import published_worlds
+from ..animegamer_core.index import check_story_name
+from . import host
+from .models import PACKAGES
+from .values import CATEGORY
+from .work import Bars
+
+NOTHING_PUBLISHED = "none found"
+
+
+class ConvertAnimeGamer(io.ComfyNode):
+    """Published files become a world folder."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="ConvertAnimeGamer",
+            display_name="Convert AnimeGamer",
+            category=CATEGORY,
+            description="Makes a world folder of the published files in models/animegamer: smaller, checked, quick to "
+            "load. The downloads stay as they are. Converting again goes on where it stopped.",
+            inputs=[
+                io.Combo.Input(
+                    "source",
+                    options=list(_downloads()) or [NOTHING_PUBLISHED],
+                    tooltip="Folder below models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and which "
+                    "of its worlds.",
+                ),
+                io.String.Input(
+                    "world",
+                    default="my-world",
+                    tooltip="Name of the world folder to make in models/animegamer; press R to find it in the lists.",
+                ),
+                io.Combo.Input(
+                    "precision",
+                    options=["released", "keep"],
+                    default="released",
+                    tooltip="released: float32 weights are stored in the 16-bit type that the published scripts "
+                    "compute in; keep: as they are.",
+                ),
+            ],
+            outputs=[
+                io.String.Output("world_out", display_name="world", tooltip="The name of the world that was made."),
+                io.String.Output("report", display_name="report", tooltip="Where it lies, what it lacks, its licence."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def execute(cls, source: str, world: str, precision: str) -> io.NodeOutput:
+        host.require(*PACKAGES)
+        from ..animegamer_core.checkpoint.convert import convert
+
+        folder, published = _download(source)
+        out = _new_world(world, folder)
+        show = Bars()
+        made = convert(
+            folder, out, lambda done, total, what: show("bytes", done, total), name=published, precision=precision
+        )
+        size = sum(note.bytes for note in made.files.values())
+        report = "\n".join([f"world {world!r} is in {out}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence])
+        return io.NodeOutput(world, report, ui={"text": [report]})
+
+
+def _downloads() -> dict[str, tuple[Path, str]]:
+    """Published worlds by their names in the list, `folder/world`: the folder of downloads and which of its worlds."""
+    found = {}
+    for root in host.model_folders():
+        below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        direct = {path.name.partition("-")[2].lower() for path in below if path.name.startswith("MLLM-")}
+        found |= {f"{root.name}/{world}": (root, world) for world in published_worlds(root) if world in direct}
+        found |= {f"{folder.name}/{world}": (folder, world) for folder in below for world in published_worlds(folder)}
+    return found
+
+
+def _download(source: str) -> tuple[Path, str]:
+    found = _downloads()
+    if source not in found:
+        raise ValueError(
+            f"no published files at {source!r}: put MLLM-*, VDM_Decoder-*, the CogVideoX-2b vae and the Mistral folder "
+            f"together into a folder below {host.model_folders()[0]} and press R"
+        )
+    return found[source]
+
+
+def _new_world(name: str, downloads: Path) -> Path:
+    """The folder of a world to make; ValueError where it would mix with others' files."""
+    folder = host.model_folders()[0] / check_story_name(name, "world")
+    if name == host.TOYBOX or folder == downloads:
+        raise ValueError(
+            f"world name {name!r} is taken by what is there already; choose another name for the new world"
+        )
+    return folder

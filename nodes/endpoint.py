@@ -1,0 +1,280 @@
+"""The pack's addresses on ComfyUI's server: play a turn, list stories, read one, and the words that a world knows.
+
+    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
+    GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W
+A turn is an ordinary prompt of the two nodes that a player would use, so it is checked, queued, shown and interrupted
+as any other. Names are compared and checked, never joined into paths as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import typing
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import asdict
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions
+from ..animegamer_core.story import Story
+from . import host
+from .game import LoadAnimeGamer
+from .stories import listed, motion_table, story_name
+from .story import PlayGameStory
+from .values import GAUGES, MAX_SEED, scope_word
+
+if typing.TYPE_CHECKING:
+    from aiohttp import web
+
+    from ..animegamer_core.state import MotionTable
+
+    Json = dict[str, typing.Any]
+
+MAX_BYTES = 1 << 16  # of a request
+MAX_LETTERS = 4000  # of an instruction
+LAST_TURN = 1_000_000
+WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # no ids that a graph on the page has
+POLL_SECONDS = 0.1
+
+
+class Refused(Exception):
+    """What a request gets in place of an answer."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def register() -> None:
+    """Add the addresses to the server, once."""
+    table = host.routes()
+    if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
+        return
+    table.post("/animegamer/turn")(_answering(_turn))
+    for path, read in (("stories", _stories), ("story", _story), ("words", _words)):
+        table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
+
+
+def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
+    """The handler with its answer as JSON, and what is wrong with a request as `error` in one sentence."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            status, values = await handler(request)
+        except Refused as refused:
+            status, values = refused.status, {"error": str(refused)}
+        except ValueError as error:
+            status, values = 400, {"error": str(error)}
+        return web.json_response(values, status=status)
+
+    return answer
+
+
+def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[..., typing.Any]:
+    """A handler that reads files, beside the event loop."""
+
+    async def handler(request: web.Request) -> tuple[int, Json]:
+        return 200, await asyncio.to_thread(read, request.query)
+
+    return handler
+
+
+async def _turn(request: web.Request) -> tuple[int, Json]:
+    prompt = await asyncio.to_thread(turn_prompt, await _body(request))
+    status, answer = await host.queue_prompt(prompt)
+    if status != 200:
+        raise Refused(status, _refusal(answer))
+    prompt_id = answer["prompt_id"]
+    if request.query.get("wait", "0") in ("", "0", "false"):
+        return 202, {"prompt_id": prompt_id}
+    return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
+
+
+async def _body(request: web.Request) -> Json:
+    """The JSON object of a request, read no further than MAX_BYTES."""
+    if request.content_type != "application/json":
+        raise Refused(415, "send the turn as application/json")
+    data = bytearray()
+    async for chunk in request.content.iter_chunked(MAX_BYTES):
+        data += chunk
+        if len(data) > MAX_BYTES:
+            raise Refused(413, f"a turn takes at most {MAX_BYTES} bytes")
+    try:
+        values = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the request is not a JSON object") from error
+    if not isinstance(values, dict):
+        raise ValueError("the request is not a JSON object")
+    return values
+
+
+def _no_number(word: str) -> typing.NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def turn_prompt(values: Json) -> Json:
+    """The prompt, in API form, that plays the turn which a request asks for; ValueError if it asks for none."""
+    asked = dict(values)
+    world, story, instruction = (_text(asked, name) for name in ("world", "story", "instruction"))
+    if world not in host.world_names():
+        raise ValueError(f"world {world!r} is not known; choose {', '.join(host.world_names())}")
+    instruction = clean_text(instruction)
+    if read_instructions(instruction) != (instruction,) or len(instruction) > MAX_LETTERS:
+        raise ValueError(f"the instruction is empty, begins with # or has more than {MAX_LETTERS} letters")
+    motion, value = _motion(asked.pop("motion", "predicted"))
+    inputs = {
+        "model": [WORLD_NODE, 0],
+        "instructions": instruction,
+        "story": story_name(story),
+        "after": _whole(asked, "after", -1, LAST_TURN),
+        "line": _text(asked, "line", ""),
+        "seed": _whole(asked, "seed", 0, MAX_SEED),
+        "motion": motion,
+        "motion_value": value,
+        "export": False,
+    }
+    if asked:
+        raise ValueError(
+            f"{sorted(asked)[0]!r} is no part of a turn; it takes world, story, instruction, seed, motion, after, line"
+        )
+    return {
+        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": world}},
+        TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **inputs}},
+    }
+
+
+def _widgets(node: type[io.ComfyNode]) -> Json:
+    """The widgets of a new node, which a prompt has to name one by one."""
+    inputs = ((item.id, getattr(item, "default", None)) for item in node.define_schema().inputs)
+    return {name: default for name, default in inputs if default is not None}
+
+
+def _text(asked: Json, name: str, default: str | None = None) -> str:
+    value = asked.pop(name, default)
+    if not isinstance(value, str):
+        raise ValueError(f"{name!r} is {value!r}; a turn needs it as text")
+    return value
+
+
+def _whole(asked: Json, name: str, default: int, largest: int) -> int:
+    value = asked.pop(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not min(default, 0) <= value <= largest:
+        raise ValueError(f"{name!r} is {value!r}; it is a whole number from {min(default, 0)} to {largest}")
+    return value
+
+
+def _motion(value: object) -> tuple[str, float]:
+    """(motion, motion_value) as the widgets have them: a scope's name, or a number of pixels a frame."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 999:
+        return "custom", float(value)
+    if value == "predicted":
+        return "predicted", 0.0
+    if not isinstance(value, str):
+        raise ValueError(f"'motion' is {value!r}; it is predicted, a scope, or a number from 0 to 999")
+    return MotionScope.parse(value).name.lower(), 0.0
+
+
+def _refusal(answer: Json) -> str:
+    """ComfyUI's words for a refused prompt, as one sentence."""
+    nodes = answer.get("node_errors") or {}
+    errors = [error for node in nodes.values() for error in node["errors"]] or [answer["error"]]
+    return f"{errors[0]['message']}: {errors[0]['details']}".rstrip(": ")
+
+
+async def _played(prompt_id: str) -> Json:
+    """What a queued turn became; Refused where it was taken away, interrupted or failed."""
+    while True:
+        ahead, entry = host.prompt_result(prompt_id)
+        if entry is not None:
+            break
+        if not ahead and host.prompt_result(prompt_id)[1] is None:
+            raise Refused(409, "the turn was taken out of the queue before it was played")
+        await asyncio.sleep(POLL_SECONDS)
+    shown = entry["outputs"].get(TURN_NODE, {})
+    if "animegamer_state" not in shown:
+        raise Refused(*_failure(entry))
+    state = shown["animegamer_state"][0]
+    return {"turn": state["turn"], "state": state, "clip": f"/view?{urllib.parse.urlencode(shown['images'][0])}"}
+
+
+def _failure(entry: Json) -> tuple[int, str]:
+    for kind, facts in (entry.get("status") or {}).get("messages", ()):
+        if kind == "execution_error":
+            return 422, " ".join(str(facts["exception_message"]).split())
+    return 409, "the turn was interrupted; the story holds all turns before it"
+
+
+def _stories(_: typing.Mapping[str, str]) -> Json:
+    stories = [Story.read(host.output_folder(), name) for name in listed()]
+    return {
+        "stories": [
+            {"name": story.name, "world": story.world_name, "line": story.line, "turns": len(story.entries)}
+            for story in stories
+        ]
+    }
+
+
+def _story(query: typing.Mapping[str, str]) -> Json:
+    name = story_name(query.get("name", ""))
+    if name not in listed():
+        raise Refused(404, f"there is no story {name!r} in output/animegamer")
+    story = Story.read(host.output_folder(), name)
+    table, current, lines = motion_table(story), story.line, []
+    for line in story.lines():
+        story.use(line)
+        lines.append({"name": line, **_line(story, table)})
+    return {"name": name, "world": story.world_name, "line": current, "lines": lines}
+
+
+def _line(story: Story, table: MotionTable | None) -> Json:
+    """The turns of a line; `error` says why, where they cannot be read."""
+    try:
+        session = story.session(len(story.entries), 0)
+    except ValueError as error:
+        return {"turns": [], "error": str(error)}
+    gauges, turns = session.opening, []
+    for turn in session.turns:
+        if turn.number > 0:
+            turns.append(_turn_of(story, turn, gauges, table))
+            gauges = turn.character
+    return {"turns": turns, "opening": session.picture.instruction if session.picture else None}
+
+
+def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTable | None) -> Json:
+    entry = story.entries[turn.number - 1]
+    record = None if entry.shot is None else story.shots.record(entry.shot)
+    drawn = {} if record is None else record["key"]
+    told, level, gauges = drawn.get("motion"), turn.state.motion, asdict(turn.character)
+    return {
+        "number": turn.number,
+        "instruction": turn.instruction,
+        "motion": {"scope": scope_word(level), "level": level, "value": told},
+        "overridden": None not in (told, table) and told != table.value(level),
+        "seed": turn.seed,
+        "window": turn.window,
+        "steps": drawn.get("steps"),
+        "guidance": drawn.get("guidance"),
+        "gauges": gauges,
+        "changes": {name: gauges[name] - getattr(before, name) for name in GAUGES},
+        "state": entry.state,
+        "shot": entry.shot,
+        "clip": None if record is None else host.output_item(story.shots.path(entry.shot)),
+    }
+
+
+def _words(query: typing.Mapping[str, str]) -> Json:
+    """What fills the fields of an instruction, where a world's words are known."""
+    from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES
+
+    toybox = query.get("world") == host.TOYBOX
+    words: dict[str, typing.Iterable[str]] = {
+        "characters": CHARACTERS,
+        "motions": (motion.phrase for motion in MOTIONS.values()),
+        "adverbs": (word for level in ADVERBS.values() for word in level),
+        "times": TIMES,
+        "places": PLACES,
+    }
+    return {name: list(known) if toybox else [] for name, known in words.items()}

@@ -1,0 +1,141 @@
+"""GameModel: a world with the choices of LoadAnimeGamer. Its models are loaded when first used, and live as long as it.
+
+ComfyUI keeps the value in its cache while the node's widgets stay the same. When they change, or the user frees memory,
+the value goes and its models with it; two values of the same facts share theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import typing
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from ..animegamer_core.checkpoint import World
+from . import host
+from .values import StageFiles
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ..animegamer_core.decoder import ShotDecoder
+    from ..animegamer_core.encoder import ShotEncoder
+    from ..animegamer_core.engine import GameEngine
+
+PRECISIONS = {"auto": None, "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+PLACEMENTS = ("auto", "cpu", "engine on cpu")
+PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
+
+
+class _Loaded:
+    """One model under ComfyUI's management."""
+
+    def __init__(self, patcher: typing.Any, working_bytes: int) -> None:
+        self.patcher = patcher
+        self.working_bytes = working_bytes
+
+
+_SHARED: weakref.WeakValueDictionary[tuple, _Loaded] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class GameModel:
+    """Facts only, until `engine`, `decoder` or `encoder` is called. Each call puts that model on its device, and may
+    move the others away: call it before every use, and keep the result no longer than that.
+
+    number_type: a key of PRECISIONS. placement: one of PLACEMENTS. stage_files: applied in order.
+    """
+
+    world: World
+    number_type: str = "auto"
+    placement: str = "auto"
+    stage_files: StageFiles = ()
+    _held: dict[str, _Loaded] = field(default_factory=dict, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """64 hex digits of all that a turn depends on: the world's own, unless stage files change its weights."""
+        if not self.stage_files:
+            return self.world.fingerprint
+        parts = [self.world.fingerprint, *(f"{_digest(path)} {strength!r}" for path, strength in self.stage_files)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def precision(self) -> str:
+        """The number types that engine and decoder compute in, as the addresses of a story name them."""
+        names = (str(self._dtype(kind)).removeprefix("torch.") for kind in ("engine", "decoder"))
+        return "+".join(dict.fromkeys(names))
+
+    def engine(self) -> GameEngine:
+        """The world's game engine, ready to predict."""
+        return self._ready("engine", self.world.load_engine)
+
+    def decoder(self) -> ShotDecoder:
+        """The world's shot decoder with its VAE, ready to shoot."""
+        return self._ready("decoder", self.world.load_decoder)
+
+    def encoder(self) -> ShotEncoder:
+        """The world's shot encoder, ready to read a picture; ValueError if the world came without."""
+        return self._ready("encoder", self.world.load_encoder)
+
+    def decoder_at_work(self) -> ShotDecoder:
+        """The decoder while it shoots, left where it is: to place it again would make room for a second shot."""
+        return self._held["decoder"].patcher.model
+
+    @property
+    def patcher(self) -> typing.Any:
+        """One that holds a model, or None: ComfyUI's cache lets old values with one go first when memory is short."""
+        return next((loaded.patcher for loaded in self._held.values()), None)
+
+    def _ready(self, kind: str, load: Callable[..., nn.Module]) -> typing.Any:
+        if kind not in self._held:
+            key = (self.fingerprint, kind, self._dtype(kind), self.placement)
+            loaded = _SHARED.get(key)
+            if loaded is None:
+                host.require(*PACKAGES)
+                loaded = _SHARED[key] = self._load(kind, load)
+            self._held[kind] = loaded
+        loaded = self._held[kind]
+        return host.place(loaded.patcher, loaded.working_bytes)
+
+    def _load(self, kind: str, load: Callable[..., nn.Module]) -> _Loaded:
+        devices = self._devices(kind)
+        model = load(devices[1], self._dtype(kind))
+        if self.stage_files:
+            from ..animegamer_core.train.adapters import apply_stage_file
+
+            for path, strength in self.stage_files:
+                apply_stage_file(Path(path), {kind: model}, strength=strength, whole=False)
+        host.make_interruptible(model)
+        size = sum(tensor.nbytes for tensor in model.state_dict().values())
+        return _Loaded(host.wrap(model, devices), model.working_bytes if kind == "decoder" else size // 8)
+
+    def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
+        on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")
+        return host.device_for(kind, on_cpu)
+
+    def _dtype(self, kind: str) -> torch.dtype:
+        import torch
+
+        # 16-bit numbers are slower than float32 on a CPU, so there the choice is none.
+        if self._devices(kind)[0].type == "cpu":
+            return torch.float32
+        chosen = PRECISIONS[self.number_type]
+        return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)
+
+
+def _digest(path: str) -> str:
+    try:
+        stat = Path(path).stat()
+    except OSError as error:
+        raise ValueError(f"stage file {path} is gone; train it again, or choose another") from error
+    return _digest_of(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: str, _changed: int, _size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

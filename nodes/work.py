@@ -1,0 +1,285 @@
+"""The long jobs: train a stage, measure a world. Both show progress and can be interrupted."""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing
+from pathlib import Path
+
+from comfy_api.v0_0_2 import io, ui
+
+from ..animegamer_core.index import check_story_name
+from ..animegamer_core.train.stages import lr_warning, stage_config
+from . import host
+from .models import PACKAGES
+from .values import CATEGORY, MAX_SEED, LoraSocket, StageFiles, image_of_bytes
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from PIL import Image
+    from torch import Tensor
+
+STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers")
+REDRAWN_S = 1.0  # between previews of the loss
+MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine
+
+
+class TrainLoRAStage(io.ComfyNode):
+    """A stage of the paper's training as a file to play with."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        def number(name: str, default: int, low: int, high: int, tooltip: str) -> io.Input:
+            return io.Int.Input(name, default=default, min=low, max=high, tooltip=tooltip)
+
+        return io.Schema(
+            node_id="TrainLoRAStage",
+            display_name="Train LoRA Stage",
+            category=CATEGORY,
+            description="Trains one stage of AnimeGamer on clips and leaves a stage file that Load AnimeGamer takes. A "
+            "run is a folder below output/animegamer/runs: queue the node again to go on after an interrupt or a "
+            "restart, without a step lost.",
+            inputs=[
+                io.Combo.Input(
+                    "stage",
+                    options=list(STAGES),
+                    default="adapt",
+                    tooltip="adapt: the decoder to the engine's predictions; warmup, joint: shot encoder and decoder; "
+                    "predict: the engine; vae, towers: what lies below them.",
+                ),
+                io.Combo.Input(
+                    "dataset",
+                    options=[host.TOYBOX, *_datasets()],
+                    default=host.TOYBOX,
+                    tooltip="toybox draws games by itself; others are dataset folders below input/animegamer and "
+                    "output/animegamer/datasets.",
+                ),
+                io.Combo.Input(
+                    "world",
+                    options=host.world_names(),
+                    default=host.TOYBOX,
+                    tooltip="The world whose weights training begins from. They stay as they are.",
+                ),
+                io.String.Input(
+                    "run",
+                    default="my-run",
+                    tooltip="Name of the run: its folder below output/animegamer/runs, with one folder a stage.",
+                ),
+                number("steps", 20, 1, 1_000_000, "Optimizer steps of the whole run."),
+                number("batch", 4, 1, 4096, "Clips (or games, for predict) that each step learns from."),
+                number("rank", 0, 0, 512, "Rank of the low-rank updates; 0 takes the recipe's."),
+                io.Float.Input(
+                    "lr",
+                    default=0.0,
+                    min=0.0,
+                    max=0.1,
+                    step=0.00001,
+                    tooltip="Highest learning rate; 0 takes the recipe's, which is made for thousands of steps. "
+                    "0.001 shows within 20 steps.",
+                ),
+                number("games", 8, 1, 10_000, "How many games of ten turns the toybox dataset has."),
+                io.Int.Input(
+                    "seed",
+                    default=0,
+                    min=0,
+                    max=MAX_SEED,
+                    control_after_generate=False,
+                    tooltip="Decides the drawn games, the order of clips and the noise.",
+                ),
+                io.Boolean.Input(
+                    "resume",
+                    default=True,
+                    tooltip="Go on with a run of this name; off: refuse a name that is taken.",
+                ),
+                LoraSocket.Input("lora", optional=True, tooltip="Stages to begin from, put on top of the world first."),
+            ],
+            outputs=[
+                LoraSocket.Output(
+                    "lora_out", display_name="lora", tooltip="The stages begun from, and the trained one."
+                ),
+                io.Image.Output("loss_plot", display_name="loss_plot", tooltip="The loss over the steps."),
+                io.String.Output("report", display_name="report", tooltip="What was trained, and where it lies."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def execute(
+        cls,
+        stage: str,
+        dataset: str,
+        world: str,
+        run: str,
+        steps: int,
+        batch: int,
+        rank: int,
+        lr: float,
+        games: int,
+        seed: int,
+        resume: bool,
+        lora: StageFiles | None = None,
+    ) -> io.NodeOutput:
+        host.require(*PACKAGES, "peft")
+        from ..animegamer_core.train.job import Job, brief, run_job
+        from ..animegamer_core.train.log import LOG, read_log
+        from ..animegamer_core.train.loop import RunOptions
+        from ..animegamer_core.train.plot import draw_losses
+
+        show, begun = Bars(), tuple(lora or ())
+        out = host.output_folder() / "runs" / check_story_name(run, "run") / stage
+        config = brief(stage_config(stage, "lora"), steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
+        clips = _dataset_folder(dataset, games, seed, show)
+        job = Job(stage, config, host.find_world(world), clips, out, [(Path(path), share) for path, share in begun])
+        heard = _LossPreview(show, out / LOG)
+        result = run_job(job, RunOptions(resume, heard, _asked_to_stop, host.clear_device()), show)
+        lines = read_log(out / LOG)
+        plot = _image(draw_losses(lines))
+        report = _told(stage, lines, result.seconds, job.dataset, result.file)
+        lora_out = (*begun, (str(result.file), 1.0))
+        return io.NodeOutput(lora_out, plot, report, ui=_looks(cls, plot, report, lr_warning(config)))
+
+
+class EvaluateGame(io.ComfyNode):
+    """The Toybox's acceptance table, in small."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="EvaluateGame",
+            display_name="Evaluate Game",
+            category=CATEGORY,
+            description="Plays and draws held-out Toybox games and measures them: what probes recognise, how far shots "
+            "move, what the engine remembers. One game gives a first impression; the command line measures all.",
+            inputs=[
+                io.Combo.Input(
+                    "world",
+                    options=host.world_names(),
+                    default=host.TOYBOX,
+                    tooltip="A world that was built by the Toybox recipe, which brings its own probes.",
+                ),
+                io.Int.Input(
+                    "games",
+                    default=1,
+                    min=1,
+                    max=50,
+                    tooltip="Games of ten turns to play, everything else in proportion; a game takes minutes on a CPU.",
+                ),
+                io.Int.Input(
+                    "seed",
+                    default=0,
+                    min=0,
+                    max=MAX_SEED,
+                    control_after_generate=False,
+                    tooltip="Another seed asks other games.",
+                ),
+            ],
+            outputs=[
+                io.String.Output("report", display_name="report", tooltip="The table: target, value, interval."),
+                io.Image.Output("sheet", display_name="sheet", tooltip="Pictures of what was measured, on one sheet."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def execute(cls, world: str, games: int, seed: int) -> io.NodeOutput:
+        host.require(*PACKAGES, "cv2")
+        from ..animegamer_core.evaluate.acceptance import accept
+        from ..animegamer_core.evaluate.bench import Bench
+        from ..animegamer_core.evaluate.trial import QUICK, Trial
+
+        # Worker processes would start ComfyUI's own main module again, so everything is drawn here.
+        bench = Bench(host.find_world(world), host.clear_device(), workers=1, on_progress=Bars())
+        for model in (bench.engine, bench.decoder, bench.encoder):
+            host.make_interruptible(model)
+        report = accept(Trial(bench, QUICK.limited(games), seed), MEASURED)
+        sheet = _image(report.sheet())
+        return io.NodeOutput(report.text, sheet, ui=_looks(cls, sheet, report.text))
+
+
+class Bars:
+    """Progress on the running node, one bar a kind of work; looks for the interrupt at every report."""
+
+    def __init__(self) -> None:
+        self._kind: tuple[str, int] | None = None
+
+    def __call__(self, what: str, done: int, total: int, picture: Image.Image | None = None) -> None:
+        if self._kind != (what, total):
+            self._kind, self._report = (what, total), host.progress(total)
+        self._report(done, picture)
+
+
+class _LossPreview:
+    """Shows the steps of training, and from time to time the loss so far."""
+
+    def __init__(self, show: Bars, log: Path) -> None:
+        self._show, self._log, self._drawn = show, log, 0.0
+
+    def __call__(self, step: int, steps: int, values: Mapping[str, float]) -> None:
+        from ..animegamer_core.train.log import read_log
+        from ..animegamer_core.train.plot import draw_losses
+
+        picture = None
+        if time.monotonic() - self._drawn > REDRAWN_S:
+            picture, self._drawn = draw_losses(read_log(self._log)), time.monotonic()
+        self._show("steps", step, steps, picture)
+
+
+def _asked_to_stop() -> bool:
+    """Raises ComfyUI's interrupt; training saves a checkpoint before it goes on up."""
+    host.stop_if_interrupted()
+    return False
+
+
+def _datasets() -> dict[str, Path]:
+    """Finished dataset folders by their names in the list; compared with, never made into paths."""
+    roots = {"input": host.input_folder(), "output": host.output_folder() / "datasets"}
+    return {
+        f"{name}/{info.parent.name}": info.parent
+        for name, root in roots.items()
+        for info in sorted(root.glob("*/dataset.json"))
+    }
+
+
+def _dataset_folder(name: str, games: int, seed: int, show: Bars) -> Path:
+    """The folder of a listed dataset; the Toybox's games are drawn into one first, as far as it lacks them."""
+    if name != host.TOYBOX:
+        found = _datasets()
+        if name not in found:
+            raise ValueError(
+                f"dataset {name!r} is not there: put its folder (turns.jsonl, games.jsonl, dataset.json, clips) into "
+                f"{host.input_folder()} and press R, or choose toybox"
+            )
+        return found[name]
+    host.require("cv2")
+    from ..animegamer_core.toybox.dataset import Casting, write_dataset
+
+    folder = host.output_folder() / "datasets" / f"toybox-{games}-{seed}"
+    casting = Casting(games=games, held_out=0, first=games * seed)
+    # Worker processes would start ComfyUI's own main module again, so one process draws.
+    return write_dataset(folder, casting, workers=1, on_clip=functools.partial(show, "clips")).path
+
+
+def _told(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path) -> str:
+    """What a finished run did, for the report."""
+    losses = [line["loss"] for line in lines]
+    part = max(1, len(losses) // 5)
+    first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+    return (
+        f"{stage}: {lines[-1]['step']} steps in {seconds:.0f} s, loss {first:.4g} at first, {last:.4g} at last\n"
+        f"trained on {dataset}\nstage file {file}"
+    )
+
+
+def _image(picture: Image.Image) -> Tensor:
+    """A picture as an IMAGE of one frame."""
+    import numpy as np
+
+    return image_of_bytes(np.array(picture.convert("RGB"))[None])
+
+
+def _looks(cls: type[io.ComfyNode], image: Tensor, text: str, note: str | None = None) -> dict[str, typing.Any]:
+    """The `ui` of a job: its picture, its report and a note to the user."""
+    notes = {} if note is None else {"animegamer_notes": [note]}
+    return {**ui.PreviewImage(image, cls=cls).as_dict(), "text": [text], **notes}

@@ -1,0 +1,117 @@
+"""A real Chromium on the page of a real ComfyUI server, shared by the tests of this folder."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from comfy_server import server  # noqa: F401  (the fixture)
+
+NEEDED = "tests/browser need `pip install playwright` and Chromium (`apt-get install chromium`, or CHROMIUM=path)"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+FLAGS += ("--disable-component-update", "--disable-dev-shm-usage", "--disable-quic", "--mute-audio")
+READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def find_chromium():
+    """The browser's path, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+class ComfyPage:
+    """ComfyUI's page. `errors` gathers what our own scripts threw; `shot` keeps a picture for people to look at."""
+
+    def __init__(self, page, url, folder):
+        self.page, self.url, self.folder, self.errors = page, url, folder, []
+        page.on("pageerror", self._on_error)
+
+    def _on_error(self, error):
+        stack = getattr(error, "stack", None) or str(error)
+        if "/extensions/ComfyUI-AnimeGamer/" in stack:  # offline, ComfyUI's own page has errors too
+            self.errors.append(stack)
+
+    def open(self):
+        """Load the page, or load it again, and wait for the nodes."""
+        self.page.goto(self.url, wait_until="domcontentloaded")
+        self.page.wait_for_function(READY, timeout=120_000)
+        self.page.wait_for_timeout(1500)
+        self.page.keyboard.press("Escape")  # the template dialog of a first start
+
+    def set(self, key, value):
+        """Change a setting of ComfyUI; most need `open` again."""
+        self.page.evaluate("([key, value]) => app.extensionManager.setting.set(key, value)", [key, value])
+
+    def run_script(self, name, argument=None):
+        """What a function of scripts/ returns on the page."""
+        return self.page.evaluate(self.script(name), argument)
+
+    def script(self, name):
+        """A function of scripts/, for what the page has to evaluate itself."""
+        return (SCRIPTS / f"{name}.js").read_text("utf-8")
+
+    def load_prompt(self, prompt):
+        """Put a prompt in API form on the canvas, its nodes in rows and in view."""
+        self.run_script("load", prompt)
+        self.page.wait_for_timeout(500)
+
+    def run_graph(self, timeout=120):
+        """Queue what is on the canvas, and wait for its good end."""
+        self.run_script("run")
+        self.page.wait_for_function("() => window.ended", timeout=timeout * 1000)
+        assert self.page.evaluate("() => window.ended")[0] == "execution_success", self.page.evaluate("() => ended")
+
+    def shot(self, name):
+        """Keep a picture of the page."""
+        self.page.wait_for_timeout(700)  # gauges move to their place
+        self.page.screenshot(path=str(self.folder / f"{name}.png"))
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory):
+    """Where pictures go: ANIMEGAMER_SHOTS, or pytest's own folder."""
+    folder = Path(os.environ.get("ANIMEGAMER_SHOTS") or tmp_path_factory.mktemp("shots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world(server):  # noqa: F811
+    """Where the Play tab's tests play: random weights at the tiny size, or the Toybox if pictures are kept."""
+    if "ANIMEGAMER_SHOTS" in os.environ:
+        return "toybox"
+    from tiny_world import save_tiny_world
+
+    if not (server.models_dir / "animegamer" / "tiny").exists():
+        save_tiny_world(server.models_dir / "animegamer" / "tiny")
+    return "tiny"
+
+
+@pytest.fixture(scope="session")
+def comfy(request, shots):
+    """The page, loaded."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.skip(NEEDED)
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip(NEEDED)
+    server = request.getfixturevalue("server")  # noqa: F811
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+        page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
+        page.open()
+        yield page
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def no_errors_of_ours(request):
+    """Every test also sees that none of our scripts threw."""
+    yield
+    if "comfy" in request.fixturenames:
+        comfy = request.getfixturevalue("comfy")
+        errors, comfy.errors = comfy.errors, []
+        assert not errors

@@ -1,0 +1,4 @@
+// Things to press or to fill in that a screen reader has no name for.
+() => [...document.querySelectorAll(":is(.ag-play button, .ag-play input, .ag-play select, .ag-play textarea)")]
+  .filter((element) => !(element.getAttribute("aria-label") || element.textContent.trim() || element.closest("label")))
+  .map((element) => element.outerHTML)

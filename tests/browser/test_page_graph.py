@@ -1,0 +1,148 @@
+"""The state in a node: run a graph on the page, and see the gauges and the clip."""
+
+import pytest
+
+TOLD = "Character: Miko; Motion: {}; Background: {}."
+CARD = ".ag-card.ag-in-node"
+
+
+def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
+    """A graph of two turns; the second is shown and drawn."""
+    predict = {"model": ["1", 0], "seed": 0}
+    return {
+        "1": {
+            "class_type": "LoadAnimeGamer",
+            "inputs": {
+                "world": "toybox",
+                "precision": "auto",
+                "placement": "auto",
+                "profile": "world",
+                "lora_strength": 1,
+                "lora_file": "none",
+                "lora_file_strength": 1,
+            },
+        },
+        "2": {
+            "class_type": "GameHistory",
+            "inputs": {"window": 4, "stamina": 50, "social": 50, "entertainment": 50, "rewind_to": -1},
+        },
+        "3": {
+            "class_type": "PredictNextState",
+            "inputs": {**predict, "history": ["2", 0], "instruction": TOLD.format(first, "day beach")},
+        },
+        "4": {
+            "class_type": "PredictNextState",
+            "inputs": {**predict, "history": ["3", 1], "instruction": TOLD.format(second, "night bedroom")},
+        },
+        "5": {"class_type": "StateDisplay", "inputs": {"state": ["4", 0]}},
+        "6": {
+            "class_type": "DecodeShot",
+            "inputs": {
+                "model": ["1", 0],
+                "state": ["5", 0],
+                "motion": "predicted",
+                "motion_value": 5,
+                "steps": steps,
+                "guidance": "world",
+                "seed": -1,
+            },
+        },
+        "7": {
+            "class_type": "SaveVideo",
+            "inputs": {"video": ["6", 2], "filename_prefix": "page", "format": "auto", "codec": "auto"},
+        },
+    }
+
+
+def shown(comfy):
+    """What the card in StateDisplay says: {gauge: (value, change)} and the motion's word."""
+    return comfy.run_script("card", CARD)
+
+
+def told(server):
+    """The state of the last run's StateDisplay, as the server's history has it."""
+    entry = list(server.get("/history").values())[-1]
+    return entry["outputs"]["5"]["animegamer_state"][0]
+
+
+@pytest.fixture(scope="module")
+def run(comfy):
+    comfy.load_prompt(a_turn())
+    assert comfy.page.locator(CARD).count() == 1, "the card is there before anything ran"
+    comfy.run_graph()
+    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
+    return comfy
+
+
+def assert_shows(comfy, state):
+    card = shown(comfy)
+    for name, value in state["gauges"].items():
+        change = state["changes"][name]
+        assert card[name] == [value, f"{change:+d}".replace("-", "\u2212") if change else ""]
+    assert (card["motion"], card["steps"]) == (state["motion"]["scope"], state["motion"]["level"])
+    assert card["width"] == f"{state['gauges']['stamina']}%"
+
+
+def test_the_node_shows_what_the_server_predicted(run, server):
+    state = told(server)
+    assert_shows(run, state)
+    assert run.page.locator(f"{CARD} .ag-number").inner_text() == "2"
+    assert run.page.locator(f"{CARD} .ag-words span").all_inner_texts() == [
+        "Miko",
+        "barely sleep under a blanket",
+        "night bedroom",
+    ]
+    assert len(run.page.locator(f"{CARD} .ag-steps rect").all()) == len(state["course"]) == 2
+    run.shot("graph-dark")
+
+
+def test_the_card_lies_inside_its_node_and_nothing_is_cut_off(run):
+    sizes = run.run_script("card_size", CARD)
+    assert all(inner <= outer + 1 for inner, outer in zip(sizes["inner"], sizes["outer"], strict=True)), sizes
+
+
+def test_the_clip_is_on_its_node(run):
+    run.page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth > 0)")
+
+
+def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
+    comfy.load_prompt(a_turn(second="juggle with <img src=x onerror=alert(1)> dragons"))
+    comfy.run_graph()
+    notes = comfy.page.locator(".ag-notes.ag-in-node")
+    notes.first.wait_for()
+    assert "dragons" in notes.first.inner_text()
+    assert comfy.page.locator(".ag img[src='x']").count() == 0
+    comfy.shot("graph-notes")
+
+
+def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
+    comfy.load_prompt(a_turn())
+    comfy.run_graph()
+    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
+    state = told(server)
+    saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
+    comfy.set("Comfy.ColorPalette", "light")
+    comfy.open()
+    comfy.page.evaluate("async (saved) => { await app.loadGraphData(JSON.parse(saved), true, true, 'again'); }", saved)
+    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
+    assert_shows(comfy, state)
+    comfy.shot("graph-light")
+    comfy.set("Comfy.ColorPalette", "dark")
+
+
+def test_nodes_2_0_shows_the_card_too(comfy, server):
+    version = comfy.page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
+    if tuple(map(int, version.split(".")[:2])) < (1, 48):  # unfinished there, so it has to be off
+        assert not comfy.page.evaluate("() => app.extensionManager.setting.get('Comfy.VueNodes.Enabled')")
+        return
+    comfy.set("Comfy.VueNodes.Enabled", True)
+    comfy.open()
+    try:
+        comfy.load_prompt(a_turn())
+        comfy.run_graph()
+        comfy.page.wait_for_selector(f"{CARD} .ag-lines")
+        assert_shows(comfy, told(server))
+        comfy.shot("graph-nodes-2")
+    finally:
+        comfy.set("Comfy.VueNodes.Enabled", False)
+        comfy.open()

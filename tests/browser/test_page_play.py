@@ -1,0 +1,314 @@
+"""The Play tab: turns, takes, branches, undo, reload, export, the graph; by mouse and by keys alone."""
+
+import re
+import urllib.parse
+
+import pytest
+
+SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
+RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
+HUG = "Character: Miko, Taro; Motion: softly hug a friend; Background: day street."
+TURN = 240_000  # ms that a turn may take here
+TAB = "button.animegamer\\.play-tab-button"
+
+
+class PlayTab:
+    """The tab as a player sees it."""
+
+    def __init__(self, comfy, server, world):
+        self.comfy, self.page, self.server, self.world = comfy, comfy.page, server, world
+
+    def open(self):
+        if not self.page.locator(".ag-play").count():
+            self.page.locator(TAB).click()
+        self.page.wait_for_selector(".ag-play")
+
+    def begin(self, story, world=None):
+        self.open()
+        if self.page.locator(".ag-game:visible").count():
+            self.page.locator(".ag-top button").first.click()
+        self.page.fill(".ag-new input", story)
+        self.page.select_option(".ag-new select", world or self.world)
+        self.page.locator(".ag-new .ag-main").click()
+        self.page.wait_for_selector(".ag-game:visible")
+
+    def sketch(self, steps=2):
+        """Few sampling steps in place of the world's own number, for quick tests."""
+        self.page.locator(".ag-fold summary").nth(1).click()
+        self.page.fill("input[name=steps]", str(steps))
+        self.page.locator(".ag-fold summary").nth(1).click()
+
+    def tell(self, words, key="Enter"):
+        self.page.fill(".ag-text", words)
+        self.page.press(".ag-text", key)
+
+    def play(self, words, number):
+        self.tell(words)
+        self.wait_for_turn(number)
+
+    def wait_for_turn(self, number):
+        """Until turn `number` is the one on the stage and nothing is on its way."""
+        self.page.wait_for_function(self.comfy.script("turn_is_shown"), arg=str(number), timeout=TURN)
+
+    def wait_until_idle(self):
+        self.page.wait_for_function("() => document.querySelector('.ag-doing').hidden", timeout=TURN)
+
+    def gauges(self):
+        tracks = self.page.locator(".ag-play .ag-track")
+        return {track.get_attribute("aria-label"): int(track.get_attribute("aria-valuenow")) for track in tracks.all()}
+
+    def alert(self):
+        return self.page.locator(".ag-form .ag-alert:visible").all_inner_texts()
+
+    def saved(self, name):
+        return self.server.get(f"/animegamer/story?{urllib.parse.urlencode({'name': name})}")
+
+    def lines(self, name):
+        """{line: its instructions} as the server has them."""
+        return {line["name"]: [turn["instruction"] for turn in line["turns"]] for line in self.saved(name)["lines"]}
+
+
+@pytest.fixture(scope="module")
+def tab(comfy, server, world):
+    return PlayTab(comfy, server, world)
+
+
+@pytest.fixture(scope="module")
+def game(tab):
+    """A story of two turns."""
+    tab.begin("by the sea")
+    tab.page.wait_for_selector(".ag-text:focus")  # the player can write at once
+    tab.sketch()
+    tab.play(SEA, 1)
+    tab.play(RUN, 2)
+    return tab
+
+
+def test_two_turns_are_played_saved_and_shown(game):
+    turns = game.saved("by the sea")["lines"][0]["turns"]
+    assert [turn["instruction"] for turn in turns] == [SEA, RUN]
+    assert game.gauges() == turns[1]["gauges"]
+    assert game.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko", "swiftly run", "day beach"]
+    assert game.page.locator(".ag-line-strip .ag-clip").count() == 2
+    assert game.page.locator(".ag-play .ag-course rect").count() == 2
+    assert "2" in game.page.locator(".ag-play [aria-live]").text_content(), "screen readers hear of the turn"
+    assert game.page.input_value(".ag-text") == ""
+    game.comfy.shot("play-dark")
+
+
+def test_the_clip_really_plays(game):
+    game.page.wait_for_function(game.comfy.script("clip_plays"))
+    assert urllib.parse.unquote_plus(game.page.locator(".ag-screen video").get_attribute("src")).count("by the sea")
+
+
+def test_every_turn_was_one_ordinary_prompt(game, server):
+    prompts = [entry["prompt"][2] for entry in server.get("/history").values()]
+    ours = [prompt for prompt in prompts if set(prompt) == {"animegamer-world", "animegamer-turn"}]
+    turns = [prompt["animegamer-turn"]["inputs"] for prompt in ours]
+    assert [turn["after"] for turn in turns if turn["story"] == "by the sea"] == [0, 1]
+
+
+def test_three_takes_and_going_on_from_the_one_that_is_chosen(game):
+    page = game.page
+    game.tell(HUG, "Shift+Enter")
+    page.wait_for_selector(".ag-doing:visible")
+    game.wait_for_turn(3)
+    takes = page.locator(".ag-takes .ag-clip")
+    assert takes.count() == 3
+    assert takes.nth(0).get_attribute("aria-pressed") == "true"
+    sources = {takes.nth(i).locator("video").get_attribute("src") for i in range(3)}
+    assert len(sources) == 3
+    takes.nth(1).click()
+    assert takes.nth(1).get_attribute("aria-pressed") == "true"
+    chosen = takes.nth(1).locator("video").get_attribute("src")
+    assert page.locator(".ag-screen video").get_attribute("src") == chosen
+    game.comfy.shot("play-takes-dark")
+    game.play(SEA, 4)
+    takes_line = game.saved("by the sea")["line"]
+    turns = next(line["turns"] for line in game.saved("by the sea")["lines"] if line["name"] == takes_line)
+    assert turns[2]["clip"]["filename"] in chosen
+
+
+def test_undo_and_another_way_make_a_branch(game):
+    before = game.lines("by the sea")
+    for number in (3, 2):
+        game.page.click(".ag-top .pi-undo")
+        game.wait_for_turn(number)
+    game.play(SEA, 3)
+    after = game.lines("by the sea")
+    assert [SEA, RUN, SEA] in after.values() and [SEA, RUN, SEA] not in before.values()
+    assert set(map(tuple, before.values())) <= set(map(tuple, after.values())), "nothing is lost"
+
+
+def test_the_map_leads_to_every_branch_by_keys(game):
+    page = game.page
+    page.locator(".ag-stop[aria-current]").focus()
+    number = page.locator(".ag-stop[aria-current]").inner_text()
+    page.keyboard.press("ArrowUp")
+    focused = page.evaluate("() => document.activeElement.getAttribute('aria-label')")
+    assert "branch" in focused and HUG in focused
+    page.keyboard.press("Enter")
+    assert page.locator(".ag-stage .ag-number").inner_text() == number
+    assert page.locator(".ag-stage .ag-words span").first.inner_text() == "Miko, Taro"
+    page.wait_for_selector(".ag-stop[aria-current]:focus")  # focus stays on the map
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert page.locator(".ag-stage .ag-number:visible").count() == 0
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert page.locator(".ag-stage .ag-number").inner_text() in ("3", "4")
+
+
+def test_export_gives_a_clip_and_a_contact_sheet(game):
+    game.page.click(".ag-top .pi-download")
+    game.page.wait_for_selector(".ag-files a", timeout=TURN)
+    links = [link.get_attribute("href") for link in game.page.locator(".ag-files a").all()]
+    kinds = [game.page.request.get(game.server.url + link).headers["content-type"] for link in links]
+    assert sorted(kinds) == ["image/png", "video/mp4"]
+
+
+def test_a_reload_comes_back_to_the_story_and_goes_on(game):
+    page = game.page
+    number = int(page.locator(".ag-stage .ag-number").inner_text())
+    game.comfy.set("Comfy.ColorPalette", "light")
+    game.comfy.open()
+    game.open()
+    game.wait_for_turn(number)
+    game.sketch()
+    assert page.locator(".ag-name").inner_text() == "by the sea"
+    game.comfy.shot("play-light")
+    game.play(RUN, number + 1)
+
+
+@pytest.mark.parametrize("width", [250, 330, 500])
+def test_a_narrow_or_wide_sidebar_cuts_nothing_off(game, width):
+    place = game.page.locator(".ag-play")
+    place.evaluate(game.comfy.script("widen"), width)
+    cut = game.comfy.run_script("cut_off")
+    game.comfy.shot(f"play-{width}")
+    place.evaluate(game.comfy.script("widen"), None)
+    assert not cut
+
+
+@pytest.mark.parametrize("palette", ["light", "dark"])
+def test_text_stands_out_in_both_themes(game, palette):
+    game.comfy.set("Comfy.ColorPalette", palette)
+    game.page.wait_for_timeout(700)
+    found = game.comfy.run_script("contrast")
+    assert len(found) > 15
+    assert [(round(ratio, 2), what) for ratio, what in found if ratio < 4.5] == []
+
+
+def test_everything_that_can_be_pressed_has_a_name(game):
+    assert game.comfy.run_script("nameless") == []
+
+
+def test_fields_write_the_instruction_with_the_worlds_own_words(game):
+    page = game.page
+    game.begin("words of the toybox", "toybox")
+    page.locator(".ag-fold summary").first.click()
+    assert page.locator("#ag-list-character option[value=Miko]").count() == 1
+    words = {"character": "Taro", "adverb": "gently", "motion": "read a book", "time": "night", "place": "library"}
+    for name, word in words.items():
+        page.fill(f".ag-field-{name} input", word)
+    assert page.input_value(".ag-text") == "Character: Taro; Motion: gently read a book; Background: night library."
+    game.comfy.shot("play-fields-dark")
+    page.press(".ag-field-place input", "Enter")
+    game.wait_for_turn(1)
+    assert page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Taro", "gently read a book", "night library"]
+    page.locator(".ag-fold summary").first.click()
+    page.fill(".ag-text", "")
+
+
+def test_an_error_is_one_sentence_and_the_words_are_not_lost(game):
+    page = game.page
+    refusal = {"error": {"message": "The world is asleep."}, "node_errors": {}}
+    page.route("**/prompt", lambda route: route.fulfill(status=400, json=refusal))
+    game.tell("Miko dances")
+    page.wait_for_selector(".ag-form .ag-alert:visible")
+    page.unroute("**/prompt")
+    assert game.alert() == ["The world is asleep."]
+    assert page.input_value(".ag-text") == "Miko dances"
+    page.fill(".ag-text", "")
+    page.press(".ag-text", "Enter")
+    assert len(game.alert()) == 1, "an empty instruction is answered, not sent"
+
+
+def test_stop_leaves_the_story_as_it_was(game):
+    game.begin("by the sea")
+    game.sketch(400)
+    before = game.lines("by the sea")
+    game.tell("Character: Yuzu; Motion: wildly dance; Background: night castle.", "Shift+Enter")
+    game.page.wait_for_selector(".ag-preview:visible", timeout=TURN)  # the clip can be seen as it is drawn
+    assert game.page.locator(".ag-bar").get_attribute("aria-valuenow")
+    game.comfy.shot("play-busy-dark")
+    game.page.locator(".ag-stop-button").click()
+    game.wait_until_idle()
+    assert game.server.get("/queue")["queue_pending"] == []
+    game.sketch()
+    after = game.lines("by the sea")
+    assert sum(map(len, after.values())) - sum(map(len, before.values())) <= 1, "at most the take that was done"
+
+
+def test_markup_in_an_instruction_is_only_text(game):
+    game.begin("markup")
+    game.play("<img src=x onerror=alert(1)> Miko & <b>Taro</b> wave", 1)
+    assert game.page.locator(".ag-play img[src='x'], .ag-words b").count() == 0
+    assert re.search("onerror=alert", game.page.locator(".ag-stage .ag-words").inner_text())
+    assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are told"
+
+
+def test_keys_alone_begin_a_story_and_play_it(game):
+    page = game.page
+    page.locator(".ag-top button").first.focus()
+    page.keyboard.press("Enter")  # all stories
+    page.wait_for_selector(".ag-new input:focus")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("by keys")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ag-text:focus")
+    page.keyboard.type("Miko runs")
+    page.keyboard.press("Enter")
+    game.wait_for_turn(1)
+    assert page.evaluate("() => document.activeElement.className") == "ag-text", "focus stays where the player writes"
+    outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "focus can be seen"
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Shift+Tab")
+        reached.add(page.evaluate("() => document.activeElement.className.split(' ')[0]"))
+    assert {"ag-icon", "ag-quiet", "ag-stop"} <= reached
+
+
+def test_the_list_continues_a_saved_story(game):
+    page = game.page
+    page.locator(".ag-top button").first.click()
+    page.wait_for_selector(".ag-story")
+    game.comfy.shot("play-stories-dark")
+    page.locator(".ag-story", has_text="by the sea").click()
+    page.wait_for_selector(".ag-screen video")
+    assert page.locator(".ag-name").inner_text() == "by the sea"
+
+
+def test_the_story_is_handed_over_as_a_graph_that_computes_nothing_anew(game):
+    page = game.page
+    states = {turn["shot"] for line in game.saved("by the sea")["lines"] for turn in line["turns"]}
+    page.click(".ag-top .pi-share-alt")
+    page.wait_for_function("() => app.graph.nodes.length === 4")
+    kinds = page.evaluate("() => app.graph.nodes.map((node) => node.comfyClass).sort()")
+    assert kinds == ["LoadAnimeGamer", "PlayGameStory", "SaveVideo", "StateDisplay"]
+    game.comfy.run_graph()
+    page.wait_for_selector(".ag-card.ag-in-node .ag-lines")
+    assert {turn["shot"] for line in game.saved("by the sea")["lines"] for turn in line["turns"]} == states
+    game.comfy.shot("handed-over-dark")
+
+
+def test_the_tab_speaks_chinese(game):
+    game.comfy.set("Comfy.Locale", "zh")
+    game.comfy.open()
+    game.open()
+    game.page.wait_for_selector(".ag-game:visible")
+    assert game.page.locator(".ag-main:visible").inner_text() == "\u6e38\u73a9"
+    game.comfy.shot("play-zh")
+    game.comfy.set("Comfy.Locale", "en")

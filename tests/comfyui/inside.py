@@ -1,0 +1,197 @@
+"""Checks that need ComfyUI's modules in the same process. Run by ComfyUI's own Python; prints what it found as JSON.
+
+python inside.py COMFYUI PACK BASE
+"""
+
+import asyncio
+import gc
+import importlib.util
+import json
+import shutil
+import sys
+import time
+import weakref
+from pathlib import Path
+
+COMFY, PACK, BASE = (Path(text) for text in sys.argv[1:])
+HEAVY = {"diffusers", "peft", "accelerate", "cv2", "matplotlib"}  # ComfyUI itself imports transformers
+TEXT = "Character: Miko; Motion: swiftly run; Background: day street."
+sys.path.insert(0, str(COMFY))
+
+
+def start():
+    """ComfyUI's modules for the CPU, and the pack as ComfyUI would load it, under a name that pickles nothing."""
+    from comfy.cli_args import args
+
+    args.cpu, args.base_directory = True, str(BASE)
+    import comfy.model_management
+    import comfy_api.v0_0_2
+    import folder_paths
+
+    assert comfy.model_management and comfy_api and folder_paths
+    name = "animegamer_pack"
+    spec = importlib.util.spec_from_file_location(name, PACK / "__init__.py", submodule_search_locations=[str(PACK)])
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    begun = time.perf_counter()
+    spec.loader.exec_module(sys.modules[name])
+    extension = asyncio.run(sys.modules[name].comfy_entrypoint())
+    nodes = asyncio.run(extension.get_node_list())
+    for node in nodes:
+        node.GET_SCHEMA()
+    return time.perf_counter() - begun, nodes
+
+
+def check_lives():
+    """Loaded when used, shared between equal values, and gone with the last of them."""
+    one, two = GameModel(host.find_world("toybox")), GameModel(host.find_world("toybox"))
+    before = len(models._SHARED)
+    engine = weakref.ref(one.engine())
+    shared = two.engine() is engine()
+    management.unload_all_models()
+    again = two.engine().predict((), TEXT).motion in range(1, 6)
+    other = GameModel(host.find_world("toybox").with_profile("reference")).engine() is not engine()
+    del one, two
+    gc.collect()
+    return {"before": before, "shared": shared, "again": again, "other": other, "left": engine() is not None}
+
+
+def check_placing():
+    """Plain layers are placed whole, by the patcher that can, and not moved while they are at work."""
+    import comfy.model_patcher
+
+    comfy.model_patcher.CoreModelPatcher = None  # what newer versions put here streams only ComfyUI's own layers
+    model = GameModel(host.find_world("toybox"))
+    before = model.patcher
+    decoder = model.decoder()
+    patcher, size = model.patcher, model.patcher.model_size()
+    loaded = [patcher.loaded_size()]
+    patcher.partially_unload(patcher.offload_device, size // 2)  # what ComfyUI does to make room for another model
+    loaded += [patcher.loaded_size()]
+    same = model.decoder_at_work() is decoder
+    loaded += [patcher.loaded_size()]
+    same = same and model.decoder() is decoder
+    loaded += [patcher.loaded_size()]
+    return {
+        "before": before,
+        "kind": type(patcher).__name__,
+        "same": same,
+        "loaded": [part == size for part in loaded],
+    }
+
+
+def check_interrupt():
+    """How many layers still begin after the user has asked to stop, for each kind of work."""
+    model = GameModel(host.find_world("toybox"))
+    import torch
+
+    state = model.engine().predict((), TEXT).representation
+    latents = torch.zeros(1, *model.world.spec.decoder.latent_shape)
+    work = {
+        "text": lambda: model.engine().predict((), TEXT),
+        "sampling": lambda: model.decoder().shoot(state, 5.0, seed=0),
+        "decoding": lambda: model.decoder().decode_latents(latents),
+        "encoding": lambda: model.encoder().represent(TEXT, torch.zeros(3, 20, 30)),
+    }
+    return {name: _layers_after_interrupt(model, name, call) for name, call in work.items()}
+
+
+def _layers_after_interrupt(model, name, call):
+    from torch import nn
+
+    kind = {"text": "engine", "encoding": "encoder"}.get(name, "decoder")
+    begun = []
+
+    def count(*_):
+        begun.append(1)
+        if len(begun) == 3:
+            management.interrupt_current_processing(True)
+
+    lists = [module for module in getattr(model, kind)().modules() if isinstance(module, nn.ModuleList)]
+    hooks = [layer.register_forward_hook(count) for layers in lists for layer in layers]
+    try:
+        call()
+    except management.InterruptProcessingException:
+        return len(begun) - 3
+    finally:
+        management.interrupt_current_processing(False)
+        for hook in hooks:
+            hook.remove()
+    return None
+
+
+def check_stage_files():
+    """A stage file changes the model that it is for, by its strength, and with it the fingerprint."""
+    import torch
+    from animegamer_pack.animegamer_core.train.adapters import save_stage_file
+    from animegamer_pack.animegamer_core.train.stages import StageConfig
+
+    path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    world = host.find_world("toybox")
+    plain = GameModel(world)
+    weight = plain.engine().project_in[0].bias.detach().clone()
+    config = StageConfig(trainable=(r"engine\.project_in\..+",))
+    save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
+    found = host.find_lora("mine/brighter.safetensors")
+    whole, half = (GameModel(world, stage_files=((str(found), strength),)) for strength in (1.0, 0.5))
+    prints = {plain.fingerprint, whole.fingerprint, half.fingerprint}
+    moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
+    unconditional = plain.decoder().unconditional_ND
+    same = torch.equal(whole.decoder().unconditional_ND, unconditional)
+    save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
+    return {
+        "listed": host.lora_names(),
+        "fingerprints": len(prints | {GameModel(world, stage_files=((str(found), 1.0),)).fingerprint}),
+        "moved": [round(value, 4) for value in moved],
+        "decoder is the same": same,
+    }
+
+
+def check_worlds():
+    """Worlds of all model folders are listed, and a name is never a path."""
+    import folder_paths
+
+    own, extra = BASE / "models" / "animegamer", BASE / "elsewhere"
+    toybox = PACK / "animegamer_core" / "toybox" / "weights"
+    shutil.copytree(toybox, own / "mine")
+    shutil.copytree(toybox, extra / "theirs", symlinks=True)
+    (extra / "theirs" / "engine" / "tokenizer.json").unlink()
+    (own / "no world").mkdir()
+    (own / "films" / "MLLM-Qiqi").mkdir(parents=True)
+    (own / "MLLM-Ponyo").mkdir()
+    folder_paths.add_model_folder_path("animegamer", str(extra))
+    errors = {}
+    for name in ("qiqi", "theirs", "no world", "../animegamer/mine", "mine/", ""):
+        errors[name] = _error(lambda name=name: host.find_world(name))
+    return {"names": host.world_names(), "mine": host.find_world("mine").spec.name, "errors": errors}
+
+
+def _error(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_choices():
+    """What the widgets choose on a machine without a GPU."""
+    world = host.find_world("toybox")
+    precisions = {name: GameModel(world, name).precision for name in models.PRECISIONS}
+    return {
+        "precisions": precisions,
+        "placements": [str(GameModel(world, "auto", place)._devices("engine")[0]) for place in models.PLACEMENTS],
+        "missing package": _error(lambda: host.require("torch", "no_such_package")),
+    }
+
+
+seconds, classes = start()
+found = {"seconds": seconds, "heavy": sorted(HEAVY & set(sys.modules)), "nodes": len(classes)}
+
+import comfy.model_management as management  # noqa: E402
+from animegamer_pack.nodes import host, models  # noqa: E402
+
+GameModel = models.GameModel
+for check in (check_lives, check_placing, check_interrupt, check_stage_files, check_worlds, check_choices):
+    found[check.__name__.removeprefix("check_")] = check()
+print(json.dumps(found))  # noqa: T201

@@ -1,0 +1,211 @@
+"""The pack's addresses on a real server."""
+
+import http.client
+import json
+import threading
+import time
+import urllib.error
+
+import pytest
+
+from animegamer_core.state import clean_text
+from animegamer_core.toybox.world import CHARACTERS, PLACES
+
+WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
+RUN = "Character: Miko; Motion: quickly run; Background: night forest."
+
+
+def turn(story, instruction=WAVE, **more):
+    return {"world": "toybox", "story": story, "instruction": instruction, **more}
+
+
+@pytest.fixture
+def story(request):
+    return f"{request.node.name[:50].split('[')[0]} {time.monotonic_ns()}"
+
+
+def play(server, *args, **more):
+    status, answer = server.post("/animegamer/turn?wait=1", turn(*args, **more))
+    assert status == 200, answer
+    return answer
+
+
+def test_turns_are_played_waited_for_and_listed(server, story):
+    first, second = play(server, story), play(server, story, "Miko <runs>\nfast", motion="wild", seed=7)
+    assert (first["turn"], second["turn"]) == (1, 2)
+    assert second["state"]["instruction"] == clean_text("Miko <runs> fast")
+    assert server.get_bytes(first["clip"])[4:8] == b"ftyp"
+    assert {"name": story, "world": "toybox", "line": "main", "turns": 2} in server.get("/animegamer/stories")[
+        "stories"
+    ]
+    branch = play(server, story, RUN, after=1, motion=33.5)
+    assert branch["turn"] == 2
+    told = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    assert (told["name"], told["world"], told["line"]) == (story, "toybox", "line-2")
+    assert [(line["name"], len(line["turns"])) for line in told["lines"]] == [("main", 2), ("line-2", 2)]
+    (opening, fast), (_, other) = (line["turns"] for line in told["lines"])
+    assert (opening["number"], opening["instruction"], opening["seed"], opening["overridden"]) == (1, WAVE, 0, False)
+    assert (fast["seed"], fast["overridden"]) == (8, fast["motion"]["level"] != 5)
+    assert other["motion"]["value"] == 33.5 and other["overridden"]
+    assert (other["steps"], other["guidance"], other["window"]) == (20, "cosine", 4)
+    for number, one in enumerate((opening, other)):
+        before = {"stamina": 50, "social": 50, "entertainment": 50} if number == 0 else opening["gauges"]
+        assert one["changes"] == {name: one["gauges"][name] - before[name] for name in before}
+        path = server.output_dir / one["clip"]["subfolder"] / one["clip"]["filename"]
+        assert path.is_file() and one["shot"] in path.name
+
+
+def test_the_same_turn_twice_is_two_turns(server, story):
+    assert [play(server, story)["turn"] for _ in range(3)] == [1, 2, 3]
+
+
+def test_without_waiting_it_is_an_ordinary_prompt(server, story):
+    status, answer = server.post("/animegamer/turn", turn(story))
+    assert status == 202 and set(answer) == {"prompt_id"}
+    entry = server.wait(answer["prompt_id"])
+    shown = next(iter(entry["outputs"].values()))
+    assert shown["animegamer_state"][0]["turn"] == 1 and entry["status"]["status_str"] == "success"
+
+
+def test_turns_of_a_line_go_on_from_it(server, story):
+    play(server, story)
+    play(server, story, RUN)
+    play(server, story, WAVE, after=1)
+    assert play(server, story, WAVE, line="main")["turn"] == 3
+    status, answer = server.post("/animegamer/turn?wait=1", turn(story, line="line-9"))
+    assert status == 422 and "no line 'line-9'" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"story": "../up"}, "story name"),
+        ({"story": "/etc"}, "story name"),
+        ({"story": "runs"}, "kept for other files"),
+        ({"story": 3}, "'story' is 3"),
+        ({"world": "../toybox"}, "world '../toybox' is not known"),
+        ({"world": None}, "'world' is None"),
+        ({"instruction": "   \n"}, "the instruction is empty"),
+        ({"instruction": "# a comment"}, "begins with #"),
+        ({"instruction": "a" * 5000}, "4000 letters"),
+        ({"seed": -1}, "'seed' is -1"),
+        ({"seed": 1 << 64}, "whole number from 0"),
+        ({"seed": 1.5}, "'seed' is 1.5"),
+        ({"seed": True}, "'seed' is True"),
+        ({"after": -2}, "'after' is -2"),
+        ({"motion": "quick"}, "unknown motion scope 'quick'"),
+        ({"motion": 1000}, "'motion' is 1000"),
+        ({"motion": ["fast"]}, "'motion' is ['fast']"),
+        ({"line": 2}, "'line' is 2"),
+        ({"steps": 9}, "'steps' is no part of a turn"),
+    ],
+)
+def test_a_wrong_turn_gets_one_sentence_and_is_not_queued(server, story, change, named):
+    queued = server.get("/prompt")["exec_info"]["queue_remaining"]
+    status, answer = server.post("/animegamer/turn", turn(story) | change)
+    assert status == 400 and named in answer["error"] and len(answer["error"].splitlines()) == 1
+    assert server.get("/prompt")["exec_info"]["queue_remaining"] == queued
+    assert not (server.output_dir / "animegamer" / story).exists()
+
+
+def raw(server, body, kind="application/json"):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/animegamer/turn", body, {"Content-Type": kind})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"seed": NaN}', b"\xff", b"[" * 60_000])
+def test_what_is_no_json_object_is_refused(server, body):
+    status, answer = raw(server, body)
+    assert status == 400 and "JSON" in answer["error"]
+
+
+def test_large_and_foreign_bodies_are_refused(server, story):
+    large = json.dumps(turn(story) | {"line": "x" * 70_000}).encode()
+    assert raw(server, large)[0] == 413
+    assert raw(server, iter([large[:40_000], large[40_000:]]))[0] == 413, "in chunks, with no length told"
+    assert raw(server, json.dumps(turn(story)).encode(), kind="text/plain")[0] == 415, (
+        "a foreign page's form may not play"
+    )
+
+
+@pytest.mark.parametrize("name, status", [("nobody", 404), ("..%2Fup", 400), ("%2Fetc", 400), ("", 400), ("runs", 400)])
+def test_a_story_that_cannot_be_read(server, name, status):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        server.get(f"/animegamer/story?name={name}")
+    assert error.value.code == status and json.loads(error.value.read())["error"]
+
+
+def test_a_damaged_line_does_not_hide_the_others(server, story):
+    play(server, story)
+    play(server, story, RUN)
+    play(server, story, WAVE, after=1)
+    told = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    lost = told["lines"][0]["turns"][1]["state"]
+    (server.output_dir / "animegamer" / story / "turns" / f"{lost}.json").unlink()
+    told = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    assert told["lines"][0]["turns"] == [] and lost[:12] in told["lines"][0]["error"]
+    assert len(told["lines"][1]["turns"]) == 2
+
+
+def test_waiting_keeps_the_server_free_and_says_what_became_of_the_turn(server, story):
+    """A long game is in front; meanwhile the server answers, and what is interrupted or deleted is said so."""
+    play(server, story)
+    prompt = json.loads(json.dumps(last_prompt(server)))
+    game = prompt["animegamer-turn"]["inputs"]
+    game["instructions"], game["steps"], game["story"] = "\n".join([WAVE] * 20), 60, f"{story} long"
+    ahead = server.queue(prompt)
+    answers = []
+
+    def ask(number):
+        answers.append(server.post("/animegamer/turn?wait=1", turn(f"{story} {number}")))
+
+    waits = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
+    for wait in waits:
+        wait.start()
+    time.sleep(1)
+    begun = time.monotonic()
+    waiting = server.get("/queue")["queue_pending"]
+    assert time.monotonic() - begun < 1 and len(waiting) == 2
+    for item in waiting:
+        server.post("/queue", {"delete": [item[1]]})
+    for wait in waits:
+        wait.join(10)
+    assert [status for status, _ in answers] == [409, 409] and "taken out of the queue" in answers[0][1]["error"]
+    server.post("/interrupt", {})
+    server.wait(ahead)
+    waited = threading.Thread(target=lambda: answers.append(interrupted(server, story)))
+    waited.start()
+    waited.join(30)
+    assert answers[-1][0] == 409 and "interrupted" in answers[-1][1]["error"]
+
+
+def interrupted(server, story):
+    """The answer to a turn that is interrupted as soon as it runs."""
+
+    def stop():
+        while not server.get("/queue")["queue_running"]:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        server.post("/interrupt", {})
+
+    threading.Thread(target=stop).start()
+    return server.post("/animegamer/turn?wait=1", turn(f"{story} last"))
+
+
+def last_prompt(server):
+    history = server.get("/history?max_items=1")
+    return next(iter(history.values()))["prompt"][2]
+
+
+def test_the_words_of_a_world(server):
+    words = server.get("/animegamer/words?world=toybox")
+    assert words["characters"] == list(CHARACTERS) and words["places"] == list(PLACES)
+    assert "gently" in words["adverbs"] and "run" in words["motions"] and words["times"] == ["day", "night"]
+    assert server.get("/animegamer/words?world=qiqi") == {name: [] for name in words}
+
+
+def test_the_addresses_are_there_once(server):
+    assert server.get("/api/animegamer/stories") == server.get("/animegamer/stories")
+    assert not [line for line in server.log_text().splitlines() if "rror" in line and "/animegamer/" in line]

@@ -1,0 +1,69 @@
+"""How models are found, loaded, shared, interrupted and let go, inside ComfyUI's own process."""
+
+import json
+import subprocess
+
+import pytest
+from comfy_server import ROOT, SKIPPED, find_comfyui
+
+
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory):
+    """What inside.py found."""
+    if find_comfyui() is None:
+        pytest.skip(SKIPPED)
+    comfy, python = find_comfyui()
+    command = [python, ROOT / "tests" / "comfyui" / "inside.py", comfy, ROOT, tmp_path_factory.mktemp("inside")]
+    done = subprocess.run(command, cwd=comfy, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_pack_is_there_at_once(inside):
+    assert inside["seconds"] < 0.3
+    assert inside["heavy"] == [], "loading the pack imports no heavy library"
+    assert inside["nodes"] >= 7
+
+
+def test_models_live_as_long_as_a_value_that_uses_them(inside):
+    assert inside["lives"] == {"before": 0, "shared": True, "again": True, "other": True, "left": False}
+
+
+def test_models_are_placed_whole_before_every_use(inside):
+    placing = inside["placing"]
+    assert placing["before"] is None and placing["kind"] == "ModelPatcher" and placing["same"]
+    assert placing["loaded"] == [True, False, False, True], "loaded, partly unloaded, at work as it is, whole again"
+
+
+@pytest.mark.parametrize("work", ["text", "sampling", "decoding", "encoding"])
+def test_an_interrupt_stops_within_one_pass(inside, work):
+    assert inside["interrupt"][work] == 0, "layers that began after the user asked to stop"
+
+
+def test_stage_files_change_what_they_are_for(inside):
+    found = inside["stage_files"]
+    assert found["listed"] == ["none", "mine/brighter.safetensors"]
+    assert found["moved"] == [1.0, 0.5], "by their strength"
+    assert found["decoder is the same"]
+    assert found["fingerprints"] == 4, "plain, whole, half, and the file written anew"
+
+
+def test_worlds_of_all_model_folders_are_listed(inside):
+    worlds = inside["worlds"]
+    assert worlds["names"] == ["toybox", "qiqi", "sosuke", "films", "mine", "ponyo", "theirs"]
+    assert worlds["mine"] == "toybox"
+
+
+def test_what_is_missing_is_said(inside):
+    errors = inside["worlds"]["errors"]
+    assert "Mistral-7B-Instruct-v0.1" in errors["qiqi"] and "https://huggingface.co/TencentARC" in errors["qiqi"]
+    assert "engine is not complete" in errors["theirs"] and "theirs/engine" in errors["theirs"]
+    for name in ("no world", "../animegamer/mine", "mine/", ""):
+        assert errors[name].startswith(f"world {name!r} is not in "), "a name is never a path"
+    assert "requirements.txt" in inside["choices"]["missing package"]
+    assert "no_such_package" in inside["choices"]["missing package"]
+
+
+def test_a_cpu_computes_in_float32(inside):
+    assert set(inside["choices"]["precisions"].values()) == {"float32"}
+    assert set(inside["choices"]["placements"]) == {"cpu"}

@@ -1,0 +1,464 @@
+"""Saved stories in a real ComfyUI with the Toybox: played, branched, loaded, kept from a graph."""
+
+import base64
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+from comfy_server import message, nodes_run
+from PIL import Image
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.play import Player, PlaySettings
+from animegamer_core.story import Story
+from animegamer_core.video import read_clip
+
+WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
+RUN = "Character: Miko; Motion: quickly run; Background: night forest."
+SLEEP = "Character: Yuzu; Motion: barely sleep under a blanket; Background: night bedroom."
+DANCE = "Character: Yuzu; Motion: wildly dance; Background: day castle."
+STEPS = 1  # a picture is none of these tests' business, but for the first
+LOAD = {"world": "toybox", "precision": "auto", "placement": "auto", "profile": "world", "lora_strength": 1.0}
+LOAD |= {"lora_file": "none", "lora_file_strength": 1.0}
+DRAW = {"motion": "predicted", "motion_value": 5.0, "steps": STEPS, "guidance": "world"}
+PLAY = DRAW | {"after": 0, "line": "", "window": 4, "seed": 0, "export": False}
+START = {"window": 4, "stamina": 50, "social": 50, "entertainment": 50, "rewind_to": -1}
+
+
+@pytest.fixture
+def story(request):
+    """A name that no other test uses."""
+    return f"{request.node.name[:60].replace('[', ' ').replace(']', '')} {time.monotonic_ns()}"
+
+
+def node(kind, **inputs):
+    return {"class_type": kind, "inputs": inputs}
+
+
+def play(story, *instructions, **more):
+    """One PlayGameStory."""
+    return {
+        "load": node("LoadAnimeGamer", **LOAD),
+        "play": node(
+            "PlayGameStory",
+            **PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)} | more,
+        ),
+    }
+
+
+def graph(story, *instructions, **takes):
+    """A chain of turns, each drawn and saved; takes: what differs for turn n, as `draw2={...}`."""
+    prompt = {"load": node("LoadAnimeGamer", **LOAD), "start": node("GameHistory", **START)}
+    history = ["start", 0]
+    for number, text in enumerate(instructions, start=1):
+        turn, draw = f"predict{number}", f"draw{number}"
+        prompt[turn] = node("PredictNextState", model=["load", 0], history=history, instruction=text, seed=number - 1)
+        how = DRAW | {"seed": -1} | takes.get(draw, {})
+        prompt[draw] = node("DecodeShot", model=["load", 0], state=[turn, 0], **how)
+        prompt[f"save{number}"] = node("SaveGameStory", shot=[draw, 3], story=story)
+        history = [turn, 1]
+    return prompt
+
+
+def saved(server, story):
+    return Story.read(server.output_dir / "animegamer", story)
+
+
+def told(story):
+    return [turn.instruction for turn in story.session(len(story.entries), 0).turns]
+
+
+def told_on(server, story, line):
+    kept = saved(server, story)
+    kept.use(line)
+    return told(kept)
+
+
+def files(server, story):
+    folder = server.output_dir / "animegamer" / story
+    return {path.relative_to(folder): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def shown(entry, name="play"):
+    return entry["outputs"][name]["animegamer_story"][0]
+
+
+def failure(server, prompt):
+    """The sentence that a prompt fails with."""
+    failed = message(server.wait(server.queue(prompt)), "execution_error")
+    assert failed is not None
+    sentence = failed["exception_message"].strip()
+    assert len(sentence.splitlines()) == 1
+    return sentence
+
+
+def test_a_story_is_played_exported_and_known_afterwards(server, story):
+    entry = server.run(play(story, WAVE, "# a comment", RUN, SLEEP, export=True, steps=4))
+    outputs = entry["outputs"]["play"]
+    facts = shown(entry)
+    assert (facts["story"], facts["line"], facts["turns"]) == (story, "main", 3)
+    names = [item["filename"] for item in facts["files"]]
+    assert names == ["turn-001.mp4", "turn-002.mp4", "turn-003.mp4", "story.mp4", "contact-sheet.png"]
+    paths = [server.output_dir / item["subfolder"] / item["filename"] for item in facts["files"]]
+    clips = [read_clip(path).frames for path in paths[:4]]
+    assert [len(clip) for clip in clips] == [17, 17, 17, 51] and clips[0].shape[1:] == (96, 144, 3)
+    assert all(20 < clip.mean() < 235 and clip.std() > 10 for clip in clips)
+    assert np.abs(clips[0].astype(int) - clips[1]).mean() > 5
+    assert Image.open(paths[4]).height > 600
+    state = outputs["animegamer_state"][0]
+    assert (state["turn"], state["instruction"]) == (3, SLEEP)
+    assert [item["turn"] for item in state["course"]] == [1, 2, 3]
+    assert outputs["animated"] == [True] and outputs["images"][0]["subfolder"] == f"animegamer/{story}/shots"
+    before = files(server, story)
+    again = server.run(play(story, WAVE, RUN, SLEEP, steps=4))
+    assert nodes_run(again) == {"play"} and shown(again)["turns"] == 3
+    assert {path: age for path, age in files(server, story).items() if path.suffix != ".png"} == {
+        path: age for path, age in before.items() if path.suffix != ".png"
+    }, "known turns are read, and nothing is written"
+    assert nodes_run(server.run(play(story, WAVE, RUN, SLEEP, steps=4))) == set(), "the same again is in the cache"
+
+
+def test_only_what_changed_is_played_again(server, story):
+    """The same again runs nothing, nor what hangs on it; a story that something else changed is played again."""
+    prompt = play(story, WAVE) | {
+        "save": node("SaveVideo", video=["play", 4], filename_prefix="again", format="auto", codec="auto")
+    }
+    assert nodes_run(server.run(prompt)) == {"load", "play", "save"}
+    assert nodes_run(server.run(prompt)) == set()
+    line = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
+    line.write_text("")
+    assert nodes_run(server.run(prompt)) == {"play", "save"}
+    assert told(saved(server, story)) == [WAVE]
+    assert nodes_run(server.run(prompt)) == set()
+    server.run(play(story, RUN))  # a branch of the first turn, and the current line
+    assert "play" in nodes_run(server.run(prompt))
+    assert told(saved(server, story)) == [WAVE]
+    on = play(story, WAVE, after=-1)
+    assert [shown(server.run(on))["turns"] for _ in range(2)] == [2, 3], "a turn more each time"
+
+
+def test_a_node_plays_what_the_command_plays(server, story, tmp_path):
+    server.run(play(story, WAVE, RUN, seed=5))
+    world = open_world("toybox")
+    player = Player(world, Story.open(tmp_path, "own", "toybox", world.fingerprint), PlaySettings(seed=5, steps=STEPS))
+    player.play([WAVE, RUN])
+    assert saved(server, story).entries == player.story.entries
+
+
+def test_another_instruction_after_a_turn_is_another_line(server, story):
+    server.run(play(story, WAVE, RUN, SLEEP))
+    branched = server.run(play(story, DANCE, after=1))
+    assert shown(branched)["line"] == "line-2" and shown(branched)["turns"] == 2
+    assert told(saved(server, story)) == [WAVE, DANCE] and told_on(server, story, "main") == [WAVE, RUN, SLEEP]
+    again = server.run(play(story, SLEEP, after=-1, line="main"))
+    assert shown(again)["turns"] == 4 and saved(server, story).line == "main"
+    first = server.run(play(story, DANCE, after=0))
+    assert shown(first)["line"] == "line-3" and told(saved(server, story)) == [DANCE]
+    took = server.run(play(story, DANCE, after=1, line="line-2", seed=9))
+    assert shown(took)["turns"] == 2
+    assert told(saved(server, story)) == [WAVE, DANCE]
+
+
+def test_takes_of_a_turn_are_lines_and_share_its_state(server, story):
+    server.run(play(story, WAVE))
+    lines = [shown(server.run(play(story, RUN, after=1, line="main", seed=seed)))["line"] for seed in (0, 10, 20)]
+    assert lines == ["main", "line-2", "line-3"]
+    entries = []
+    for line in lines:
+        kept = saved(server, story)
+        kept.use(line)
+        entries.append(kept.entries[1])
+    assert len({entry.state for entry in entries}) == 1 and len({entry.shot for entry in entries}) == 3
+    chosen = server.run(play(story, SLEEP, after=2, line="line-2"))
+    assert shown(chosen)["line"] == "line-2" and told(saved(server, story)) == [WAVE, RUN, SLEEP]
+
+
+def test_empty_instructions_read_and_export_a_line(server, story):
+    server.run(play(story, WAVE, RUN))
+    server.run(play(story, DANCE, after=1))
+    entry = server.run(play(story, after=0, line="main", export=True) | images_of("play"))
+    assert shown(entry)["turns"] == 2 and shown(entry)["line"] == "main"
+    assert [item["filename"] for item in shown(entry)["files"]][-2:] == ["story.mp4", "contact-sheet.png"]
+    assert len(entry["outputs"]["frames"]["images"]) == 34
+    assert saved(server, story).lines() == ["main", "line-2"]
+    first = server.run(play(story, after=1, line="line-2", export=True))
+    assert shown(first)["turns"] == 1 and [item["filename"] for item in shown(first)["files"]][0] == "turn-001.mp4"
+    assert len(read_clip(server.output_dir / "animegamer" / story / "story.mp4").frames) == 17
+    assert saved(server, story).lines() == ["main", "line-2"] and told(saved(server, story)) == [WAVE, DANCE]
+
+
+def images_of(name, output=2):
+    return {"frames": node("PreviewImage", images=[name, output])}
+
+
+@pytest.mark.parametrize(
+    "more, named",
+    [
+        ({"story": "../up"}, "story name '../up'"),
+        ({"story": "con"}, "story name 'con'"),
+        ({"story": "Runs"}, "kept for other files"),
+        ({"instructions": "# nothing"}, "no story"),
+        ({"after": 3}, "cannot go on after turn 3"),
+        ({"line": "../main"}, "no line '../main'"),
+    ],
+)
+def test_what_cannot_be_played_is_said_in_one_sentence(server, story, more, named):
+    prompt = play(story, WAVE)
+    prompt["play"]["inputs"] |= more
+    assert named in failure(server, prompt)
+    assert not (server.output_dir / "animegamer" / story).exists()
+    assert {path.name for path in server.output_dir.parent.iterdir()} >= {"output", "models"}
+    assert not (server.output_dir / "up").exists()
+
+
+def test_a_story_of_another_profile_is_left_alone(server, story):
+    server.run(play(story, WAVE))
+    before = files(server, story)
+    prompt = play(story, WAVE)
+    prompt["load"]["inputs"]["profile"] = "reference"
+    assert "was played in world 'toybox'" in failure(server, prompt)
+    assert files(server, story) == before
+
+
+def test_a_story_that_the_command_is_playing_is_refused(server, story):
+    with Story.open(server.output_dir / "animegamer", story, "toybox", open_world("toybox").fingerprint).lock():
+        assert "is being played elsewhere" in failure(server, play(story, WAVE))
+
+
+def test_an_interrupt_keeps_the_turns_that_are_done(server, story):
+    prompt_id = server.queue(play(story, WAVE, RUN, SLEEP, DANCE, steps=60))
+    lines = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
+    end = time.monotonic() + 60
+    while not lines.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    asked = time.monotonic()
+    server.post("/interrupt", {})
+    entry = server.wait(prompt_id)
+    assert message(entry, "execution_interrupted") is not None and time.monotonic() - asked < 3
+    done = told(saved(server, story))
+    assert 1 <= len(done) < 4 and done == [WAVE, RUN, SLEEP, DANCE][: len(done)]
+    again = server.run(play(story, WAVE, RUN, steps=60))
+    assert shown(again)["turns"] == 2
+
+
+def test_words_that_the_world_never_saw_are_said(server, story):
+    entry = server.run(play(story, "Miko frobnicates", WAVE))
+    assert entry["outputs"]["play"]["animegamer_notes"] == [
+        "Turn 1: toybox never saw frobnicates; it reads the rest of the instruction."
+    ]
+
+
+# Loading
+
+
+def load(story, **more):
+    return {"saved": node("LoadGameStory", **{"story": story, "turn": -1, "line": "", "window": 4} | more)}
+
+
+def test_a_saved_turn_is_loaded_and_gone_on_with(server, story):
+    server.run(play(story, WAVE, RUN, SLEEP))
+    prompt = {
+        **load(story, turn=2),
+        **images_of("saved"),
+        "load": node("LoadAnimeGamer", **LOAD),
+        "predict": node("PredictNextState", model=["load", 0], history=["saved", 0], instruction=SLEEP, seed=2),
+        "draw": node("DecodeShot", model=["load", 0], state=["predict", 0], **DRAW, seed=-1),
+        "save": node("SaveGameStory", shot=["draw", 3], story=story),
+        "show": node("StateDisplay", state=["saved", 1]),
+        "words": node("PreviewAny", source=["saved", 4]),
+    }
+    entry = server.run(prompt)
+    assert entry["outputs"]["show"]["animegamer_state"][0]["turn"] == 2
+    assert entry["outputs"]["words"]["text"] == [f"{WAVE}\n{RUN}"]
+    assert len(entry["outputs"]["frames"]["images"]) == 17
+    kept = saved(server, story)
+    assert kept.lines() == ["main"] and len(kept.entries) == 3, "the same turn, predicted from the saved history"
+    prompt["predict"]["inputs"]["instruction"] = DANCE
+    server.run(prompt)
+    assert told(saved(server, story)) == [WAVE, RUN, DANCE] and told_on(server, story, "main") == [WAVE, RUN, SLEEP]
+
+
+def test_a_story_that_changed_is_loaded_anew(server, story):
+    server.run(play(story, WAVE))
+    prompt = load(story) | {"show": node("StateDisplay", state=["saved", 1])}
+    assert server.run(prompt)["outputs"]["show"]["animegamer_state"][0]["turn"] == 1
+    assert nodes_run(server.run(prompt)) == set()
+    server.run(play(story, RUN, after=-1))
+    assert server.run(prompt)["outputs"]["show"]["animegamer_state"][0]["turn"] == 2
+    listed = server.get("/object_info/LoadGameStory")["LoadGameStory"]["input"]["required"]["story"]
+    options = listed[0] if isinstance(listed[0], list) else listed[1]["options"]
+    assert options[0] == story and "runs" not in options
+
+
+@pytest.mark.parametrize("more, named", [({"turn": 5}, "after turn 5"), ({"line": "line-7"}, "no line 'line-7'")])
+def test_a_turn_or_line_that_is_not_there(server, story, more, named):
+    server.run(play(story, WAVE))
+    assert named in failure(server, load(story, **more) | {"show": node("StateDisplay", state=["saved", 1])})
+
+
+def test_a_turn_without_a_shot_has_no_pictures_but_a_history(server, story):
+    prompt = graph(story, WAVE, RUN)
+    del prompt["save1"]
+    server.run(prompt)
+    page = Listener(server)
+    shows = load(story, turn=1) | images_of("saved") | {"show": node("StateDisplay", state=["saved", 1])}
+    entry = server.wait(server.queue(shows, client_id="listener"))
+    assert entry["outputs"]["show"]["animegamer_state"][0]["instruction"] == WAVE and "frames" not in entry["outputs"]
+    time.sleep(0.3)
+    page.socket.close()
+    said = [event["data"]["exception_message"] for event in page.events if event["type"] == "execution_error"]
+    assert len(said) == 1 and "turn 1 of story" in said[0] and "without a shot" in said[0]
+
+
+# Turns of a graph
+
+
+def test_a_graphs_game_is_the_story_that_the_node_plays(server, story):
+    entry = server.run(graph(story, WAVE, RUN, SLEEP))
+    assert nodes_run(server.run(graph(story, WAVE, RUN, SLEEP))) == set()
+    server.run(play(f"{story} too", WAVE, RUN, SLEEP))
+    assert saved(server, story).entries == saved(server, f"{story} too").entries
+    clip = server.output_dir / "animegamer" / story / "turn-003.mp4"
+    assert clip.read_bytes() == (clip.parent.parent / f"{story} too" / "turn-003.mp4").read_bytes()
+    note = json.loads(read_clip(clip).metadata["animegamer"])
+    assert (note["turn"], note["instruction"], note["steps"], note["seed"]) == (3, SLEEP, STEPS, 2)
+    item = entry["outputs"]["save3"]["images"][0]
+    query = f"filename={item['filename']}&subfolder={item['subfolder'].replace(' ', '%20')}&type=output"
+    assert server.get_bytes(f"/view?{query}") == clip.read_bytes()
+    assert entry["outputs"]["save1"]["animegamer_story"][0]["story"] == story
+
+
+def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
+    server.run(graph(story, WAVE, RUN, SLEEP))
+    first = saved(server, story).entries
+    entry = server.run(graph(story, WAVE, RUN, SLEEP, draw2={"motion": "wild"}))
+    assert nodes_run(entry) == {"draw2", "save2"}
+    second = saved(server, story)
+    assert [one == two for one, two in zip(first, second.entries, strict=True)] == [True, False, True]
+    assert second.lines() == ["main", "line-2"]
+    entry = server.run(graph(story, WAVE, DANCE, SLEEP))
+    assert told(saved(server, story)) == [WAVE, DANCE, SLEEP]
+
+
+def test_a_story_that_was_taken_away_is_saved_again(server, story):
+    import shutil
+
+    prompt = graph(story, WAVE)
+    server.run(prompt)
+    shutil.rmtree(server.output_dir / "animegamer" / story)
+    assert nodes_run(server.run(prompt)) == {"save1"}
+    assert told(saved(server, story)) == [WAVE]
+
+
+def test_a_shot_of_another_model_is_refused(server, story):
+    prompt = graph(story, WAVE)
+    prompt["other"] = node("LoadAnimeGamer", **LOAD | {"profile": "reference"})
+    prompt["draw1"]["inputs"]["model"] = ["other", 0]
+    assert "turn 1 was predicted with another model" in failure(server, prompt)
+    assert not (server.output_dir / "animegamer" / story).exists()
+
+
+# Openings
+
+
+def test_a_story_opens_with_a_picture(server, story):
+    picture = Image.fromarray(np.tile(np.arange(144, dtype=np.uint8), (96, 1))).convert("RGB")
+    picture.save(server.input_dir / "opening.png")
+    opening = {
+        "picture": node("LoadImage", image="opening.png"),
+        "encode": node(
+            "EncodeShot",
+            model=["load", 0],
+            frames=["picture", 0],
+            motion_text="Character: Miko; Motion: stands still; Background: day beach.",
+        ),
+    }
+    opened = play(story, WAVE, RUN, opening=["encode", 0]) | opening
+    entry = server.run(opened)
+    assert [item["turn"] for item in entry["outputs"]["play"]["animegamer_state"][0]["course"]] == [0, 1, 2]
+    plain = server.run(play(f"{story} plain", WAVE, RUN))
+    assert plain["outputs"]["play"]["animegamer_state"][0]["turn"] == 2
+    kept = saved(server, story)
+    assert kept.entries[0].state != saved(server, f"{story} plain").entries[0].state
+    assert kept.session(2, 4).picture is not None
+    loaded = load(story) | {"show": node("StateDisplay", state=["saved", 1])}
+    state = server.run(loaded)["outputs"]["show"]["animegamer_state"][0]
+    assert [item["turn"] for item in state["course"]] == [0, 1, 2]
+    on = server.run(play(story, SLEEP, after=-1))
+    assert shown(on)["turns"] == 3 and shown(on)["line"] == "main"
+    before = files(server, story)
+    shown(server.run(play(story, WAVE, RUN, SLEEP, opening=["encode", 0]) | opening))
+    assert {path for path in files(server, story)} == set(before), "the opened game is known"
+    game = graph(f"{story} graph", WAVE, RUN) | opening
+    game["start"]["inputs"]["opening"] = ["encode", 0]
+    server.run(game)
+    assert saved(server, f"{story} graph").entries == kept.entries[:2]
+    again = server.run(play(story, WAVE))
+    assert shown(again)["line"] == "line-2" and saved(server, story).session(1, 4).picture is None
+
+
+# What a page is told while it plays
+
+
+class Listener(threading.Thread):
+    """A page's socket, as little of it as needed: the events and the kinds of pictures that arrive."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.events, self.pictures = [], 0
+        self.socket = socket.create_connection(("127.0.0.1", server.port))
+        key = base64.b64encode(os.urandom(16)).decode()
+        head = f"GET /ws?clientId=listener HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUpgrade: websocket\r\n"
+        head += f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        self.socket.sendall(head.encode())
+        self.file = self.socket.makefile("rb")
+        assert b"101" in self.file.readline()
+        while self.file.readline().strip():
+            pass
+        self.start()
+
+    def run(self):
+        while head := self.file.read(2):
+            size = head[1] & 127
+            if size > 125:
+                size = struct.unpack(*((">H", self.file.read(2)) if size == 126 else (">Q", self.file.read(8))))[0]
+            body = self.file.read(size)
+            if head[0] & 15 == 1:
+                self.events.append(json.loads(body))
+            self.pictures += head[0] & 15 == 2
+
+
+def test_a_page_is_told_of_each_turn_with_progress_and_pictures(server, story):
+    page = Listener(server)
+    prompt_id = server.queue(play(story, WAVE, RUN, steps=10), client_id="listener")
+    server.wait(prompt_id)
+    time.sleep(0.3)
+    page.socket.close()
+    turns = [event["data"] for event in page.events if event["type"] == "animegamer.turn"]
+    assert [(turn["turn"], turn["line"], turn["node"], turn["story"]) for turn in turns] == [
+        (1, "main", "play", story),
+        (2, "main", "play", story),
+    ]
+    assert turns[1]["state"]["instruction"] == RUN
+    assert (server.output_dir / turns[0]["clip"]["subfolder"] / turns[0]["clip"]["filename"]).is_file()
+    done = [event["data"]["value"] for event in page.events if event["type"] == "progress"]
+    assert done == sorted(done) and done[-1] == 20 and len(set(done)) > 5
+    assert page.pictures >= 1
+    kinds = [event["type"] for event in page.events]
+    last = max(index for index, kind in enumerate(kinds) if kind == "progress")
+    assert kinds.index("animegamer.turn") < last, "turns are told of while the game goes on"
+
+
+def test_the_order_of_saving_does_not_matter(server, story):
+    """Three nodes of one game, whose order ComfyUI chooses; here each is the only one that runs at a time."""
+    for kept in (3, 1, 2):
+        prompt = graph(story, WAVE, RUN, SLEEP)
+        server.run({key: value for key, value in prompt.items() if not key.startswith("save") or key == f"save{kept}"})
+    assert told(saved(server, story)) == [WAVE, RUN, SLEEP] and saved(server, story).lines() == ["main"]
+    assert all(entry.shot for entry in saved(server, story).entries)

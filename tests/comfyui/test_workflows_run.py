@@ -1,0 +1,193 @@
+"""Every example workflow in a real ComfyUI with the Toybox: its clips, and its gauges by the rules of that world."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from comfy_server import message
+from PIL import Image
+
+from animegamer_core.state import read_instructions
+from animegamer_core.toybox.world import MOTIONS
+from animegamer_core.video import read_clip
+
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
+POINTS = 5  # of one unit of change
+START = {"stamina": 50, "social": 50, "entertainment": 50}
+
+
+def prompt_of(name):
+    return json.loads((WORKFLOWS / "api" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def play(server):
+    """Run an example by its name, once: (prompt, history entry)."""
+    for picture in (WORKFLOWS / "input").iterdir():
+        shutil.copy(picture, server.input_dir)
+    done = {}
+
+    def run(name):
+        if name not in done:
+            prompt = prompt_of(name)
+            done[name] = prompt, server.run(prompt, timeout=400)
+        return done[name]
+
+    return run
+
+
+def outputs(played, kind):
+    """{title: what the node showed} of the nodes of a kind."""
+    prompt, entry = played
+    return {node["_meta"]["title"]: entry["outputs"][key] for key, node in prompt.items() if node["class_type"] == kind}
+
+
+def clip(server, shown):
+    """The frames (F, H, W, 3) of the one file that a node showed; they are a moving picture."""
+    (item,) = shown["images"]
+    found = read_clip(server.output_dir / item["subfolder"] / item["filename"])
+    frames = np.asarray(found.frames)
+    assert found.fps == 8 and frames.dtype == np.uint8
+    assert 30 < frames.mean() < 225 and frames.std() > 20, "neither black nor grey"
+    assert all(np.abs(np.diff(frames.astype(int), axis=0)).mean(axis=(1, 2, 3)) > 0.01), "no frame is the one before"
+    return frames
+
+
+def gauges_after(*instructions):
+    """The gauges by the Toybox's rules: what each motion does to a character."""
+    gauges = dict(START)
+    for text in instructions:
+        motion = next(row for row in MOTIONS.values() if row.phrase in text)
+        for name in gauges:
+            gauges[name] = min(100, max(0, gauges[name] + POINTS * getattr(motion, name)))
+    return gauges
+
+
+def texts(prompt):
+    """{title: instruction} of the turns."""
+    return {
+        node["_meta"]["title"]: node["inputs"]["instruction"]
+        for node in prompt.values()
+        if node["class_type"] == "PredictNextState"
+    }
+
+
+def state(shown):
+    return shown["animegamer_state"][0]
+
+
+def distinct(clips):
+    return all(np.abs(a.astype(int) - b).mean() > 3 for i, a in enumerate(clips) for b in clips[:i])
+
+
+def test_1_one_turn(server, play):
+    played = play("1-one-turn")
+    (shown,) = outputs(played, "StateDisplay").values()
+    told = "Character: Miko; Motion: gently wave hello with a red scarf; Background: day beach."
+    assert state(shown)["instruction"] == told and state(shown)["gauges"] == gauges_after(told)
+    assert state(shown)["motion"]["scope"] == "gentle", "as the adverb says"
+    (video,) = outputs(played, "SaveVideo").values()
+    assert clip(server, video).shape == (17, 96, 144, 3)
+
+
+def test_2_five_turns(server, play):
+    played = play("2-five-turns")
+    told = list(texts(played[0]).values())
+    states = [state(shown) for shown in outputs_in_order(played, "StateDisplay")]
+    assert [item["instruction"] for item in states] == told and len(told) == 5
+    assert [item["gauges"] for item in states] == [gauges_after(*told[: n + 1]) for n in range(5)]
+    clips = [clip(server, shown) for shown in outputs_in_order(played, "SaveGameStory")]
+    assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 5 and distinct(clips)
+    (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
+    assert story["turns"] == 5 and story["line"] == "main", "all five are one line of one story"
+
+
+def outputs_in_order(played, kind):
+    prompt, entry = played
+    return [entry["outputs"][key] for key in sorted(prompt, key=int) if prompt[key]["class_type"] == kind]
+
+
+def test_3_two_futures_of_one_history(server, play):
+    played = play("3-branching")
+    told = texts(played[0])
+    first, second = told["Predict turn 1"], told["Predict turn 2"]
+    a, b = (state(shown) for shown in outputs_in_order(played, "StateDisplay"))
+    assert [item["instruction"] for item in a["course"]] == [first, second, told["Future A"]]
+    assert [item["instruction"] for item in b["course"]] == [first, told["Future B"]]
+    assert a["gauges"] == gauges_after(first, second, told["Future A"])
+    assert b["gauges"] == gauges_after(first, told["Future B"])
+    clips = [clip(server, shown) for shown in outputs(played, "SaveVideo").values()]
+    assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 3 and distinct(clips)
+
+
+def test_4_motion_scopes_side_by_side(server, play):
+    (video,) = outputs(play("4-motion-sweep"), "SaveVideo").values()
+    strip = clip(server, video)
+    assert strip.shape == (17, 96, 5 * 144 + 4 * 4, 3)
+    panels = [strip[:, :, left : left + 144] for left in range(0, 5 * 148, 148)]
+    moved = [np.abs(np.diff(panel.astype(int), axis=0)).mean() for panel in panels]
+    assert moved[0] < moved[1] < moved[2] < min(moved[3:]), moved
+    assert distinct(panels[::2])
+
+
+def test_5_a_whole_story(server, play):
+    played = play("5-story")
+    ((key, node),) = [item for item in played[0].items() if item[1]["class_type"] == "PlayGameStory"]
+    told, shown = read_instructions(node["inputs"]["instructions"]), played[1]["outputs"][key]
+    assert len(told) == 6 and state(shown)["gauges"] == gauges_after(*told)
+    assert [item["instruction"] for item in state(shown)["course"]] == list(told)
+    names = {item["filename"] for item in shown["animegamer_story"][0]["files"]}
+    assert {"story.mp4", "contact-sheet.png"} <= names
+    (video,) = outputs(played, "SaveVideo").values()
+    frames = clip(server, video)
+    assert frames.shape == (6 * 17, 96, 144, 3) and distinct(np.split(frames, 6))
+    (sheet,) = outputs(played, "PreviewImage").values()
+    assert len(sheet["images"]) == 102
+
+
+def test_6_a_picture_opens_the_game(server, play):
+    played = play("6-own-picture")
+    (shown,) = outputs(played, "StateDisplay").values()
+    assert [item["turn"] for item in state(shown)["course"]] == [0, 1, 2]
+    assert state(shown)["gauges"] == gauges_after(*texts(played[0]).values()), "the picture itself changes none"
+    clips = [clip(server, shown) for shown in outputs(played, "SaveVideo").values()]
+    assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 3 and distinct(clips)
+    with Image.open(WORKFLOWS / "input" / "my-picture.png") as picture:
+        given = np.asarray(picture.convert("RGB").resize((144, 96)), dtype=int)
+    apart = [np.abs(frames[0] - given).mean() for frames in clips]
+    assert apart[0] < 35 and apart[0] < 0.6 * min(apart[1:]), f"turn 0 looks like the picture: {apart}"
+    purple = [purple_share(frames) for frames in (given[None], *clips)]
+    assert min(purple) > 0.5 * purple[0] > 0.01, f"the umbrella keeps the colour that was never told: {purple}"
+
+
+def purple_share(frames_FHWC):
+    """The share of pixels of the umbrella's purple, by day or night."""
+    red, green, blue = (frames_FHWC[..., channel].astype(int) for channel in range(3))
+    return float(((red - green > 35) & (blue - green > 50) & (blue > red)).mean())
+
+
+def test_7_train_and_play(server, play):
+    played = play("7-train")
+    (shown,) = outputs(played, "PreviewAny").values()
+    assert re.match(r"adapt: 20 steps in \d+ s, loss", shown["text"][0])
+    assert Path(re.search(r"stage file (.+)", shown["text"][0])[1]).is_file()
+    (video,) = outputs(played, "SaveVideo").values()
+    pair = clip(server, video)
+    assert pair.shape == (17, 96, 2 * 144 + 4, 3)
+    difference = np.abs(pair[:, :, :144].astype(int) - pair[:, :, 148:]).mean()
+    assert 0.3 < difference < 40, "the stage shows, and the picture is still one"
+    times = {kind: data["timestamp"] for kind, data in played[1]["status"]["messages"]}
+    assert (times["execution_success"] - times["execution_start"]) / 1000 < 180, "within three minutes"
+
+
+@pytest.mark.parametrize("name", ["8-published-24gb", "8-published-8gb"])
+def test_8_says_what_is_missing_without_the_published_files(server, name):
+    """ComfyUI's own checks accept every value; the run ends at once, and tells what to put where."""
+    entry = server.wait(server.queue(prompt_of(name)))
+    failed = message(entry, "execution_error")
+    assert failed["node_type"] == "LoadAnimeGamer"
+    for part in ("qiqi", "animegamer", "huggingface.co"):
+        assert part in failed["exception_message"]

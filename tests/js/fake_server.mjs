@@ -1,0 +1,133 @@
+// A server for the session's tests: it keeps stories as lines of turns, the way the real one does.
+
+const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
+
+/** `port` as PlaySession wants it; run() plays what waits and tells the session; fail(sentence) makes the next run fail. */
+export class FakeServer {
+  constructor() {
+    Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0 });
+  }
+
+  get port() {
+    return {
+      getJson: async (path) => this.#answer(path),
+      queue: async (prompt) => this.#queue(prompt),
+      queued: async () => this.waiting.map((job) => job.id),
+      history: async (id) => this.done[id] ?? null,
+      cancel: async (ids) => {
+        this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
+      },
+    };
+  }
+
+  /** Play all waiting prompts; `session` hears of it, as over the socket. */
+  async run(session) {
+    while (this.waiting.length) {
+      const { id, game } = this.waiting.shift();
+      session?.began({ prompt_id: id });
+      if (this.failure) {
+        const error = { prompt_id: id, exception_message: this.failure };
+        this.done[id] = { status: { status_str: "error", messages: [["execution_error", error]] } };
+        this.failure = "";
+        session?.failed(error);
+        continue;
+      }
+      session?.progressed({ prompt_id: id, value: 3, max: 12 });
+      const output = this.#play(game);
+      this.done[id] = { status: { status_str: "success", messages: [] }, outputs: { "animegamer-turn": output } };
+      session?.executed({ prompt_id: id, node: "animegamer-turn", output });
+      await session?.succeeded({ prompt_id: id });
+    }
+  }
+
+  #queue(prompt) {
+    this.sent.push(prompt);
+    const { world } = prompt["animegamer-world"].inputs;
+    if (world === "nowhere")
+      throw Object.assign(new Error("refused"), {
+        response: {
+          error: { message: "Prompt outputs failed validation" },
+          node_errors: {
+            a: { errors: [{ message: "Value not in list", details: "world: 'nowhere' not in ['toybox']" }] },
+          },
+        },
+      });
+    this.count += 1;
+    this.waiting.push({ id: `p${this.count}`, game: { world, ...prompt["animegamer-turn"].inputs } });
+    return `p${this.count}`;
+  }
+
+  #play({ world, story: name, line, after, instructions, seed, export: exported }) {
+    const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
+    let current = line || story.line;
+    let turns = story.lines[current].slice(0, after);
+    if (instructions) {
+      const turn = this.#turn(turns, instructions, seed + after);
+      turns = [...turns, turn];
+      const known = story.lines[current][after];
+      if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
+      if (!story.lines[current]?.[after]) story.lines[current] = turns;
+    }
+    story.line = current;
+    const files = exported ? [{ filename: "story.mp4", subfolder: `animegamer/${name}`, type: "output" }] : [];
+    return {
+      animegamer_story: [{ story: name, line: current, turns: turns.length, files }],
+      animegamer_state: [{ turn: turns.length }],
+    };
+  }
+
+  #lineFor(story, turns) {
+    const same = (line) => turns.every((turn, index) => line[index]?.shot === turn.shot);
+    return (
+      Object.keys(story.lines).find((name) => same(story.lines[name])) ?? `line-${Object.keys(story.lines).length + 1}`
+    );
+  }
+
+  #turn(before, instruction, seed) {
+    const last = before.at(-1);
+    const state = `${last?.state ?? ""}>${instruction}`;
+    const gauges = { stamina: (last?.gauges.stamina ?? 50) - 5, social: 50, entertainment: 50 };
+    const motion = { scope: SCOPES[before.length % 5], level: (before.length % 5) + 1, value: 2.5 };
+    return {
+      number: before.length + 1,
+      instruction,
+      seed,
+      state,
+      shot: `${last?.shot ?? ""}>${instruction}#${seed}`,
+      gauges,
+      changes: { stamina: -5, social: 0, entertainment: 0 },
+      motion,
+      clip: null,
+    };
+  }
+
+  #answer(path) {
+    const url = new URL(path, "http://server");
+    if (url.pathname === "/object_info/LoadAnimeGamer")
+      return { LoadAnimeGamer: { input: { required: { world: ["COMBO", { options: ["toybox", "qiqi"] }] } } } };
+    if (url.pathname === "/animegamer/stories")
+      return {
+        stories: Object.values(this.stories).map(({ name, world, line, lines }) => ({
+          name,
+          world,
+          line,
+          turns: lines[line].length,
+        })),
+      };
+    if (url.pathname === "/animegamer/words")
+      return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"] };
+    const story = this.stories[url.searchParams.get("name")];
+    if (!story) throw new Error("no story of this name");
+    return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns })) };
+  }
+}
+
+/** Local storage for one test. */
+export function memoryStore() {
+  const kept = new Map();
+  return {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => kept.set(key, String(value)),
+    removeItem: (key) => kept.delete(key),
+  };
+}

@@ -1,0 +1,370 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { courseRange, describeCourse, linePoints, motionBars } from "../../js/course.mjs";
+import { composeInstruction, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
+import { readNotes } from "../../js/node_card.mjs";
+import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
+import { describeState, itemOfPath, keptState, readState, signed } from "../../js/state.mjs";
+import { allTurns, buildTree, findTurn, lineThrough, neighbour, pathTo, takesOf, turnsAfter } from "../../js/tree.mjs";
+import { TABLES, translator } from "../../js/words.mjs";
+
+const say = translator("en");
+
+const turn = (state, { seed = 0, shot = `${state}#${seed}`, ...more } = {}) => ({
+  instruction: state,
+  state,
+  shot,
+  seed,
+  motion: { level: 2, scope: "gentle", value: 2.5 },
+  gauges: { stamina: 45, social: 50, entertainment: 50 },
+  changes: { stamina: -5 },
+  ...more,
+});
+const LINES = [
+  { name: "main", turns: [turn("a"), turn("b", { seed: 1 }), turn("c", { seed: 2 })] },
+  { name: "line-2", turns: [turn("a"), turn("b", { seed: 9 })] },
+  { name: "line-3", turns: [turn("a"), turn("b", { seed: 1 }), turn("d", { seed: 2 }), turn("e", { seed: 3 })] },
+  { name: "line-4", turns: [turn("z")] },
+];
+
+test("a state is made whole of what came in, and of nothing else", () => {
+  const state = readState({
+    turn: 3,
+    gauges: { stamina: 120, social: "40" },
+    changes: { stamina: -5 },
+    motion: { scope: "fast", level: 4, value: 10.1 },
+    unknown_words: ["dragon"],
+  });
+  assert.deepEqual(state.gauges, { stamina: 100, social: 40, entertainment: 0 });
+  assert.deepEqual(state.changes, { stamina: -5, social: 0, entertainment: 0 });
+  assert.deepEqual(state.motion, { level: 4, scope: "fast", value: 10.1 });
+  assert.deepEqual(state.course, []);
+  for (const wrong of [null, undefined, 3, "x", {}, []]) assert.equal(readState(wrong), null);
+  assert.deepEqual(readState({ gauges: {}, motion: { level: 0, value: null } }).motion, {
+    level: 0,
+    scope: "unread",
+    value: null,
+  });
+  assert.equal(readState({ gauges: {}, motion: { scope: "wild" } }).motion.level, 5);
+});
+
+test("changes carry their sign, with a true minus", () => {
+  assert.deepEqual([5, -5, 0, undefined].map(signed), ["+5", "\u22125", "", ""]);
+});
+
+test("a state in words names the turn, motion, gauges and changes", () => {
+  const words = describeState(
+    readState({
+      turn: 2,
+      gauges: { stamina: 45, social: 50, entertainment: 55 },
+      changes: { stamina: -5, entertainment: 5 },
+      motion: { level: 4 },
+    }),
+    say,
+  );
+  assert.equal(words, "Turn 2: motion fast, stamina 45 (\u22125), social 50, entertainment 55 (+5)");
+});
+
+test("a workflow keeps the last hundred turns of the course, without their texts", () => {
+  const course = Array.from({ length: 150 }, (_, index) => ({ turn: index + 1, stamina: 1, instruction: "secret" }));
+  const kept = keptState({ turn: 150, instruction: "now", course });
+  assert.equal(kept.course.length, 100);
+  assert.equal(kept.course[0].turn, 51);
+  assert.equal(JSON.stringify(kept).includes("secret"), false);
+  assert.equal(course.length, 150);
+});
+
+test("the item of a path is the last turn with the course of all", () => {
+  const item = itemOfPath(pathTo(findTurn(buildTree(LINES), "main", 3)));
+  assert.equal(item.turn, 3);
+  assert.deepEqual(
+    item.course.map((point) => [point.turn, point.motion]),
+    [
+      [1, 2],
+      [2, 2],
+      [3, 2],
+    ],
+  );
+});
+
+test("the course: high gauges are high, one turn is still a line", () => {
+  const course = [
+    { turn: 1, stamina: 100, motion: 5 },
+    { turn: 2, stamina: 0, motion: 0 },
+  ];
+  assert.deepEqual(linePoints(course, "stamina", [0, 100], 10, 20), [
+    [0, 0],
+    [10, 20],
+  ]);
+  assert.equal(linePoints(course.slice(0, 1), "stamina", [0, 100], 10, 20).length, 2);
+  assert.deepEqual(
+    motionBars(course, 10, 10).map(([, y, , height]) => [y, height]),
+    [
+      [0, 10],
+      [10, 0],
+    ],
+  );
+  assert.equal(describeCourse([], say), "");
+  assert.match(describeCourse(course, say), /^Course of turns 1 to 2: stamina 100 \u2192 0/);
+});
+
+test("the chart shows the tens around what the gauges did, 40 points at least", () => {
+  const flat = (...values) => values.map((value) => ({ stamina: value, social: value, entertainment: value }));
+  assert.deepEqual(courseRange(flat(50)), [30, 70]);
+  assert.deepEqual(courseRange(flat(0)), [0, 40]);
+  assert.deepEqual(courseRange(flat(100, 95)), [60, 100]);
+  assert.deepEqual(courseRange(flat(0, 100)), [0, 100]);
+  for (const values of [
+    [5, 60],
+    [45, 85],
+    [20, 65, 90],
+  ]) {
+    const [low, high] = courseRange(flat(...values));
+    assert.ok(low <= Math.min(...values) && high >= Math.max(...values) && high - low >= 40);
+  }
+});
+
+test("fields make the published form, and it gives them back", () => {
+  const fields = { character: "Miko, Taro", adverb: "softly", motion: "hug a friend", time: "day", place: "street" };
+  const text = "Character: Miko, Taro; Motion: softly hug a friend; Background: day street.";
+  assert.equal(composeInstruction(fields), text);
+  assert.deepEqual(readFields(text, { adverbs: ["softly"], times: ["day", "night"] }), fields);
+  assert.deepEqual(instructionLines(text), ["Miko, Taro", "softly hug a friend", "day street"]);
+});
+
+test("half-filled and hostile fields", () => {
+  assert.equal(composeInstruction({}), "");
+  assert.equal(composeInstruction({ character: " Miko \n", motion: "run" }), "Character: Miko; Motion: run.");
+  assert.equal(
+    composeInstruction({ character: "Miko; Motion: fly", motion: "run", place: "sea" }),
+    "Character: Miko, Motion: fly; Motion: run; Background: sea.",
+  );
+  assert.equal(readFields("Miko runs", {}), null);
+  assert.deepEqual(instructionLines("Miko\nruns"), ["Miko runs"]);
+  assert.equal(oneLine(" a \n\t b "), "a b");
+});
+
+test("lines become a tree that shares its turns", () => {
+  const root = buildTree(LINES);
+  assert.equal(allTurns(root).length, 7);
+  assert.deepEqual(
+    root.children.map((at) => at.turn.state),
+    ["a", "z"],
+  );
+  assert.deepEqual(
+    pathTo(findTurn(root, "line-3", 4)).map((at) => at.turn.state),
+    ["a", "b", "d", "e"],
+  );
+  assert.deepEqual(findTurn(root, "main", 2).lines, ["main", "line-3"]);
+  assert.equal(findTurn(root, "main", Infinity).number, 3);
+  assert.equal(findTurn(root, "nowhere", 2), root);
+  assert.deepEqual(
+    turnsAfter(findTurn(root, "main", 1), "line-3").map((at) => at.turn.state),
+    ["b", "d", "e"],
+  );
+  assert.equal(buildTree([]).children.length, 0);
+});
+
+test("a turn's key stays while the story gets further lines, in whatever order they are told", () => {
+  const before = new Map(allTurns(buildTree(LINES)).map((at) => [at.turn, at.key]));
+  const more = { name: "line-10", turns: [LINES[3].turns[0], turn("y")] };
+  for (const at of allTurns(buildTree([more, ...LINES].reverse())))
+    assert.ok(!before.has(at.turn) || before.get(at.turn) === at.key);
+  assert.equal(new Set(before.values()).size, before.size);
+});
+
+test("a thousand turns are a tree in no time, and in little memory", () => {
+  const long = Array.from({ length: 1000 }, (_, index) => turn(String(index).padStart(64, "0"), { seed: index }));
+  const root = buildTree([
+    { name: "main", turns: long },
+    { name: "line-2", turns: [...long.slice(0, 990), turn("x")] },
+  ]);
+  assert.equal(allTurns(root).length, 1001);
+  assert.ok(allTurns(root).every((at) => at.key.length < 20));
+});
+
+test("no two turns share a place on the map, and a line's run is straight", () => {
+  const root = buildTree(LINES);
+  const places = allTurns(root).map((at) => `${at.number}/${at.lane}`);
+  assert.equal(new Set(places).size, places.length);
+  assert.deepEqual(
+    pathTo(findTurn(root, "main", 3)).map((at) => at.lane),
+    [0, 0, 0],
+  );
+  for (const at of allTurns(root)) assert.ok(at.lane >= at.parent.lane);
+});
+
+test("takes are the siblings of the same state", () => {
+  const root = buildTree(LINES);
+  assert.deepEqual(
+    takesOf(findTurn(root, "main", 2)).map((at) => at.turn.seed),
+    [1, 9],
+  );
+  assert.equal(takesOf(findTurn(root, "main", 3)).length, 1);
+  assert.deepEqual(takesOf(root), []);
+  assert.equal(lineThrough(findTurn(root, "line-2", 2), "main"), "line-2");
+});
+
+test("arrow keys walk along a line and between lanes", () => {
+  const root = buildTree(LINES);
+  const first = findTurn(root, "main", 1);
+  assert.equal(neighbour(root, first, "ArrowRight", "line-2").turn.seed, 9);
+  assert.equal(neighbour(root, first, "ArrowLeft", "main"), first);
+  assert.equal(neighbour(root, first, "End", "line-3").turn.state, "e");
+  assert.equal(neighbour(root, findTurn(root, "line-3", 4), "Home", "line-3"), first);
+  const below = neighbour(root, findTurn(root, "main", 3), "ArrowDown", "main");
+  assert.ok(below.lane > 0);
+  assert.equal(neighbour(root, first, "ArrowUp", "main"), first);
+  const reached = new Set([first]);
+  for (const at of reached)
+    for (const key of ["ArrowRight", "ArrowDown", "ArrowUp", "ArrowLeft"])
+      for (const line of ["main", "line-2", "line-3"]) reached.add(neighbour(root, at, key, line));
+  assert.equal(reached.size, allTurns(root).length, "every turn can be reached by keys");
+});
+
+test("a turn's prompt has every input of the contract", () => {
+  const prompt = turnPrompt({
+    world: "toybox",
+    story: "s",
+    instruction: "go",
+    after: 2,
+    line: "main",
+    seed: 7,
+    motion: "wild",
+  });
+  const [load, play] = Object.values(prompt);
+  assert.deepEqual(Object.keys(load.inputs), [
+    "world",
+    "precision",
+    "placement",
+    "profile",
+    "lora_strength",
+    "lora_file",
+    "lora_file_strength",
+  ]);
+  assert.deepEqual(Object.keys(play.inputs), [
+    "model",
+    "instructions",
+    "story",
+    "after",
+    "line",
+    "window",
+    "seed",
+    "motion",
+    "motion_value",
+    "steps",
+    "guidance",
+    "export",
+  ]);
+  assert.deepEqual(
+    [play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export],
+    [2, 7, "wild", false],
+  );
+  assert.ok(prompt[play.inputs.model[0]], "the model link leads to a node of the prompt");
+});
+
+test("seeds of takes are new ones", () => {
+  const seeds = takeSeeds([2, 1011], 2, 3);
+  assert.equal(new Set(seeds).size, 3);
+  for (const seed of seeds) assert.ok(![2, 1011].includes(seed + 2));
+  assert.equal(takeSeeds([], 0, 1, 41)[0], 41);
+});
+
+test("a story as a graph draws nothing anew: what one seed explains is text, the rest is read", () => {
+  const root = buildTree(LINES);
+  const whole = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "main", 3), line: "main" })[2].inputs;
+  assert.deepEqual([whole.instructions, whole.after, whole.seed], ["a\nb\nc", 0, 0]);
+  const mixed = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "line-2", 2), line: "line-2" })[2].inputs;
+  assert.deepEqual([mixed.instructions, mixed.after, mixed.seed, mixed.line], ["b", 1, 8, "line-2"]);
+  const forced = [
+    { name: "main", turns: [turn("a"), turn("b", { seed: 1, overridden: true, motion: { level: 2, value: 40 } })] },
+  ];
+  const custom = graphPrompt({
+    world: "toybox",
+    story: "s",
+    at: findTurn(buildTree(forced), "main", 2),
+    line: "main",
+  })[2].inputs;
+  assert.deepEqual([custom.instructions, custom.after, custom.motion, custom.motion_value], ["b", 1, "custom", 40]);
+});
+
+test("a turn that was drawn with other steps is not drawn again by the graph", () => {
+  const lines = [
+    {
+      name: "main",
+      turns: [
+        turn("a", { steps: 25, guidance: "cosine", window: 4 }),
+        turn("b", { seed: 1, steps: 2, guidance: "cosine", window: 4 }),
+      ],
+    },
+  ];
+  const { instructions, after, steps, guidance, window } = graphPrompt({
+    world: "toybox",
+    story: "s",
+    at: findTurn(buildTree(lines), "main", 2),
+    line: "main",
+  })[2].inputs;
+  assert.deepEqual([instructions, after, steps, guidance, window], ["b", 1, 2, "cosine", 4]);
+});
+
+test("the graph links state and video of the story node", () => {
+  const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), line: "" });
+  assert.deepEqual(
+    Object.values(graph).map((node) => node.class_type),
+    ["LoadAnimeGamer", "PlayGameStory", "StateDisplay", "SaveVideo"],
+  );
+  assert.deepEqual(
+    [graph[2].inputs.model, graph[3].inputs.state, graph[4].inputs.video],
+    [
+      ["1", 0],
+      ["2", 1],
+      ["2", 4],
+    ],
+  );
+  assert.equal(graph[4].inputs.filename_prefix, "animegamer/100--x");
+});
+
+test("addresses of files are escaped", () => {
+  assert.equal(
+    viewPath({ filename: "a&b=\u65e5.mp4", subfolder: "x y", type: "output" }),
+    "/view?filename=a%26b%3D%E6%97%A5.mp4&subfolder=x+y&type=output",
+  );
+});
+
+test("combos are read in both spellings", () => {
+  assert.deepEqual(comboOptions([["a", "b"], {}]), ["a", "b"]);
+  assert.deepEqual(comboOptions(["COMBO", { options: ["a"] }]), ["a"]);
+  assert.deepEqual(comboOptions(undefined), []);
+});
+
+test("errors become one sentence, whatever their shape", () => {
+  const refused = {
+    response: {
+      error: { message: "Prompt outputs failed validation" },
+      node_errors: { 1: { errors: [{ message: "m", details: "steps - too many" }] } },
+    },
+  };
+  assert.equal(errorSentence(refused, "x"), "steps - too many");
+  assert.equal(errorSentence({ exception_message: " No such world.\n  File ..." }, "x"), "No such world.");
+  assert.equal(errorSentence({ error: "bad name" }, "x"), "bad name");
+  assert.equal(errorSentence(new Error("lost"), "x"), "lost");
+  assert.equal(errorSentence({ exception_message: "" }, "It failed."), "It failed.");
+});
+
+test("all languages say the same things, with the same blanks", () => {
+  const blanks = (text) => (text.match(/\{\w+\}/g) ?? []).sort();
+  for (const [name, table] of Object.entries(TABLES)) {
+    assert.deepEqual(Object.keys(table), Object.keys(TABLES.en), name);
+    for (const [key, text] of Object.entries(table))
+      assert.deepEqual(blanks(text), blanks(TABLES.en[key]), `${name}.${key}`);
+  }
+  assert.equal(translator("zh-TW")("undo"), TABLES.zh.undo);
+  assert.equal(translator("xx")("undo"), TABLES.en.undo);
+  assert.equal(say("turn", { number: "{number}" }), "Turn {number}");
+});
+
+test("notes of a foreign workflow are lines of text or nothing", () => {
+  assert.deepEqual(readNotes(["one", 2, null]), ["one", "2", "null"]);
+  for (const value of ["text", 3, null, undefined, { length: 2 }]) assert.deepEqual(readNotes(value), []);
+});

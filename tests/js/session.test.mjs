@@ -1,0 +1,342 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { PlaySession, TAKES } from "../../js/session.mjs";
+import { allTurns, pathTo, takesOf } from "../../js/tree.mjs";
+import { FakeServer, memoryStore } from "./fake_server.mjs";
+
+async function begun({ server = new FakeServer(), store = memoryStore(), story = "a", world = "toybox" } = {}) {
+  const events = [];
+  const session = new PlaySession(server.port, store, (now, event) => events.push(event));
+  await session.start();
+  await session.open(story, world);
+  return { server, store, session, events };
+}
+
+const said = (session) => pathTo(session.here).map((at) => at.turn.instruction);
+
+test("two turns: one prompt each, of two ordinary nodes, each after the last", async () => {
+  const { server, session, events } = await begun();
+  await session.play("one");
+  assert.equal(session.busy, true);
+  await server.run(session);
+  await session.play("two");
+  await server.run(session);
+  assert.deepEqual(said(session), ["one", "two"]);
+  assert.deepEqual(
+    server.sent.map((prompt) => Object.values(prompt).map((node) => node.class_type)),
+    [
+      ["LoadAnimeGamer", "PlayGameStory"],
+      ["LoadAnimeGamer", "PlayGameStory"],
+    ],
+  );
+  assert.deepEqual(
+    server.sent.map((prompt) => prompt["animegamer-turn"].inputs.after),
+    [0, 1],
+  );
+  assert.equal(events.filter((event) => event === "turn").length, 2);
+  assert.equal(session.busy, false);
+});
+
+test("three takes share the state and differ by seed; play goes on from the one that is chosen", async () => {
+  const { server, session } = await begun();
+  await session.play("one", TAKES);
+  assert.equal(session.jobs.length, TAKES);
+  await server.run(session);
+  const takes = takesOf(session.here);
+  assert.equal(takes.length, TAKES);
+  assert.equal(new Set(takes.map((take) => take.turn.seed)).size, TAKES);
+  assert.equal(session.here, takes[0], "we stand at the first take until another is chosen");
+  session.goTo(takes[2]);
+  await session.play("two");
+  await server.run(session);
+  assert.equal(session.here.parent.turn.seed, takes[2].turn.seed);
+});
+
+test("more takes of a turn fill up to three, then add one, and leave us where we stand", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  const { key } = session.here;
+  for (const expected of [3, 4]) {
+    await session.drawAgain();
+    await server.run(session);
+    assert.equal(takesOf(session.here).length, expected);
+    assert.equal(session.here.key, key);
+  }
+});
+
+test("undo and another instruction make a branch; the old one stays and can be gone back to", async () => {
+  const { server, session } = await begun();
+  for (const instruction of ["one", "two"]) {
+    await session.play(instruction);
+    await server.run(session);
+  }
+  const two = session.here;
+  session.undo();
+  await session.play("other");
+  await server.run(session);
+  assert.deepEqual(said(session), ["one", "other"]);
+  assert.equal(session.line, "line-2");
+  session.goTo(allTurns(session.root).find((at) => at.key === two.key));
+  assert.deepEqual(said(session), ["one", "two"]);
+  assert.equal(session.line, "main");
+});
+
+test("undo to the very beginning and another first instruction is a branch too", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  session.undo();
+  assert.equal(session.here, session.root);
+  session.undo();
+  await session.play("other");
+  await server.run(session);
+  assert.deepEqual(
+    session.root.children.map((at) => at.turn.instruction),
+    ["one", "other"],
+  );
+});
+
+test("after a reload the story, the place in it and a turn that was played meanwhile are there", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.play("two");
+  await server.run(); // the page is gone: nobody hears of it
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  assert.equal(again.story, "a");
+  assert.deepEqual(said(again), ["one", "two"]);
+  assert.equal(again.busy, false);
+});
+
+test("a reload while the very first turn of a new story is still waiting", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one");
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  assert.equal(again.busy, true);
+  await server.run(again);
+  assert.deepEqual(said(again), ["one"]);
+  assert.equal(session.story, again.story);
+});
+
+test("a reload at an earlier turn of a branch comes back to that turn", async () => {
+  const { server, store, session } = await begun();
+  for (const instruction of ["one", "two"]) {
+    await session.play(instruction);
+    await server.run(session);
+  }
+  session.undo();
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  assert.deepEqual(said(again), ["one"]);
+});
+
+test("a failed turn is one sentence, and nothing is lost", async () => {
+  const { server, session, events } = await begun();
+  server.failure = "This world is not installed: put it into models/animegamer.\nTraceback: ...";
+  await session.play("one");
+  await server.run(session);
+  assert.equal(session.error, "This world is not installed: put it into models/animegamer.");
+  assert.ok(events.includes("failed"));
+  assert.equal(session.busy, false);
+  await session.play("one");
+  await server.run(session);
+  assert.equal(session.error, "");
+  assert.deepEqual(said(session), ["one"]);
+});
+
+test("a refused prompt tells why, and the other takes are not sent", async () => {
+  const { server, session } = await begun({ world: "nowhere" });
+  await session.play("one", TAKES);
+  assert.match(session.error, /world: 'nowhere' not in/);
+  assert.equal(session.busy, false);
+  assert.equal(server.sent.length, 1);
+});
+
+test("stop drops the takes that wait", async () => {
+  const { server, session, events } = await begun();
+  await session.play("one", TAKES);
+  await session.stop();
+  assert.equal(session.busy, false);
+  assert.equal(server.waiting.length, 0);
+  assert.ok(events.includes("stopped"));
+});
+
+test("stop waits for the running prompt to say that it was interrupted", async () => {
+  const { server, session } = await begun();
+  server.port.cancel = async () => {};
+  await session.play("one");
+  session.port = { ...session.port, cancel: async () => {} };
+  await session.stop();
+  assert.equal(session.busy, true);
+  session.interrupted({ prompt_id: session.jobs[0].id });
+  assert.equal(session.busy, false);
+});
+
+test("nothing is sent while a prompt is on its way", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await session.play("two");
+  assert.equal(server.sent.length, 1);
+});
+
+test("export writes files and does not move", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  const { key } = session.here;
+  await session.exportStory();
+  assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.instructions, "");
+  assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.export, true);
+  await server.run(session);
+  assert.deepEqual(
+    session.files.map((file) => file.filename),
+    ["story.mp4"],
+  );
+  assert.equal(session.here.key, key);
+});
+
+test("other people's prompts are none of ours", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  session.progressed({ prompt_id: "theirs", value: 1, max: 2 });
+  await session.succeeded({ prompt_id: "theirs" });
+  session.failed({ prompt_id: "theirs", exception_message: "no" });
+  assert.equal(session.error, "");
+  assert.equal(session.jobs.length, 1);
+  assert.equal(session.progress.job.running, undefined);
+  await server.run(session);
+});
+
+test("progress counts all takes that were sent", async () => {
+  const { session } = await begun();
+  await session.play("one", TAKES);
+  assert.equal(session.progress.done, null);
+  session.progressed({ prompt_id: session.jobs[0].id, value: 6, max: 12 });
+  assert.equal(session.progress.done, 0.5 / 3);
+  session.interrupted({ prompt_id: session.jobs[0].id });
+  assert.equal(session.progress.done, 1 / 3);
+});
+
+test("damaged local storage is no story", async () => {
+  const store = memoryStore();
+  store.setItem("animegamer.play", "{oh");
+  const session = new PlaySession(new FakeServer().port, store, () => {});
+  await session.start();
+  assert.equal(session.story, "");
+  assert.deepEqual(session.worlds, ["toybox", "qiqi"]);
+});
+
+test("a damaged line is told, and the others are there", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  const { getJson } = session.port;
+  session.port = {
+    ...session.port,
+    getJson: async (path) => {
+      const told = await getJson(path);
+      return told.lines
+        ? { ...told, lines: [...told.lines, { name: "line-2", turns: [], error: "turn 1 is damaged" }] }
+        : told;
+    },
+  };
+  await session.open("a");
+  assert.equal(session.error, "turn 1 is damaged");
+  assert.deepEqual(said(session), ["one"]);
+});
+
+test("closing a story leaves the list with it", async () => {
+  const { server, session, store } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.close();
+  assert.deepEqual(
+    session.stories.map((story) => [story.name, story.turns]),
+    [["a", 1]],
+  );
+  assert.equal(store.getItem("animegamer.play"), null);
+});
+
+/** A server that holds the prompts back until `release()`, as a slow line does. */
+function slow(server) {
+  const held = [];
+  const { port } = server;
+  const queue = async (prompt) => {
+    await new Promise((release) => held.push(release));
+    return port.queue(prompt);
+  };
+  Object.defineProperty(server, "port", { value: { ...port, queue } });
+  return { server, release: () => held.shift()?.() };
+}
+
+const settled = () => new Promise((done) => setTimeout(done, 0));
+
+test("a second press before the server has answered sends nothing", async () => {
+  const { server, release } = slow(new FakeServer());
+  const { session } = await begun({ server });
+  const first = session.play("one");
+  assert.equal(session.busy, true);
+  await session.play("one");
+  release();
+  await first;
+  assert.equal(server.sent.length, 1);
+  await server.run(session);
+  assert.equal(session.busy, false);
+});
+
+test("a turn that is known may end before the page has heard the id of its prompt", async () => {
+  const server = new FakeServer();
+  const { session } = await begun({ server });
+  const { port } = session;
+  session.port = {
+    ...port,
+    queue: async (prompt) => {
+      const id = await port.queue(prompt);
+      await server.run(session);
+      return id;
+    },
+  };
+  await session.play("one");
+  assert.equal(session.busy, false);
+  assert.deepEqual(said(session), ["one"]);
+});
+
+test("stop while prompts are being sent takes back the one on its way and sends no other", async () => {
+  const { server, release } = slow(new FakeServer());
+  const { session } = await begun({ server });
+  const takes = session.play("one", TAKES);
+  release();
+  await settled();
+  await session.stop();
+  release();
+  await takes;
+  assert.equal(session.busy, false);
+  assert.equal(server.sent.length, 2);
+  assert.equal(server.waiting.length, 0);
+});
+
+test("a story that is left while its takes are being sent sends none for the next one", async () => {
+  const { server, release } = slow(new FakeServer());
+  const { session } = await begun({ server });
+  const takes = session.play("one", TAKES);
+  const closed = session.close();
+  release();
+  await Promise.all([takes, closed]);
+  assert.deepEqual(
+    server.sent.map((prompt) => prompt["animegamer-turn"].inputs.story),
+    ["a"],
+  );
+  assert.equal(session.busy, false);
+});
+
+test("only a prompt of ours that runs may show its picture", async () => {
+  const { session } = await begun();
+  await session.play("one");
+  assert.equal(session.running, false);
+  session.began({ prompt_id: session.jobs[0].id });
+  assert.equal(session.running, true);
+});
