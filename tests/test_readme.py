@@ -18,7 +18,7 @@ COMMANDS = [
     if line.strip()
 ]
 PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
-ELSEWHERE = ("convert", "train", "--world", "toybox.build", "evaluate toybox")  # need downloads, a GPU, or minutes
+ELSEWHERE = ("convert", "fetch", "train", "--world", "toybox.build", "evaluate toybox")  # downloads, a GPU, or minutes
 
 
 def module_call(line):
