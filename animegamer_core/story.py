@@ -189,7 +189,7 @@ class Story:
         if count < len(self.entries):
             kept = self.entries[:count]
             self._switch([lambda entries: len(entries) == count and _meet(entries, kept)], count)
-        if self.entries:
+        if (self.folder / INDEX).exists():
             self._make_current()
         self._publish_all()
 

@@ -297,14 +297,21 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
 
 
+def test_turns_that_were_all_taken_back_stay_so(world, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n{GAME[1]}\n@undo\n@undo\nquit\n"))
+    assert run_play(world, tmp_path) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[2]}\n"))
+    assert run_play(world, tmp_path, "--resume") == 0
+    story = opened(world, tmp_path / "out", "story")
+    assert [turn.instruction for turn in story.session(1, 4).turns] == [GAME[2]] and len(story.entries) == 1
+    story.use("main")
+    assert len(story.entries) == 2
+
+
 @pytest.mark.parametrize(
-    "first, way_on, more",
-    [
-        ([], "the same command and --resume", ["--resume"]),
-        (["--branch", 1], "--resume in place of --branch", ["--resume"]),
-    ],
+    "first, way_on", [([], "the same command and --resume"), (["--branch", 1], "--resume in place of --branch")]
 )
-def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, monkeypatch, first, way_on, more):
+def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, monkeypatch, first, way_on):
     class Typing(io.StringIO):
         def readline(self):
             if not (line := super().readline()):
@@ -318,7 +325,7 @@ def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, mo
     assert run_play(world, tmp_path, *first) == 130
     assert f"Go on with {way_on}." in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.StringIO(GAME[2]))
-    assert run_play(world, tmp_path, *more) == 0
+    assert run_play(world, tmp_path, "--resume") == 0
     told = opened(world, tmp_path / "out", "story").session(2 + bool(first), 4).turns
     assert [turn.instruction for turn in told] == [*[GAME[0]] * bool(first), GAME[1], GAME[2]]
 

@@ -245,6 +245,18 @@ def test_a_stage_file_with_other_notes_is_one_sentence(tmp_path, notes):
         read_stage_file(path)
 
 
+@pytest.mark.parametrize(
+    "rank, down, up", [(0, (2, 3), (4, 2)), (4, (2, 3), (4, 2)), (2, (2, 3), (4, 5)), (2, (3,), (4, 2))]
+)
+def test_halves_of_an_update_that_do_not_fit_are_one_sentence(tmp_path, rank, down, up):
+    path, name = tmp_path / "joint.safetensors", "decoder.linear.lora_{}.default.weight"
+    notes = {"format": "1", "stage": "joint", "config": json.dumps({"lora_rank": rank, "lora_targets": ["linear"]})}
+    save_file({name.format("A"): torch.ones(down), name.format("B"): torch.ones(up)}, path, metadata=notes)
+    decoder = torch.nn.ModuleDict({"linear": torch.nn.Linear(3, 4)})
+    with pytest.raises(ValueError, match=f"has no lora_B of rank {rank} beside it"):
+        apply_stage_file(path, {"decoder": decoder})
+
+
 def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
     torn = tmp_path / "checkpoints" / "part-1-step-0000004"
     torn.mkdir(parents=True)
@@ -807,6 +819,11 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path):
         assert "--resume goes on" in said[-1]
         with pytest.raises(ValueError, match="--resume"):
             command("towers", "--steps", "2")
+        turns = (folder / "turns.jsonl").read_text()
+        (folder / "turns.jsonl").write_text(turns.replace("day field", "night field", 1))
+        with pytest.raises(ValueError, match="holds a run of another dataset"):
+            command("towers", "--steps", "2", "--resume")
+        (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--steps", "2", "--resume") == 0
         assert command("joint", "--steps", "2", "--cache", str(tmp_path / "cache"), "--no-sample-latents") == 0
         assert command("predict", "--steps", "2", "--window", "1") == 0

@@ -143,7 +143,7 @@ def apply_stage_file(path: Path, modules: Mapping[str, nn.Module], strength: flo
     holder = _Modules(given)
     places = {**dict(holder.named_parameters()), **dict(holder.named_buffers())}
     theirs = {name: value for name, value in tensors.items() if name.partition(".")[0] in given}
-    changes = _changes(path, theirs, places)
+    changes = _changes(path, theirs, places, config.lora_rank)
     for name, change in changes.items():
         place = places[name]
         trained = change.of(place.float(), config)
@@ -167,16 +167,17 @@ class _Change:
         return base + (self.up.to(base) @ self.down.to(base)) * (config.lora_alpha / config.lora_rank)
 
 
-def _changes(path: Path, tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> dict[str, _Change]:
-    """Tensor name -> its change; ValueError for a tensor that has no place, or another shape."""
+def _changes(path: Path, tensors: Mapping[str, Tensor], places: Mapping[str, Tensor], rank: int) -> dict[str, _Change]:
+    """Tensor name -> its change; ValueError for a tensor that has no place, another shape, or no half of its rank."""
     changes = {}
     for name, value in tensors.items():
         if ".lora_B." in name:
             continue
         layer, is_low_rank, rest = name.partition(".lora_A.")
         up = tensors.get(f"{layer}.lora_B.{rest}")
-        if is_low_rank and up is None:
-            raise ValueError(f"{path}: {name} has no lora_B beside it; train the stage again")
+        halves = up is not None and value.dim() == up.dim() == 2 and 0 < rank == len(value) == up.shape[1]
+        if is_low_rank and not halves:
+            raise ValueError(f"{path}: {name} has no lora_B of rank {rank} beside it; train the stage again")
         target = f"{layer}.weight" if is_low_rank else name
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(places[target].shape) if target in places else "nothing"

@@ -16,7 +16,7 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .job import NEEDED
+from .job import NEEDED, check_same
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
@@ -84,6 +84,8 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     config = config_of(args, recipe)
     if (warning := lr_warning(config)) is not None:
         say(f"warning: {warning}")
+    start = [(file, 1.0) for file in args.start]
+    check_same(args.out, args.stage, folder, start, None if recipe == "scratch" else world)
     parts = _parts(world, args.stage, folder, recipe, config.seed)
     for file in args.start:
         parts = parts.with_stage_file(file)

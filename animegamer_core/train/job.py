@@ -1,4 +1,7 @@
-"""A stage as one call, from a world and a dataset folder to a stage file: what the command line and the nodes share."""
+"""A stage as one call, from a world and a dataset folder to a stage file, as the nodes make it.
+
+The command line shares its check that a run goes on with what it began from.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     if not options.resume and list_checkpoints(job.out / CHECKPOINTS):
         raise ValueError(f"{job.out} holds a run already; go on with it, or choose another name")
     folder = DatasetFolder.open(job.dataset)
-    _check_same(job, folder)
+    check_same(job.out, job.stage, folder, job.start, job.world)
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
         parts = WorldParts.load(job.world, NEEDED[job.stage])
         for name in NEEDED[job.stage]:
@@ -70,21 +73,26 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
         return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 
-def _check_same(job: Job, folder: DatasetFolder) -> None:
-    """Note what a run begins from; ValueError if the folder's run, once it has a checkpoint, began from another."""
+def check_same(
+    out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+) -> None:
+    """Note in `out` what a run begins from; ValueError if the run there, once it has a checkpoint, began from another.
+
+    world: None where the run itself writes to it, so that it differs afterwards.
+    """
     facts = {
-        "stage": job.stage,
-        "world": job.world.fingerprint,
+        "stage": stage,
+        "world": world and world.fingerprint,
         "dataset": folder.digest(captions=True),
-        "start": [[path.name, strength, _digest(path)] for path, strength in job.start],
+        "start": [[path.name, strength, _digest(path)] for path, strength in start],
     }
-    path = job.out / JOB
-    begun = path.is_file() and list_checkpoints(job.out / CHECKPOINTS)
+    path = out / JOB
+    begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
     before = read_json(path) if begun else facts
     for name, value in json.loads(json.dumps(facts)).items():
         if before.get(name) != value:
             raise ValueError(
-                f"{job.out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
+                f"{out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
                 "choose another folder for this one"
             )
     write_json(path, facts)
