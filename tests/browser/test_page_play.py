@@ -237,7 +237,7 @@ def test_an_error_is_one_sentence_and_the_words_are_not_lost(game):
 
 def test_stop_leaves_the_story_as_it_was(game):
     game.begin("by the sea")
-    game.sketch(400)
+    game.sketch(1000)
     before = game.lines("by the sea")
     game.tell("Character: Yuzu; Motion: wildly dance; Background: night castle.", "Shift+Enter")
     game.page.wait_for_selector(".ag-preview:visible", timeout=TURN)  # the clip can be seen as it is drawn

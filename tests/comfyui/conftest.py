@@ -1,6 +1,22 @@
 """Tests against a real ComfyUI server. Without one they are skipped, and a line at the end says so."""
 
+import shutil
+
+import pytest
 from comfy_server import SKIPPED, find_comfyui, server  # noqa: F401  a fixture
+from tiny_world import save_tiny_world
+
+
+@pytest.fixture(scope="module")
+def tiny(server):  # noqa: F811
+    """A world of random weights, for tests that ask what happens to turns and not what they show: it draws at once."""
+    from animegamer_core.checkpoint import save_part
+    from animegamer_core.encoder import ShotEncoder
+
+    folder = server.models_dir / "animegamer" / "tiny"
+    world = save_tiny_world(folder)
+    yield save_part(world, ShotEncoder(world.spec, world.tokenizer().backend))
+    shutil.rmtree(folder)
 
 
 def pytest_terminal_summary(terminalreporter):
