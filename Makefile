@@ -37,13 +37,14 @@ comfyui-ready: $(COMFYUI_DIR)/main.py  ## get it and link the pack, without star
 	test -x $(COMFYUI_PYTHON) || $(MAKE) comfyui-python
 	mkdir -p $(COMFYUI_DIR)/custom_nodes
 	test -e $(COMFYUI_DIR)/custom_nodes/ComfyUI-AnimeGamer \
-		|| ln -s $(CURDIR) $(COMFYUI_DIR)/custom_nodes/ComfyUI-AnimeGamer
+		|| ln -sfn $(CURDIR) $(COMFYUI_DIR)/custom_nodes/ComfyUI-AnimeGamer
 
-# ComfyUI 0.3.64 needs requests, which transformers 5 no longer brings.
+# ComfyUI 0.3.64 needs requests, which transformers 5 no longer brings. Half an environment would pass for a whole one.
 comfyui-python:
 	$(PYTHON) -m venv $(COMFYUI_DIR)/.venv
-	$(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) torch torchvision torchaudio
-	$(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) -r $(COMFYUI_DIR)/requirements.txt -r requirements.txt requests
+	{ $(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) torch torchvision torchaudio \
+		&& $(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) -r $(COMFYUI_DIR)/requirements.txt -r requirements.txt requests; } \
+		|| { rm -rf $(COMFYUI_DIR)/.venv; exit 1; }
 
 $(COMFYUI_DIR)/main.py:
 	git clone $(COMFYUI_URL) $(COMFYUI_DIR)

@@ -186,8 +186,10 @@ def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: 
         "seed": turn.seed if seed < 0 else seed,
     }
     decoder = model.decoder()
-    watch = step_watcher(decoder, host.progress(settings["steps"]))
+    report = host.progress(settings["steps"])
+    watch = step_watcher(decoder, report)
     image = image_of(decoder.shoot(turn.state.representation, motion, on_step=watch, **settings))
+    report(settings["steps"], picture_of(image))  # else the page keeps showing the last, unfinished one
     return Shot(
         moment=moment,
         image_FHWC=image.to(host.result_device()),
@@ -214,18 +216,18 @@ def step_watcher(
         nonlocal spent
         now, picture = time.monotonic(), None
         if done >= steps * PREVIEW_FROM and spent <= (now - begun) * PREVIEW_SHARE:
-            picture = picture_of(decoder.preview(clean_BTCHW))
+            picture = picture_of(image_of(decoder.preview(clean_BTCHW)))
             spent += time.monotonic() - now
         report(before + done, picture)
 
     return watch
 
 
-def picture_of(frames_FCHW: Tensor) -> typing.Any:
+def picture_of(image_FHWC: Tensor) -> typing.Any:
     """The first frame as a PIL picture that fills a node."""
     from PIL import Image
 
-    picture = Image.fromarray(bytes_of(image_of(frames_FCHW[:1]))[0])
+    picture = Image.fromarray(bytes_of(image_FHWC[:1])[0])
     scale = PREVIEW_SIDE / max(picture.size)
     return picture.resize((round(picture.width * scale), round(picture.height * scale)), Image.Resampling.BICUBIC)
 

@@ -15,7 +15,7 @@ from ..animegamer_core.state import GameSession, MotionTable
 from ..animegamer_core.story import Story
 from ..animegamer_core.video import Clip, read_clip
 from . import host
-from .drawing import step_watcher, video_of
+from .drawing import picture_of, step_watcher, video_of
 from .models import GameModel
 from .values import Moment, image_of_bytes, state_item, unknown_notes
 
@@ -60,7 +60,7 @@ class Game:
         report = host.progress(max(1, len(instructions)) * steps)
         for index, instruction in enumerate(instructions):
             played = self.player.step(instruction, self._watcher(report, index * steps))
-            report((index + 1) * steps)
+            report((index + 1) * steps, picture_of(image_of_bytes(clip_of(self.story, played.turn.number).frames[:1])))
             self._tell(played, node)
 
     def export(self, settle: bool) -> list[Path]:
