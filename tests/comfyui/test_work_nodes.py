@@ -1,6 +1,7 @@
 """Training, measuring and converting inside a real ComfyUI."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 
@@ -162,8 +163,16 @@ def test_a_world_is_measured(server, measured_world):
     assert sheet.width == 1200 and sheet.height > 1000
 
 
-def test_published_files_become_a_world_that_plays(server, tmp_path):
-    source = server.models_dir / "animegamer" / "downloads"
+@pytest.fixture
+def downloads(server):
+    """A folder of downloads among the server's worlds, gone again after the test with what is made of it."""
+    yield server.models_dir / "animegamer" / "downloads"
+    for name in ("downloads", "made"):
+        shutil.rmtree(server.models_dir / "animegamer" / name, ignore_errors=True)
+
+
+def test_published_files_become_a_world_that_plays(server, downloads):
+    source = downloads
     made.write_mistral(source / "Mistral-7B-Instruct-v0.1")
     made.write_all(source, made.make_originals(source / "Mistral-7B-Instruct-v0.1"))
     options = server.get("/object_info/ConvertAnimeGamer")["ConvertAnimeGamer"]["input"]["required"]["source"]
