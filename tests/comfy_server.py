@@ -52,8 +52,8 @@ class ComfyServer:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def start(self, timeout=180):
-        """Start it and wait until it answers."""
+    def start(self, timeout=180, **environment):
+        """Start it, with further variables in its environment, and wait until it answers."""
         command = [self.python, "main.py", "--cpu", "--listen", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-auto-launch", "--base-directory", self.base]
         command += ["--database-url", f"sqlite:///{self.base / 'comfy.db'}"]
@@ -64,7 +64,7 @@ class ComfyServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # One thread: beside other tests, two wait for one another more than they work.
-                env={"OMP_NUM_THREADS": "1", **os.environ, "HF_HUB_OFFLINE": "1"},
+                env={"OMP_NUM_THREADS": "1", **os.environ, "HF_HUB_OFFLINE": "1", **environment},
             )
         end = time.monotonic() + timeout
         while time.monotonic() < end and self.process.poll() is None:
