@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint.downloads import published_worlds
+from ..animegamer_core.checkpoint.downloads import ENGINE, published_worlds, world_of
 from ..animegamer_core.index import check_story_name
 from . import host
 from .models import PACKAGES
@@ -75,7 +75,7 @@ def _downloads() -> dict[str, tuple[Path, str]]:
     found = {}
     for root in host.model_folders():
         below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-        direct = {path.name.partition("-")[2].lower() for path in below if path.name.startswith("MLLM-")}
+        direct = {world_of(path) for path in below if path.name.startswith(ENGINE)}
         found |= {f"{root.name}/{world}": (root, world) for world in published_worlds(root) if world in direct}
         found |= {f"{folder.name}/{world}": (folder, world) for folder in below for world in published_worlds(folder)}
     return found

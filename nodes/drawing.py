@@ -15,7 +15,6 @@ from . import host
 from .models import GameModel
 from .values import (
     CATEGORY,
-    MAX_SEED,
     WORLD,
     ModelSocket,
     Moment,
@@ -28,6 +27,7 @@ from .values import (
     notes_of,
     one_instruction,
 )
+from .widgets import seed_input
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -94,14 +94,7 @@ class DecodeShot(io.ComfyNode):
                 ModelSocket.Input("model", tooltip="The world that predicted the state."),
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
                 *shot_inputs(),
-                io.Int.Input(
-                    "seed",
-                    default=-1,
-                    min=-1,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="Noise seed of this take; -1 takes the turn's own.",
-                ),
+                seed_input("Noise seed of this take; -1 takes the turn's own.", default=-1),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The shot's frames."),

@@ -23,7 +23,8 @@ from . import host
 from .game import LoadAnimeGamer
 from .stories import listed, motion_table, story_name
 from .story import PlayGameStory
-from .values import GAUGES, MAX_SEED, scope_word
+from .values import GAUGES, scope_word
+from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
@@ -34,7 +35,6 @@ if typing.TYPE_CHECKING:
 
 MAX_BYTES = 1 << 16  # of a request
 MAX_LETTERS = 4000  # of an instruction
-LAST_TURN = 1_000_000
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # no ids that a graph on the page has
 POLL_SECONDS = 0.1
 

@@ -11,7 +11,6 @@ from ..animegamer_core.play import state_key
 from ..animegamer_core.shelf import address_of
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import (
-    DEFAULT_WINDOW,
     CharacterState,
     GameSession,
     Instruction,
@@ -21,7 +20,6 @@ from . import host
 from .models import PLACEMENTS, PRECISIONS, GameModel
 from .values import (
     CATEGORY,
-    MAX_SEED,
     WORLD,
     HistorySocket,
     LoraSocket,
@@ -33,6 +31,7 @@ from .values import (
     one_instruction,
     state_item,
 )
+from .widgets import seed_input, turn_input, window_input, world_input
 
 
 class LoadAnimeGamer(io.ComfyNode):
@@ -47,11 +46,8 @@ class LoadAnimeGamer(io.ComfyNode):
             description="Chooses a world. The Toybox is always there and needs no download; other worlds lie in "
             "models/animegamer. Nothing is loaded before another node needs it.",
             inputs=[
-                io.Combo.Input(
-                    "world",
-                    options=host.world_names(),
-                    default=host.TOYBOX,
-                    tooltip="The world to play in: toybox is built in, the others are folders in models/animegamer.",
+                world_input(
+                    "The world to play in: toybox is built in, the others are folders in models/animegamer.",
                 ),
                 io.Combo.Input(
                     "precision",
@@ -196,22 +192,16 @@ class GameHistory(io.ComfyNode):
             description="Starts a game; or takes one and looks at it through another window, or rewinds it. Two of "
             "these on the same history are two futures.",
             inputs=[
-                io.Int.Input(
-                    "window",
-                    default=DEFAULT_WINDOW,
-                    min=0,
-                    max=1000,
-                    tooltip="How many past turns the engine reads for the next one; 0: none. Training has 4.",
+                window_input(
+                    "How many past turns the engine reads for the next one; 0: none. Training has 4.",
                 ),
                 gauge("stamina"),
                 gauge("social"),
                 gauge("entertainment"),
-                io.Int.Input(
+                turn_input(
                     "rewind_to",
-                    default=-1,
-                    min=-1,
-                    max=1_000_000,
-                    tooltip="Go back to after this turn of the connected history; 0: before turn 1, -1: keep all.",
+                    -1,
+                    "Go back to after this turn of the connected history; 0: before turn 1, -1: keep all.",
                 ),
                 HistorySocket.Input("history", optional=True, tooltip="A game to go on with; none: a new one starts."),
                 StateSocket.Input(
@@ -264,13 +254,8 @@ class PredictNextState(io.ComfyNode):
                     tooltip="What happens next. The form 'Character: ...; Motion: ...; Background: ...' is what worlds "
                     "are trained with; line breaks count as spaces.",
                 ),
-                io.Int.Input(
-                    "seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="The turn's noise seed: Decode Shot draws with it unless it has its own. The prediction "
+                seed_input(
+                    "The turn's noise seed: Decode Shot draws with it unless it has its own. The prediction "
                     "itself is the same for every seed.",
                 ),
             ],

@@ -10,8 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
-from ..animegamer_core.checkpoint.downloads import published_worlds
+from ..animegamer_core.checkpoint.downloads import (
+    ANIMEGAMER,
+    COGVIDEO,
+    DECODER,
+    ENGINE,
+    MISTRAL,
+    PAIR,
+    published_worlds,
+)
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
+from ..animegamer_core.checkpoint.world import MANIFEST
 
 if typing.TYPE_CHECKING:
     import torch
@@ -25,15 +34,8 @@ FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra
 LORAS = "loras"
 NONE = "none"
 TOYBOX = "toybox"
-MANIFEST = "world.json"
-PAIR = ("MLLM-", "VDM_Decoder-")
 EXTRA = {"cv2": "opencv-python-headless"}  # not in requirements.txt: another pack's OpenCV serves as well
 PUBLISHED = ("qiqi", "sosuke")  # listed whether they are installed or not
-ADDRESSES = (
-    "https://huggingface.co/TencentARC/AnimeGamer (MLLM-{name} and VDM_Decoder-{name}), "
-    "https://huggingface.co/mistralai/Mistral-7B-Instruct-v0.1 (config and tokenizer) and "
-    "https://huggingface.co/THUDM/CogVideoX-2b (its vae folder)"
-)
 
 
 def register_folders() -> None:
@@ -297,4 +299,8 @@ def _absent(name: str) -> str:
 
 
 def _addresses(name: str) -> str:
-    return ADDRESSES.format(name=name.capitalize())
+    hub, film = "https://huggingface.co", name.capitalize()
+    return (
+        f"{hub}/{ANIMEGAMER} ({ENGINE}{film} and {DECODER}{film}), {hub}/{MISTRAL} (config and tokenizer) and "
+        f"{hub}/{COGVIDEO} (its vae folder)"
+    )

@@ -60,8 +60,13 @@ class Game:
         report = host.progress(max(1, len(instructions)) * steps)
         for index, instruction in enumerate(instructions):
             played = self.player.step(instruction, self._watcher(report, index * steps))
-            report((index + 1) * steps, picture_of(image_of_bytes(clip_of(self.story, played.turn.number).frames[:1])))
+            report((index + 1) * steps, self._picture(played))
             self._tell(played, node)
+
+    def _picture(self, played: PlayedTurn) -> typing.Any:
+        """The shot that was drawn just now; a known one left no unfinished picture on the node."""
+        clip = clip_of(self.story, played.turn.number) if played.drawn else None
+        return None if clip is None else picture_of(image_of_bytes(clip.frames[:1]))
 
     def export(self, settle: bool) -> list[Path]:
         """Write the clip of the whole story and its picture; returns all files. With `settle` the line ends here."""

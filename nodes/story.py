@@ -6,7 +6,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.play import Player, PlaySettings, keep_turn
 from ..animegamer_core.shelf import ShotKey
-from ..animegamer_core.state import DEFAULT_WINDOW, read_instructions
+from ..animegamer_core.state import read_instructions
 from ..animegamer_core.story import Story
 from . import host
 from .drawing import PREDICTED, shot_inputs, told_motion
@@ -15,7 +15,6 @@ from .replay import Replays
 from .stories import Game, clip_of, clip_ui, listed, motion_table, open_story, opening_of, start, story_ui, version
 from .values import (
     CATEGORY,
-    MAX_SEED,
     WORLD,
     HistorySocket,
     ModelSocket,
@@ -26,9 +25,9 @@ from .values import (
     bytes_of,
     image_of_bytes,
 )
+from .widgets import line_input, seed_input, turn_input, window_input
 
 NO_STORY = "none yet"
-LAST_TURN = 1_000_000
 PLAYED = Replays(version)
 KEPT = Replays(lambda story: "kept" if version(story) else "")  # its turns change with every node that keeps one
 
@@ -56,33 +55,19 @@ class PlayGameStory(io.ComfyNode):
                     "played, the saved story is only read (and exported).",
                 ),
                 io.String.Input("story", default="my-game", tooltip="The story's name, a folder in output/animegamer."),
-                io.Int.Input(
+                turn_input(
                     "after",
-                    default=0,
-                    min=-1,
-                    max=LAST_TURN,
-                    tooltip="Go on after this turn of the line. 0: from the beginning, -1: after its last turn.",
+                    0,
+                    "Go on after this turn of the line. 0: from the beginning, -1: after its last turn.",
                 ),
-                io.String.Input(
-                    "line",
-                    default="",
-                    tooltip="Which line of the story to go on with, such as main or line-2. Empty: the current one.",
+                line_input(
+                    "Which line of the story to go on with, such as main or line-2. Empty: the current one.",
                 ),
-                io.Int.Input(
-                    "window",
-                    default=DEFAULT_WINDOW,
-                    min=0,
-                    max=1000,
-                    tooltip="How many past turns the engine reads for the next one; 0: none. Worlds learn with 4.",
+                window_input(
+                    "How many past turns the engine reads for the next one; 0: none. Worlds learn with 4.",
                 ),
-                io.Int.Input(
-                    "seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="Noise seed of turn 1; each turn counts one on. Another seed draws other takes of the same "
-                    "game.",
+                seed_input(
+                    "Noise seed of turn 1; each turn counts one on. Another seed draws other takes of the same game.",
                 ),
                 *shot_inputs(),
                 io.Boolean.Input(
@@ -207,24 +192,16 @@ class LoadGameStory(io.ComfyNode):
                     options=listed() or [NO_STORY],
                     tooltip="A story in output/animegamer, the one played last first. Press R to see new ones.",
                 ),
-                io.Int.Input(
+                turn_input(
                     "turn",
-                    default=-1,
-                    min=-1,
-                    max=LAST_TURN,
-                    tooltip="The turn to load; -1: the last one. 0: before turn 1, an opening picture kept.",
+                    -1,
+                    "The turn to load; -1: the last one. 0: before turn 1, an opening picture kept.",
                 ),
-                io.String.Input(
-                    "line",
-                    default="",
-                    tooltip="Which line of the story, such as main or line-2. Empty: the current one.",
+                line_input(
+                    "Which line of the story, such as main or line-2. Empty: the current one.",
                 ),
-                io.Int.Input(
-                    "window",
-                    default=DEFAULT_WINDOW,
-                    min=0,
-                    max=1000,
-                    tooltip="How many past turns the engine reads for the next one; 0: none.",
+                window_input(
+                    "How many past turns the engine reads for the next one; 0: none.",
                 ),
             ],
             outputs=[

@@ -25,7 +25,6 @@ LoraSocket = io.Custom("ANIMEGAMER_LORA")  # StageFiles
 StageFiles = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
 
 CATEGORY = "AnimeGamer"
-MAX_SEED = 0xFFFFFFFFFFFFFFFF
 WORLD = "world"  # in a list of choices: as the world itself has it
 GAUGES = ("stamina", "social", "entertainment")
 COURSE_TURNS = 200  # the turns that a display gets; longer games show their last part

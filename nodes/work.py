@@ -13,7 +13,8 @@ from ..animegamer_core.index import check_story_name
 from ..animegamer_core.train.stages import lr_warning, stage_config
 from . import host
 from .models import PACKAGES
-from .values import CATEGORY, MAX_SEED, LoraSocket, StageFiles, image_of_bytes
+from .values import CATEGORY, LoraSocket, StageFiles, image_of_bytes
+from .widgets import seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,11 +57,8 @@ class TrainLoRAStage(io.ComfyNode):
                     tooltip="toybox draws games by itself; others are dataset folders below input/animegamer and "
                     "output/animegamer/datasets.",
                 ),
-                io.Combo.Input(
-                    "world",
-                    options=host.world_names(),
-                    default=host.TOYBOX,
-                    tooltip="The world whose weights training begins from. They stay as they are.",
+                world_input(
+                    "The world whose weights training begins from. They stay as they are.",
                 ),
                 io.String.Input(
                     "run",
@@ -80,13 +78,8 @@ class TrainLoRAStage(io.ComfyNode):
                     "0.001 shows within 20 steps.",
                 ),
                 number("games", 8, 1, 10_000, "How many games of ten turns the toybox dataset has."),
-                io.Int.Input(
-                    "seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="Decides the drawn games, the order of clips and the noise.",
+                seed_input(
+                    "Decides the drawn games, the order of clips and the noise.",
                 ),
                 io.Boolean.Input(
                     "resume",
@@ -153,11 +146,8 @@ class EvaluateGame(io.ComfyNode):
             description="Plays and draws held-out Toybox games and measures them: what probes recognise, how far shots "
             "move, what the engine remembers. One game gives a first impression; the command line measures all.",
             inputs=[
-                io.Combo.Input(
-                    "world",
-                    options=host.world_names(),
-                    default=host.TOYBOX,
-                    tooltip="A world that was built by the Toybox recipe, which brings its own probes.",
+                world_input(
+                    "A world that was built by the Toybox recipe, which brings its own probes.",
                 ),
                 io.Int.Input(
                     "games",
@@ -166,13 +156,8 @@ class EvaluateGame(io.ComfyNode):
                     max=50,
                     tooltip="Games of ten turns to play, everything else in proportion; a game takes minutes on a CPU.",
                 ),
-                io.Int.Input(
-                    "seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="Another seed asks other games.",
+                seed_input(
+                    "Another seed asks other games.",
                 ),
             ],
             outputs=[

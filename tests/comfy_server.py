@@ -174,15 +174,24 @@ def nodes_run(entry):
     return set(entry["prompt"][2]) - set(message(entry, "execution_cached")["nodes"])
 
 
+@contextlib.contextmanager
+def running(base, **environment):
+    """A server in the folder `base`, ended afterwards; without a ComfyUI the test is skipped."""
+    if find_comfyui() is None:
+        pytest.skip(SKIPPED)
+    comfy = ComfyServer(base)
+    comfy.start(**environment)
+    try:
+        yield comfy
+    finally:
+        comfy.stop()
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The server of this test run; without a ComfyUI the test is skipped."""
-    if find_comfyui() is None:
-        pytest.skip(SKIPPED)
-    comfy = ComfyServer(tmp_path_factory.mktemp("comfyui"))
-    comfy.start()
-    yield comfy
-    comfy.stop()
+    with running(tmp_path_factory.mktemp("comfyui")) as comfy:
+        yield comfy
 
 
 def check_report(path):

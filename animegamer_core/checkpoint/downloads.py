@@ -21,6 +21,9 @@ The weights of this world come from files that other people published; this proj
 - Mistral-7B-Instruct-v0.1 (Mistral AI), CogVideoX-2B (Zhipu AI, Tsinghua University) and, where present,
   t5-v1_1-xxl (Google) and CLIP ViT-B-16 (LAION): the licence on the page that each was downloaded from.
 """
+ANIMEGAMER, MISTRAL, COGVIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
+ENGINE, DECODER = "MLLM-", "VDM_Decoder-"  # what the folders of a pair begin with; the world's name follows
+PAIR = (ENGINE, DECODER)
 DIFFUSERS_VAE = "diffusion_pytorch_model"
 _EDGE = 1 << 20  # bytes at either end of a file that its signature reads
 
@@ -44,10 +47,10 @@ def find_downloads(src: Path, name: str | None = None) -> Downloads:
     if not src.is_dir():
         raise CheckpointError(f"{src}: no such folder; expected the one that holds MLLM-*/, VDM_Decoder-*/ and the VAE")
     folders = _folders(src)
-    engine = _named(folders, "MLLM-*", name)
-    decoder = _named(folders, "VDM_Decoder-*", name)
-    found = next((_world_of(path) for path in (engine, decoder) if path), name or src.resolve().name)
-    if engine and decoder and _world_of(engine) != _world_of(decoder):
+    engine = _named(folders, f"{ENGINE}*", name)
+    decoder = _named(folders, f"{DECODER}*", name)
+    found = next((world_of(path) for path in (engine, decoder) if path), name or src.resolve().name)
+    if engine and decoder and world_of(engine) != world_of(decoder):
         raise CheckpointError(f"{src}: holds {engine.name} and {decoder.name}; expected the pair of one world")
     vae = next((folder / "3d-vae.pt" for folder in folders if (folder / "3d-vae.pt").is_file()), None)
     diffusers = (folder for folder in _all(folders, "vae") if find_safetensors(folder, DIFFUSERS_VAE))
@@ -67,8 +70,8 @@ def published_worlds(src: Path) -> tuple[str, ...]:
     """The names of the published worlds in a folder, in order; none if it is no folder."""
     if not src.is_dir():
         return ()
-    found = [path for pattern in ("MLLM-*", "VDM_Decoder-*") for path in _all(_folders(src), pattern)]
-    return tuple(sorted({_world_of(path) for path in found}))
+    found = [path for start in PAIR for path in _all(_folders(src), f"{start}*")]
+    return tuple(sorted({world_of(path) for path in found}))
 
 
 def signature_of(path: Path) -> FileNote:
@@ -86,7 +89,7 @@ def _folders(src: Path) -> list[Path]:
     return [src, *sorted(path for path in src.iterdir() if path.is_dir())]
 
 
-def _world_of(path: Path) -> str:
+def world_of(path: Path) -> str:
     """The world that a folder of a pair is named after."""
     return path.name.partition("-")[2].lower()
 
@@ -103,10 +106,10 @@ def _one(folders: list[Path], pattern: str) -> Path | None:
 
 def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
     """The one folder of a world's file pair; CheckpointError if there are several to choose from."""
-    found = [path for path in _all(folders, pattern) if name is None or _world_of(path) == name.lower()]
+    found = [path for path in _all(folders, pattern) if name is None or world_of(path) == name.lower()]
     if len(found) > 1:
         raise CheckpointError(
             f"{folders[0]}: holds {', '.join(path.name for path in found)}; say which by its name, such as "
-            f"{_world_of(found[0])!r} (--name of convert, or {folders[0] / _world_of(found[0])} as a world)"
+            f"{world_of(found[0])!r} (--name of convert, or {folders[0] / world_of(found[0])} as a world)"
         )
     return found[0] if found else None

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import locked
-from .downloads import LICENCE, published_worlds
+from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL, published_worlds
 from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
 from .show import ProgressLine
 from .storage import CheckpointError
 from .world import EMBEDDED
 
-ANIMEGAMER, MISTRAL, COGVIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
 CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 FULL_ENGINE_BYTES = 10 * 10**9  # 7 billion numbers take 14 GB or more; a smaller engine holds only what was trained
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..checkpoint import World, open_world, save_world
+from ..checkpoint.world import MANIFEST
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .job import NEEDED, check_same
+from .job import NEEDED, check_same, needed_parts
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
@@ -111,7 +112,7 @@ def _line(stage: str, step: int, steps: int, values: dict[str, float]) -> str:
 
 def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[World, ModelSpec]:
     """The world to train, made anew where there is none; ValueError if it has another spec than asked for."""
-    if (path / "world.json").is_file():
+    if (path / MANIFEST).is_file():
         world = open_world(path)
         if spec_name and get_spec(spec_name).name != world.spec.name:
             raise ValueError(f"{path} has spec {world.spec.name!r}, not {spec_name!r}; leave --spec out")
@@ -124,12 +125,11 @@ def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[Wo
 
 def _parts(world: World, stage: str, folder: DatasetFolder, recipe: str, seed: int) -> WorldParts:
     """The models that a stage needs: the world's own, and under `scratch` new ones where it has none."""
-    needed = NEEDED[stage]
-    parts = WorldParts.load(world, needed)
-    missing = [name for name in needed if getattr(parts, name) is None]
-    if recipe == "lora" or not missing:
-        for name in missing:
-            parts.of(name)
+    if recipe == "lora":
+        return needed_parts(world, stage)
+    parts = WorldParts.load(world, NEEDED[stage])
+    missing = [name for name in NEEDED[stage] if getattr(parts, name) is None]
+    if not missing:
         return parts
     tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
     made = WorldParts.new(world.spec, tokenizer, world.profile, seed, missing)

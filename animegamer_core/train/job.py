@@ -64,13 +64,19 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     folder = DatasetFolder.open(job.dataset)
     check_same(job.out, job.stage, folder, job.start, job.world)
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        parts = WorldParts.load(job.world, NEEDED[job.stage])
-        for name in NEEDED[job.stage]:
-            parts.of(name)
+        parts = needed_parts(job.world, job.stage)
         for path, strength in job.start:
             parts = parts.with_stage_file(path, strength)
         data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
         return train_stage(job.stage, job.config, parts, data, job.out, options)
+
+
+def needed_parts(world: World, stage: str) -> WorldParts:
+    """The world's models that a stage needs; ValueError names the first that it lacks."""
+    parts = WorldParts.load(world, NEEDED[stage])
+    for name in NEEDED[stage]:
+        parts.of(name)
+    return parts
 
 
 def check_same(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comfy_server import SKIPPED, ComfyServer, find_comfyui, message, nodes_run
+from comfy_server import message, nodes_run, running
 from PIL import Image
 
 from animegamer_core.video import read_clip
@@ -221,12 +221,8 @@ def test_the_log_is_quiet(server):
 @pytest.fixture
 def exact_server(tmp_path):
     """A server of its own that gives freed memory back at once, so that what it holds is what is in use (glibc)."""
-    if find_comfyui() is None:
-        pytest.skip(SKIPPED)
-    comfy = ComfyServer(tmp_path / "exact")
-    comfy.start(MALLOC_MMAP_THRESHOLD_="131072", MALLOC_ARENA_MAX="2")
-    yield comfy
-    comfy.stop()
+    with running(tmp_path / "exact", MALLOC_MMAP_THRESHOLD_="131072", MALLOC_ARENA_MAX="2") as comfy:
+        yield comfy
 
 
 @pytest.mark.soak
