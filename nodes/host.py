@@ -6,7 +6,7 @@ import importlib.util
 import json
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
@@ -17,6 +17,7 @@ from ..animegamer_core.checkpoint.downloads import (
     ENGINE,
     MISTRAL,
     PAIR,
+    find_downloads,
     published_worlds,
 )
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
@@ -34,7 +35,12 @@ FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra
 LORAS = "loras"
 NONE = "none"
 TOYBOX = "toybox"
-EXTRA = {"cv2": "opencv-python-headless"}  # not in requirements.txt: another pack's OpenCV serves as well
+EXTRA = {  # not in requirements.txt: another pack's OpenCV serves as well, and few cut films
+    "cv2": "opencv-python-headless",
+    "scenedetect": "scenedetect-headless",
+    "openai": "openai",
+    "av": "av",
+}
 PUBLISHED = ("qiqi", "sosuke")  # listed whether they are installed or not
 
 
@@ -117,15 +123,28 @@ def find_lora(name: str) -> Path:
 
 
 def age_of_world(name: str) -> str:
-    """Changes when the named world is built or converted anew; empty for one that is not there."""
+    """Changes when the named world is built, converted or downloaded anew; empty for one that is not there."""
     folder = _worlds().get(name)
-    return "" if folder is None else _age(folder / MANIFEST)
+    if folder is None:
+        return ""
+    if (folder / MANIFEST).is_file():
+        return age_of_file(folder / MANIFEST)
+    return " ".join(map(age_of_file, _published_files(folder)))
 
 
 def age_of_lora(name: str) -> str:
     """Changes when the named stage file is written anew; empty for one that is not there."""
     found = _loras().get(name)
-    return "" if found is None else _age(found)
+    return "" if found is None else age_of_file(found)
+
+
+def age_of_file(path: Path) -> str:
+    """Changes when a file is written anew, or taken away."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return str(path)
+    return f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
 
 
 def require(*packages: str) -> None:
@@ -242,6 +261,13 @@ def place(patcher: typing.Any, working_bytes: int) -> nn.Module:
     return patcher.model
 
 
+def free_bytes(device: torch.device) -> int:
+    """The memory that is free on a device now."""
+    import comfy.model_management as management
+
+    return int(management.get_free_memory(device))
+
+
 def clear_device() -> torch.device:
     """ComfyUI's own device, with every other model moved away: for training and evaluation, which load their own."""
     import comfy.model_management as management
@@ -273,8 +299,16 @@ def _worlds() -> dict[str, Path]:
     return found
 
 
-def _age(path: Path) -> str:
-    return f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}" if path.is_file() else str(path)
+def _published_files(world: Path) -> Iterator[Path]:
+    """The files of a published world, which `open_world` reads in place; none where it would not."""
+    folder, name = (world, None) if published_worlds(world) else (world.parent, world.name)
+    try:
+        found = find_downloads(folder, name)
+    except CheckpointError:
+        return
+    for part in (found.engine, found.mistral, found.decoder, found.vae, found.text_tower, found.image_tower):
+        if part is not None:
+            yield from sorted(part.rglob("*")) if part.is_dir() else [part]
 
 
 def _holds_world(folder: Path) -> bool:

@@ -7,6 +7,7 @@ the value goes and its models with it; two values of the same facts share theirs
 from __future__ import annotations
 
 import hashlib
+import logging
 import typing
 import weakref
 from collections.abc import Callable
@@ -75,8 +76,13 @@ class GameModel:
         return self._ready("engine", self.world.load_engine)
 
     def decoder(self) -> ShotDecoder:
-        """The world's shot decoder with its VAE, ready to shoot."""
-        return self._ready("decoder", self.world.load_decoder)
+        """The world's shot decoder with its VAE, ready to shoot: in tiles where no whole shot finds room."""
+        decoder = self._ready("decoder", self.world.load_decoder)
+        free = host.free_bytes(self._devices("decoder")[0])
+        decoder.tiled = free < decoder.working_bytes
+        if decoder.tiled:
+            logging.info("AnimeGamer: %.1f GB are free, so shots are decoded in tiles", free / 1e9)
+        return decoder
 
     def encoder(self) -> ShotEncoder:
         """The world's shot encoder, ready to read a picture; ValueError if the world came without."""
