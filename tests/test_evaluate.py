@@ -149,7 +149,7 @@ def test_processes_draw_and_measure_the_same(few_clips):
 
 
 def test_a_script_on_standard_input_gets_a_sentence_and_no_hang():
-    code = "from animegamer_core.toybox.workers import spread; print(list(spread(abs, range(-9, 0), {})))"
+    code = "from animegamer_core.data.workers import spread; print(list(spread(abs, range(-9, 0), {})))"
     root, run = Path(__file__).parent.parent, partial(subprocess.run, text=True, capture_output=True, timeout=60)
     refused = run([sys.executable, "-"], input=code.format(2), cwd=root)
     assert "standard input" in refused.stderr.splitlines()[-1]

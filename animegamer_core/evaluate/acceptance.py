@@ -129,7 +129,11 @@ def games_row(trial: Trial) -> Outcome:
 
 
 def colour_row(trial: Trial) -> Outcome:
-    """A prop's colour on turns after the one that told it: kept with the prop in the window, guessed without one."""
+    """A prop's colour on turns after the one that told it: kept with the prop in the window, guessed without one.
+
+    An engine that was told no colour predicts the mean of all, which is none of them; so that chance is one in six,
+    the probe then has to name one of the six.
+    """
     guess = 1 / len(COLOURS)
     lines = []
     for window in WINDOWS:
@@ -141,7 +145,8 @@ def colour_row(trial: Trial) -> Outcome:
             shots = trial.play(trial.scripted, window, _spread(due, trial.plan.colours))
         target = Target(0.85) if window else Target(guess - 0.1, guess + 0.1)
         name = f"window {window}: prop told once, seen again" if window else "window 0: a guess among six"
-        lines.append(_colour_line("colour", name, trial.bench.see(shots.clips), shots.scenes, target))
+        seen = trial.bench.see(shots.clips, () if window else ("colour",))
+        lines.append(_colour_line("colour", name, seen, shots.scenes, target))
     return Outcome(tuple(lines))
 
 

@@ -6,7 +6,7 @@ M clips, N state tokens, D state width, F frames, H height, W width. Clips are u
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,9 +104,9 @@ class Bench:
         """The world's motion level of each value."""
         return tuple(int(self.world.motion_table.level(float(value))) for value in values)
 
-    def see(self, clips: Clips) -> Labels:
-        """What the probes recognise."""
-        return recognise(self.probes, clips, self.batch)
+    def see(self, clips: Clips, present: Collection[str] = ()) -> Labels:
+        """What the probes recognise; present: heads whose subject is known to be there, so that "none" is no answer."""
+        return recognise(self.probes, clips, self.batch, present)
 
     @torch.inference_mode()
     def encode(self, shots: TrueShots) -> Tensor:

@@ -1,6 +1,7 @@
 """The recipe of the embedded world: `python -m animegamer_core.toybox.build --work DIR`.
 
     data      draw the games, measure their motion, write a dataset folder
+    games     as many games again and more for the engine, of whose clips it needs the first picture alone
     probes    train the judges on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from ..train.run import StageResult
 
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish")
-STAGES = ("data", "probes", *TRAINED, "calibrate")
+DRAWN = ("data", "games")
+STAGES = (*DRAWN, "probes", *TRAINED, "calibrate")
 ROWS = {"polish": "vae"}  # build stages that train another stage's row of the recipe
 SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
 EXPORT_PIECE_BYTES = 15 * 2**20
@@ -51,10 +53,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a build makes. changes: stage -> the fields of its StageConfig that differ from the scratch recipe's row."""
+    """What a build makes. changes: stage -> the fields of its StageConfig that differ from the scratch recipe's row.
+
+    casting: the games that encoder and decoder are trained on. played: those that the engine is trained on, which
+    overfits fewer.
+    """
 
     spec: ModelSpec
     casting: Casting
+    played: Casting
     probes: ProbeRecipe
     calibrated_on: int  # training scenes whose shots are measured
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -63,6 +70,7 @@ class Recipe:
 FULL = Recipe(
     spec=SPECS["toybox"],
     casting=Casting(games=1000, held_out=20),
+    played=Casting(games=3000, held_out=20),
     probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
     calibrated_on=16,
     changes={
@@ -70,7 +78,7 @@ FULL = Recipe(
         "towers": {"steps": 2000},
         "warmup": {"steps": 400, "lr": 1e-3},
         "joint": {"steps": 6500, "lr": 1e-3},
-        "predict": {"steps": 6000},
+        "predict": {"steps": 8000},
         "adapt": {"steps": 2000},
         "polish": {"trainable": (r"^decoder\.vae\.decoder\.",), "steps": 2600, "batch": 8, "lr": 5e-4, "motion": 1.0},
     },
@@ -78,6 +86,7 @@ FULL = Recipe(
 QUICK = Recipe(
     spec=SPECS["toybox"],
     casting=Casting(games=4, held_out=1, turns=5),
+    played=Casting(games=6, held_out=1, turns=5),
     probes=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
     calibrated_on=1,
     changes={stage: {"steps": 2, "batch": 4, "lr_warmup": 1, "log_every": 1, "validate_every": 0} for stage in TRAINED},
@@ -86,7 +95,7 @@ QUICK = Recipe(
 
 @dataclass(frozen=True)
 class Workshop:
-    """A build's folder: dataset/, world/ (fp16, as shipped), runs/<stage>/, stages.json."""
+    """A build's folder: dataset/, games/ (first pictures only), world/ (fp16, as shipped), runs/<stage>/, stages.json."""
 
     folder: Path
     recipe: Recipe
@@ -97,6 +106,11 @@ class Workshop:
     def dataset(self) -> Path:
         """The dataset folder."""
         return self.folder / "dataset"
+
+    @property
+    def games(self) -> Path:
+        """The dataset folder that the engine is trained on."""
+        return self.folder / "games"
 
     @property
     def world(self) -> Path:
@@ -113,7 +127,12 @@ class Workshop:
     def settings(self, stage: str) -> dict[str, object]:
         """What the recipe says of a stage, as json keeps it."""
         recipe = self.recipe
-        own = {"data": asdict(recipe.casting), "probes": asdict(recipe.probes), "calibrate": recipe.calibrated_on}
+        own = {
+            "data": asdict(recipe.casting),
+            "games": asdict(recipe.played),
+            "probes": asdict(recipe.probes),
+            "calibrate": recipe.calibrated_on,
+        }
         return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
 
     def check_recipe(self, stage: str) -> None:
@@ -147,10 +166,10 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
 
     ValueError where the folder's dataset, or one of these stages, was built by another recipe.
     """
-    for stage in dict.fromkeys(("data", *stages)):
+    for stage in dict.fromkeys((*DRAWN, *stages)):
         shop.check_recipe(stage)
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    material = None  # the models and features that one training stage hands to the next
+    material = None  # the dataset, models and features that one training stage hands to the next
     for stage in stages:
         if shop.is_finished(stage):
             continue
@@ -158,15 +177,19 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
         shop.note(stage, 0.0, finished=False)
         if stage == "data":
             _draw(shop)
+        elif stage == "games":
+            _games(shop)
         elif stage == "probes":
             _train_probes(shop)
         elif stage == "calibrate":
             _calibrate(shop)
         else:
-            material = material or _open(shop)
+            wanted = _games if stage == "predict" else _dataset
+            if material is None or material[0] is not wanted:
+                material = wanted, *_open(shop, wanted)
             left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
-            result = _train(shop, stage, *material, left)
-            material = result.parts, result.data
+            result = _train(shop, stage, *material[1:], left)
+            material = wanted, result.parts, result.data
             if not result.done:
                 shop.note(stage, time.monotonic() - started, finished=False)
                 shop.say(f"{stage}: the time is over; the same command goes on from here")
@@ -180,12 +203,20 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
 
 def _dataset(shop: Workshop) -> DatasetFolder:
     """The dataset, with whatever it lacks drawn: all of it, or the clips that did not travel to this machine."""
+    return write_dataset(shop.dataset, shop.recipe.casting, on_clip=_told(shop, "data"))
 
+
+def _games(shop: Workshop) -> DatasetFolder:
+    """The engine's games, with whatever they lack drawn."""
+    return write_dataset(shop.games, shop.recipe.played, pictures_only=True, on_clip=_told(shop, "games"))
+
+
+def _told(shop: Workshop, stage: str) -> Callable[[int, int], None]:
     def told(done: int, total: int) -> None:
         if done % 1000 == 0 or done == total:
-            shop.say(f"data: {done} of {total} clips")
+            shop.say(f"{stage}: {done} of {total} clips")
 
-    return write_dataset(shop.dataset, shop.recipe.casting, on_clip=told)
+    return told
 
 
 def _draw(shop: Workshop) -> None:
@@ -206,15 +237,15 @@ def _train_probes(shop: Workshop) -> None:
     shop.say(f"probes: {facts['accuracy']}")
 
 
-def _open(shop: Workshop) -> tuple[WorldParts, TrainingData]:
-    """The models as far as they are built, and the dataset with its clips on the device."""
+def _open(shop: Workshop, dataset: Callable[[Workshop], DatasetFolder]) -> tuple[WorldParts, TrainingData]:
+    """The models as far as they are built, and a dataset with its clips on the device."""
     from ..checkpoint import open_world
     from ..data.cache import FeatureStore
     from ..train.material import TrainingData, add_frames
     from ..train.parts import MODELS, WorldParts
 
     world = open_world(shop.world)
-    folder = _dataset(shop)
+    folder = dataset(shop)
     loaded = WorldParts.load(world)
     tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
@@ -297,7 +328,13 @@ def _slimmed(shop: Workshop, stage: str, folder: Path) -> list[tuple[str, Path]]
 
 def _archive(shop: Workshop, folder: Path, more: Mapping[str, Path]) -> bytes:
     """The packed archive; `more`: further folders by their names in it."""
-    names = ("world", "stages.json", "dataset/turns.jsonl", *(f"runs/{stage}/log.jsonl" for stage in TRAINED))
+    names = (
+        "world",
+        "stages.json",
+        "dataset/turns.jsonl",
+        "games/turns.jsonl",
+        *(f"runs/{stage}/log.jsonl" for stage in TRAINED),
+    )
     sources = {name: shop.folder / name for name in names} | dict(more)
     whole = folder / "toybox.tar.gz"
     with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..data.motion import motion_value
+from ..data.workers import spread
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
 from ..engine import GameEngine
@@ -23,7 +24,6 @@ from ..state import MotionTable, motion_text
 from ..train.material import pictures
 from ..video import to_uint8
 from .draw import draw_shot
-from .workers import spread
 from .world import Scene, instruction
 
 TOLD = 8  # motion values that every state is drawn at

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
+from ..data.workers import spread
 from ..video import clip_suffix, write_clip
-from .draw import draw_shot
+from .draw import draw_frame, draw_shot
 from .games import Game, opening_game, sample_game
-from .workers import spread
 from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, motion_text
 
 OPENINGS = 4  # every fourth game begins with a picture whose prop's colour no instruction tells
@@ -47,10 +47,15 @@ class Casting:
 
 
 def write_dataset(
-    folder: Path, casting: Casting, workers: int | None = None, on_clip: OnClip | None = None
+    folder: Path,
+    casting: Casting,
+    workers: int | None = None,
+    on_clip: OnClip | None = None,
+    pictures_only: bool = False,
 ) -> DatasetFolder:
     """Draw, measure and caption every clip; a folder that a kill left unfinished is gone on with.
 
+    pictures_only: keep each clip's first picture alone, which is all that stage `predict` reads of it.
     A folder that came without its clips (only turns.jsonl travelled here) gets them drawn anew, not measured anew.
     """
     games = casting.scenes()
@@ -58,10 +63,10 @@ def write_dataset(
     scenes = {
         f"clips/{name}-{turn:02d}{suffix}": scene for name, row in games.items() for turn, scene in enumerate(row)
     }
-    _restore_clips(folder, scenes, workers)
+    _restore_clips(folder, scenes, workers, pictures_only)
     writer = DatasetWriter(folder, FPS)
     todo = {clip: scene for clip, scene in scenes.items() if clip not in writer}
-    make = functools.partial(_make, folder=folder, measured=True)
+    make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
     for done, (clip, value) in enumerate(spread(make, list(todo.items()), workers), start=1):
         writer.add(_record(clip, scenes[clip], value))
         if on_clip is not None:
@@ -72,7 +77,7 @@ def write_dataset(
             for name, row in games.items()
         ],
         provenance={"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(casting)},
-        settings={"frames": FRAMES},
+        settings={"frames": 1 if pictures_only else FRAMES},
         motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
         caption=lambda record: dataclasses.replace(record, adverb=adverb(scenes[record.clip], record.motion_level)),
     )
@@ -95,20 +100,26 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
     )
 
 
-def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None) -> None:
+def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:
     """Draw the clips that turns.jsonl lists and the folder lacks."""
     path = folder / TURNS
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     listed = [json.loads(line)["clip"] for line in lines]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
-    make = functools.partial(_make, folder=folder, measured=False)
+    make = functools.partial(_redraw, folder=folder, pictures_only=pictures_only)
     for _ in spread(make, list(lacking.items()), workers):
         pass
 
 
-def _make(item: tuple[str, Scene], folder: Path, measured: bool) -> tuple[str, float]:
-    """Draw a clip and write its file; returns its path in the folder and its motion value, 0 where not asked for."""
+def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool) -> tuple[str, float]:
+    """Draw a clip and write its file; returns its path in the folder and its motion value."""
     clip, scene = item
     frames = draw_shot(scene)
-    write_clip(folder / clip, frames, FPS)
-    return clip, motion_value(frames) if measured else 0.0
+    write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)
+    return clip, motion_value(frames)
+
+
+def _redraw(item: tuple[str, Scene], folder: Path, pictures_only: bool) -> None:
+    """Write the file of a clip that was measured before."""
+    clip, scene = item
+    write_clip(folder / clip, draw_frame(scene, 0)[None] if pictures_only else draw_shot(scene), FPS)

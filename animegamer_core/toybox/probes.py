@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..files import replacing, write_text
 from ..toybox.world import FRAMES, HEIGHT, WIDTH
-from .scenes import HEADS, Labels, draw_labelled
+from .scenes import HEADS, NONE, Labels, draw_labelled
 
 FOLDER, WEIGHTS, CARD = "probes", "probes.safetensors", "probes.json"
 FRAME_STRIDE = 2  # every second frame tells as much at half the cost
@@ -159,14 +159,20 @@ def is_blind(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
 
 
 @torch.inference_mode()
-def recognise(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32) -> Labels:
-    """What probes in eval mode see in clips (M, 17, H, W, 3): the class number (M,) of every head."""
+def recognise(
+    net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32, present: Collection[str] = ()
+) -> Labels:
+    """What probes in eval mode see in clips (M, 17, H, W, 3): the class number (M,) of every head.
+
+    present: heads that may not answer "none", so that a guess has an even chance among the others.
+    """
     device = net.looks.weight.device
     seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
     for start in range(0, len(frames_u8), batch):
         clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
         for name, logits in net(rearrange(clips, "b f h w c -> b f c h w")).items():
-            seen[name].append(logits.argmax(dim=-1).cpu())
+            first = HEADS[name].index(NONE) + 1 if name in present else 0
+            seen[name].append(first + logits[:, first:].argmax(dim=-1).cpu())
     return {name: torch.cat(rows).numpy() if rows else np.empty(0, np.int64) for name, rows in seen.items()}
 
 

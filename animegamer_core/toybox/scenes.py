@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.motion import motion_value
+from ..data.workers import spread
 from .draw import draw_shot
-from .workers import spread
 from .world import (
     AMPLITUDES,
     CHARACTERS,
