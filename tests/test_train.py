@@ -33,7 +33,7 @@ from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions, learning_rate
 from animegamer_core.train.losses import contrastive, noised, shares, timestep_band, velocity_target
 from animegamer_core.train.material import TrainingData, add_latents
-from animegamer_core.train.order import ClipOrder, Place, WindowOrder, generator
+from animegamer_core.train.order import ClipOrder, Draws, Place, WindowOrder
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.plot import draw_losses
 from animegamer_core.train.prompts import PromptTable
@@ -225,12 +225,12 @@ def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
 def test_a_run_keeps_what_its_draws_depend_on(ready, tmp_path):
     once = RunOptions(should_stop=lambda: True)
     run("towers", new_parts(ready), ready, tmp_path, once)
-    with pytest.raises(ValueError, match="accumulation 1, now it is 2"):
+    with pytest.raises(ValueError, match="seed 0, now it is 2"):
+        run("towers", new_parts(ready), ready, tmp_path, seed=2)
+    with pytest.raises(ValueError, match="accumulation 1, now it is 2"):  # a clip is told from those of its part
         run("towers", new_parts(ready), ready, tmp_path, accumulation=2)
-    state = list_checkpoints(tmp_path / "checkpoints")[-1] / "state.json"
-    state.write_text(json.dumps({**json.loads(state.read_text()), "processes": 4}))
-    with pytest.raises(ValueError, match="processes 4, now it is 1"):
-        run("towers", new_parts(ready), ready, tmp_path)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", once)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,9 @@ def test_dropouts_have_the_chances_that_are_set(ready):
     parts = new_parts(ready)
     learner = DiffusionLearner(config, parts.decoder, parts.encoder)
     text, image = torch.full((20_000, 4, 16), 2.0), torch.full((20_000, 4, 16), 3.0)
-    given = learner._conditions(text, image, torch.full((4, 16), 5.0), generator("cpu", 1))
+    given = learner._conditions(
+        text, image, torch.full((4, 16), 5.0), Draws(torch.device("cpu"), 1, Place(0), 20_000, "x")
+    )
     kinds = given["text"][:, 0, 0], given["image"][:, 0, 0]
     gone, dark = kinds[0] == 0, kinds[1] == 0
     assert given["text"].std(dim=(1, 2)).max() == 0 and given["image"].std(dim=(1, 2)).max() == 0
@@ -725,7 +727,7 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
     with torch.inference_mode():
         result = run_job(job, options, lambda name, done, count: computed.append(name))
     assert result.done and steps == [1, 2, 3, 4]
-    assert {"frames", "latents", "states", "predicted"} <= set(computed)
+    assert {"latents", "text", "image", "states", "predicted"} <= set(computed)
     assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
     again = run_job(job, options)
     assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..files import replacing
+from .material import forget_names
 from .stages import StageConfig, matching
 
 ADAPTER = "default"
@@ -148,6 +149,7 @@ def apply_stage_file(path: Path, modules: Mapping[str, nn.Module], strength: flo
         place = places[name]
         trained = change.of(place.float(), config)
         place.copy_(trained if strength == 1 else torch.lerp(place.float(), trained, strength))
+    forget_names(holder, changes)
     _follow_scale(path, tensors, given, strength)
     return stage
 

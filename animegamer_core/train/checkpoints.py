@@ -12,7 +12,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,19 @@ from torch import Tensor, nn
 
 from ..checkpoint.storage import SafetensorsSource, StagedFolder, find_safetensors, read_json, write_json
 from ..files import PART
+from .optimizers import MOMENTS, restore_moments, stored_moments
+from .spread import local, on_place_of, whole
 from .stages import StageConfig
 
 CHECKPOINTS = "checkpoints"  # in a run's folder
 KEPT = 2
 FORMAT = 1
-# fields that may differ between a run and its continuation without changing its numbers
+# fields that may differ between a run and its continuation: they change its numbers not at all, or by how they round
 FREE_FIELDS = (
+    "accumulation",  # unless samples of a part are told from one another, as in stage towers
+    "per_card",
+    "shots_every",
+    "shots_steps",
     "minutes",
     "log_every",
     "save_every",
@@ -42,7 +48,8 @@ FREE_FIELDS = (
 class RunState:
     """What changes while a stage runs. `parameters` are the trained ones by name; `average` is empty without EMA.
 
-    processes: how many share a batch; each draws its own noise, so a run cannot go on with another number.
+    Tensors may be spread over several processes (FSDP2); a checkpoint holds them whole, so that any number of processes
+    goes on with it.
     """
 
     stage: str
@@ -52,15 +59,19 @@ class RunState:
     average: dict[str, Tensor]
     step: int = 0
     seconds: float = 0.0
-    processes: int = 1
 
 
-def save_checkpoint(folder: Path, state: RunState) -> Path:
-    """Write a checkpoint, and remove all but the last two and what a kill left half written."""
-    folder.mkdir(parents=True, exist_ok=True)
+def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
+    """Write a checkpoint, and remove all but the last two and what a kill left half written.
+
+    Every process of a run calls it, where tensors are spread, and the one that `writes` does so.
+    """
     path = folder / f"step-{state.step:07d}"
+    tensors = _tensors_of(state, writes)
+    if not writes:
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{PART}{os.getpid()}-{path.name}"
-    tensors = _tensors_of(state)
     staged = StagedFolder(part)
     sizes = {name: value.nbytes for name, value in tensors.items()}
     staged.write_tensors(sizes, lambda name: tensors[name].detach().cpu(), state.config.shard_mb * 2**20)
@@ -71,7 +82,6 @@ def save_checkpoint(folder: Path, state: RunState) -> Path:
         "step": state.step,
         "seconds": state.seconds,
         "optimizer_steps": _optimizer_steps(state),
-        "processes": state.processes,
         "config": dataclasses.asdict(state.config),
     }
     write_json(part / "state.json", info)
@@ -93,8 +103,8 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     info = read_json(path / "state.json")
     if info.get("format") != FORMAT or info.get("stage") != state.stage:
         raise ValueError(f"{path} is of stage {info.get('stage')!r}, not {state.stage!r}; give another folder (--out)")
-    stored = {**info["config"], "processes": info.get("processes", state.processes)}
-    _check_config(path, stored, {**dataclasses.asdict(state.config), "processes": state.processes})
+    free = FREE_FIELDS if state.stage != "towers" else FREE_FIELDS[2:]
+    _check_config(path, info["config"], dataclasses.asdict(state.config), free)
     source = SafetensorsSource(find_safetensors(path))
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
@@ -102,7 +112,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
             _copy(source, f"average.{name}", state.average[name])
         steps = info["optimizer_steps"].get(name)
         if steps is not None:
-            state.optimizer.state[parameter] = _moments(source, name, parameter, steps, state.optimizer)
+            restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)
     state.step, state.seconds = info["step"], info["seconds"]
 
 
@@ -122,16 +132,17 @@ def write_slimmed(path: Path, folder: Path) -> Path:
     return folder
 
 
-def _tensors_of(state: RunState) -> dict[str, Tensor]:
+def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
+    """What a checkpoint holds, whole. Spread tensors are gathered one at a time, and let go again unless `keep`."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in state.parameters.items():
-        tensors[f"weight.{name}"] = parameter
+        found = {f"weight.{name}": parameter, **stored_moments(state.optimizer, name, parameter)}
         if state.average:
-            tensors[f"average.{name}"] = state.average[name]
-        for moment in ("exp_avg", "exp_avg_sq"):
-            value = state.optimizer.state.get(parameter, {}).get(moment)
-            if value is not None:
-                tensors[f"{moment}.{name}"] = value
+            found[f"average.{name}"] = state.average[name]
+        for key, value in found.items():
+            full = whole(value.detach())
+            if keep:
+                tensors[key] = full if full is value or full.device.type == "cpu" else full.cpu()
     return tensors
 
 
@@ -143,29 +154,40 @@ def _optimizer_steps(state: RunState) -> dict[str, float]:
     }
 
 
-def _moments(
-    source: SafetensorsSource, name: str, parameter: nn.Parameter, steps: float, optimizer: torch.optim.Optimizer
-) -> dict[str, Tensor]:
-    fused = optimizer.param_groups[0].get("fused")
-    moments = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
-    for moment in ("exp_avg", "exp_avg_sq"):
-        moments[moment] = torch.empty_like(parameter, memory_format=torch.preserve_format)
-        _copy(source, f"{moment}.{name}", moments[moment])
-    return moments
+def _moments(source: SafetensorsSource, name: str, parameter: nn.Parameter) -> dict[str, tuple[Tensor, Tensor | None]]:
+    """(values, None) or (codes, scales) of each moment of a parameter."""
+    found = {}
+    for moment in MOMENTS:
+        scale = f"{moment}_scale.{name}"
+        scales = source.tensor(scale) if scale in source.keys() else None  # noqa: SIM118  not a mapping
+        found[moment] = _checked(source, f"{moment}.{name}", parameter), scales
+    return found
 
 
 def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
-    if name not in source.keys() or source.shape(name) != tuple(into.shape):  # noqa: SIM118  not a mapping
-        raise ValueError(f"{source.path}: {name} is missing or not {tuple(into.shape)}; it is of another spec")
+    stored = _checked(source, name, into)
     with torch.no_grad():
-        into.copy_(source.tensor(name))
+        local(into).copy_(local(on_place_of(stored, into)))
 
 
-def _check_config(path: Path, stored: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
+    """A stored tensor; ValueError where it is missing or of another shape than `like`."""
+    if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
+        raise ValueError(f"{source.path}: {name} is missing or not {tuple(like.shape)}; it is of another spec")
+    return source.tensor(name)
+
+
+def _check_config(path: Path, stored: Mapping[str, Any], settings: Mapping[str, Any], free: Sequence[str]) -> None:
+    """ValueError for the first setting that differs and is not free to.
+
+    One that an older program did not know had its default there.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}
     now = json.loads(json.dumps(settings))
     for name, value in now.items():
-        if name not in FREE_FIELDS and stored.get(name) != value:
+        before = stored.get(name, defaults[name])
+        if name not in free and before != value:
             raise ValueError(
-                f"{path} was trained with {name} {stored.get(name)!r}, now it is {value!r}; "
+                f"{path} was trained with {name} {before!r}, now it is {value!r}; "
                 "continue with the same settings, or in another folder"
             )

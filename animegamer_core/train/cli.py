@@ -17,13 +17,14 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .job import NEEDED, check_same, needed_parts
+from .job import FEATURES, NEEDED, check_same, how_to_load, needed_parts
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
 from .parts import WorldParts
 from .plot import plot_log
 from .run import train_stage
+from .spread import processes
 from .stages import RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
 
 
@@ -35,9 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    parser.add_argument("--recipe", choices=tuple(RECIPES), help="lora: as in the paper; scratch: all weights")
+    parser.add_argument(
+        "--recipe",
+        choices=tuple(RECIPES),
+        help="lora: as in the paper, for cards of 80 GB; lora24: for one of 24 GB; scratch: all weights",
+    )
     parser.add_argument("--start", nargs="*", type=Path, default=(), help="stage files to begin from, in order")
-    parser.add_argument("--cache", type=Path, help="folder for computed features, for datasets too large for memory")
+    parser.add_argument(
+        "--cache", type=Path, help="folder of computed features (`dataset cache`); without it, one in --out"
+    )
     group = parser.add_argument_group("stage options (defaults: the recipe's row for the stage)")
     kinds = typing.get_type_hints(StageConfig)
     for field in dataclasses.fields(StageConfig):
@@ -78,27 +85,42 @@ def _say(line: str) -> None:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
-    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit."""
+    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit.
+
+    Of the processes of `accelerate launch`, the main one alone speaks and writes.
+    """
+    is_main = processes().is_main_process
+    say = say if is_main else lambda line: None
     folder = DatasetFolder.open(args.dataset)
-    world, spec = _world(args.world, args.spec, folder)
+    with processes().main_process_first():
+        world, spec = _world(args.world, args.spec, folder)
     recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
     config = config_of(args, recipe)
     if (warning := lr_warning(config)) is not None:
         say(f"warning: {warning}")
     start = [(file, 1.0) for file in args.start]
-    check_same(args.out, args.stage, folder, start, None if recipe == "scratch" else world)
-    parts = _parts(world, args.stage, folder, recipe, config.seed)
+    with processes().main_process_first():
+        check_same(args.out, args.stage, folder, start, None if recipe == "scratch" else world)
+    # features of a small world fit into memory
+    data = TrainingData(
+        folder, FeatureStore(), cache=args.cache or (None if recipe == "scratch" else args.out / FEATURES)
+    )
+    if recipe == "scratch":
+        parts = _new_or_own(world, args.stage, config.seed, folder)
+    else:
+        loading = how_to_load(args.stage, config, world, data, processes().device, args.start)
+        parts = needed_parts(world, args.stage, loading)
     for file in args.start:
         parts = parts.with_stage_file(file)
         say(f"begins from {file}")
     reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
-    data = TrainingData(folder, FeatureStore(), cache=args.cache)
     result = train_stage(args.stage, config, parts, data, args.out, reported)
-    plot_log(args.out / LOG, args.out / PICTURE)
+    if is_main:
+        plot_log(args.out / LOG, args.out / PICTURE)
     if not result.done:
         say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
         return 0
-    if recipe == "scratch":
+    if recipe == "scratch" and is_main:
         result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
         say(f"wrote {args.world}")
     say(f"wrote {result.file}")
@@ -123,10 +145,8 @@ def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[Wo
     return save_world(path, spec, motion_table=folder.motion_table, provenance={"dataset": folder.path.name}), spec
 
 
-def _parts(world: World, stage: str, folder: DatasetFolder, recipe: str, seed: int) -> WorldParts:
-    """The models that a stage needs: the world's own, and under `scratch` new ones where it has none."""
-    if recipe == "lora":
-        return needed_parts(world, stage)
+def _new_or_own(world: World, stage: str, seed: int, folder: DatasetFolder) -> WorldParts:
+    """The models that a stage needs: the world's own, and new ones where it has none."""
     parts = WorldParts.load(world, NEEDED[stage])
     missing = [name for name in NEEDED[stage] if getattr(parts, name) is None]
     if not missing:

@@ -58,15 +58,25 @@ class EngineLearner(Learner):
 
     def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, place: Place) -> Tensor:
         """Past representations, some of them the engine's own, with noise of a strength drawn for each."""
-        config, numbers = self.settings, self._random(true_BKND.device, place, "history")
-        drawn = torch.rand(2, *true_BKND.shape[:2], 1, 1, generator=numbers, device=true_BKND.device)
+        config, draws = self.settings, self._draws(true_BKND.device, place, rows, "history")
+        own, strength = draws.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
         past = true_BKND
         if config.history_own and past.shape[1]:
-            past = torch.where(drawn[0] < config.history_own, _windows(data, "predicted", rows, past.device), past)
+            past = torch.where(own < config.history_own, _windows(data, "predicted", rows, past.device), past)
         if config.history_noise:
-            noise = torch.randn(past.shape, generator=numbers, device=past.device)
-            past = past + config.history_noise * drawn[1] * noise
+            past = past + config.history_noise * strength * draws.normal(*past.shape[1:])
         return past
+
+    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
+        games = [game.clips for game in data.folder.games]
+        found = []
+        for clip in rows.tolist():
+            clips = next((clips for clips in games if clip in clips), (clip,))
+            at = clips.index(clip)
+            run = clips[max(0, at - self.settings.window) : at + 1]
+            past = _windows(data, "states", torch.tensor([run[:-1]], dtype=torch.long), device)
+            found.append(self.engine([self._table.prompt(run, answered=False)], list(past)).states_BND)
+        return torch.cat(found)
 
     def forward(self, batch: Batch) -> Losses:
         config = self.settings
@@ -100,34 +110,65 @@ def add_predictions(
     are the true ones.
     """
     engine.eval()
-    home = "cpu" if data.cache else engine.project_in[0].weight.device
-    predicted = cache(lambda: _predictions(data, engine, window, free_running, rows).to(home))
-    digest = lambda: weights_digest(engine, window, free_running)  # noqa: E731
-    return data.with_feature("predicted", lambda part: predicted()[part.start : part.stop], 1024, digest)
+    play = cache(lambda: _Playing(data, engine, window, rows))
+    whole = cache(lambda: play().free())
+
+    def compute(part: range) -> Tensor:
+        return whole()[part.start : part.stop] if free_running else play().told(part)
+
+    return data.with_feature("predicted", compute, 1024, lambda: weights_digest(engine, window, free_running))
 
 
-@torch.no_grad()
-def _predictions(data: TrainingData, engine: GameEngine, window: int, free_running: bool, rows: int) -> Tensor:
-    """(n, N, D), turn after turn of all games at once."""
-    table = PromptTable(engine, data.folder.turns)
-    device = engine.project_in[0].weight.device
-    predicted = data.store.gather(["states"], torch.arange(len(data.folder.turns)), device)["states"].clone()
-    past_states = predicted if free_running else predicted.clone()
-    for runs in _by_turn(data, window):
-        for part in runs.split(rows):
-            prompts = [table.prompt(clips, answered=False) for clips in part.tolist()]
-            with autocast(device):
-                output = engine(prompts, list(past_states[part[:, :-1].to(device)].float()))
-            predicted[part[:, -1].to(device)] = output.states_BND.to(predicted.dtype)
-    return predicted
+class _Playing:
+    """The engine reading the games of a dataset, `rows` turns at a time."""
+
+    def __init__(self, data: TrainingData, engine: GameEngine, window: int, rows: int) -> None:
+        self._data, self._engine, self._rows = data, engine, rows
+        self._table = PromptTable(engine, data.folder.turns)
+        self._device = engine.project_in[0].weight.device
+        self._home = "cpu" if data.cache else self._device
+        self._turns = _by_turn(data, window)
+
+    @torch.no_grad()
+    def told(self, part: range) -> Tensor:
+        """(n, N, D): what is predicted of some clips when the past is the true one."""
+        runs = {run[-1]: run for turn in self._turns for run in turn if run[-1] in part}
+        found: Tensor | None = None
+        for length in sorted({len(run) for run in runs.values()}):
+            rows_BK = torch.tensor([run for run in runs.values() if len(run) == length])
+            for rows in rows_BK.split(self._rows):
+                states = self._predict(rows, _windows(self._data, "states", rows[:, :-1], self._device))
+                found = states.new_empty(len(part), *states.shape[1:]) if found is None else found
+                found[rows[:, -1].to(found.device) - part.start] = states
+        assert found is not None, "every clip is the last of a run"
+        return found
+
+    @torch.no_grad()
+    def free(self) -> Tensor:
+        """(n, N, D): what is predicted of all clips when the past is what was predicted before, turn after turn."""
+        count = len(self._data.folder.turns)
+        first = self._data.store.gather(["states"], torch.tensor([0]), self._home)["states"]
+        predicted = first.new_zeros(count, *first.shape[1:])
+        for turn in self._turns:
+            for length in sorted({len(run) for run in turn}):
+                for rows in torch.tensor([run for run in turn if len(run) == length]).split(self._rows):
+                    past = predicted[rows[:, :-1].to(predicted.device)].to(self._device).float()
+                    predicted[rows[:, -1].to(predicted.device)] = self._predict(rows, past)
+        return predicted
+
+    def _predict(self, rows: Tensor, past_BKND: Tensor) -> Tensor:
+        prompts = [self._table.prompt(clips, answered=False) for clips in rows.tolist()]
+        with autocast(self._device):
+            output = self._engine(prompts, list(past_BKND))
+        return output.states_BND.half().to(self._home)
 
 
-def _by_turn(data: TrainingData, window: int) -> list[Tensor]:
-    """Runs (B, K + 1) of clips in the order in which games play them: all first turns, all second turns, ..."""
+def _by_turn(data: TrainingData, window: int) -> list[list[tuple[int, ...]]]:
+    """Runs of up to window + 1 clips in the order in which games play them: all first turns, all second turns, ..."""
     played = {clip for game in data.folder.games for clip in game.clips}
     games = [game.clips for game in data.folder.games]
     games += [(clip,) for clip in range(len(data.folder.turns)) if clip not in played]
     return [
-        torch.tensor([clips[max(0, turn - window) : turn + 1] for clips in games if turn < len(clips)])
+        [tuple(clips[max(0, turn - window) : turn + 1]) for clips in games if turn < len(clips)]
         for turn in range(max(len(clips) for clips in games))
     ]

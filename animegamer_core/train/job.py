@@ -19,12 +19,15 @@ from ..checkpoint import World
 from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
+from .adapters import read_stage_file
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .loop import RunOptions
 from .material import Progress, TrainingData
-from .parts import MODELS, WorldParts
+from .parts import MODELS, Loading, WorldParts, has_tower_features
 from .run import StageResult, train_stage
+from .spread import processes
 from .stages import StageConfig
+from .weights import halves_frozen
 
 NEEDED = {  # the models that a stage trains or computes features with
     "vae": ("decoder",),
@@ -64,16 +67,30 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     folder = DatasetFolder.open(job.dataset)
     check_same(job.out, job.stage, folder, job.start, job.world)
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        parts = needed_parts(job.world, job.stage)
+        data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
+        device = options.device or processes().device
+        files = [path for path, _ in job.start]
+        loading = how_to_load(job.stage, job.config, job.world, data, device, files)
+        parts = needed_parts(job.world, job.stage, loading)
         for path, strength in job.start:
             parts = parts.with_stage_file(path, strength)
-        data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
         return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 
-def needed_parts(world: World, stage: str) -> WorldParts:
+def how_to_load(
+    stage: str, config: StageConfig, world: World, data: TrainingData, device: torch.device, start: Sequence[Path] = ()
+) -> Loading:
+    """The least memory that a stage's models can be loaded into: frozen weights in bf16 where the stage halves them
+    anyhow, and no towers where the cache folder has their features and no file to begin from changes them.
+    """
+    dtype = torch.bfloat16 if halves_frozen(config, device) else torch.float32
+    changed = stage == "towers" or any(read_stage_file(path)[0] == "towers" for path in start)
+    return Loading(dtype, config.trainable, towers=changed or not has_tower_features(world, config, data))
+
+
+def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
     """The world's models that a stage needs; ValueError names the first that it lacks."""
-    parts = WorldParts.load(world, NEEDED[stage])
+    parts = WorldParts.load(world, NEEDED[stage], loading)
     for name in NEEDED[stage]:
         parts.of(name)
     return parts

@@ -5,7 +5,7 @@ B batch, L text tokens, P image tokens, N state tokens, D state width, F frames,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,8 @@ from .losses import (
     velocity_target,
 )
 from .material import IMAGE_FEATURES, TrainingData, pictures
-from .order import ClipOrder, Place, generator, random_seed
+from .order import ClipOrder, Draws, Place, generator, random_seed
+from .spread import gathered
 from .stages import StageConfig
 
 Batch = Mapping[str, Any]
@@ -38,6 +39,7 @@ class Learner(nn.Module):
     """A stage at work. Parameters are named as in a world: encoder., decoder., engine., and heads. for helpers."""
 
     features: tuple[str, ...] = ()  # that `batch` reads
+    idle: tuple[str, ...] = ()  # models in it that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
 
     def __init__(self, config: StageConfig) -> None:
@@ -56,14 +58,19 @@ class Learner(nn.Module):
         """Named losses, each a value; `loss` is minimised."""
         raise NotImplementedError
 
-    def _random(self, device: torch.device, place: Place, what: str) -> torch.Generator:
-        return generator(device, self.settings.seed, place.step, place.rank, place.part, what)
+    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor | None:
+        """(B, N, D): the representations of clips for contact sheets; None where a stage leads to no shots."""
+        return None
+
+    def _draws(self, device: torch.device, place: Place, rows: Tensor, what: str) -> Draws:
+        return Draws(device, self.settings.seed, place, len(rows), what)
 
 
 class VaeLearner(Learner):
     """Rebuilding clips: one pass of the encoder, and the decoder in chunks as in play."""
 
     features = ("frames",)
+    idle = ("decoder.transformer",)
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config)
@@ -78,11 +85,8 @@ class VaeLearner(Learner):
         clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
         spec = self.decoder.spec.decoder
         _, channels, height, width = spec.latent_shape
-        shape = (len(rows), channels, (length - 1) // 4 + 1, height, width)
-        return {
-            "clip": clip,
-            "noise": torch.randn(shape, generator=self._random(device, place, "noise"), device=device),
-        }
+        noise = self._draws(device, place, rows, "noise")
+        return {"clip": clip, "noise": noise.normal(channels, (length - 1) // 4 + 1, height, width)}
 
     def forward(self, batch: Batch) -> Losses:
         clip, config = batch["clip"], self.settings
@@ -109,7 +113,7 @@ class TowerHeads(nn.Module):
         self.text = nn.Linear(text_width, width, bias=False)
         self.image = nn.Linear(image_width, width, bias=False)
         self.patches = nn.Linear(image_width, 3 * patch * patch)
-        self.log_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), as CLIP begins
+        self.log_scale = nn.Parameter(torch.tensor([2.66]))  # log(1 / 0.07), as CLIP begins; FSDP2 refuses scalars
 
     @property
     def scale(self) -> Tensor:
@@ -152,9 +156,10 @@ class TowerLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         text_BLW = self.encoder.text_features(batch["ids"])
         image_BPW = self.encoder.image_features(batch["images"])
-        text, image = self.heads.joined(text_BLW, batch["ids"] > 0, image_BPW)
-        match = contrastive(text, image, self.heads.scale, batch["captions"])
-        found = batch["captions"][(text @ image.T).argmax(1)] == batch["captions"]
+        text, image = (gathered(unit) for unit in self.heads.joined(text_BLW, batch["ids"] > 0, image_BPW))
+        captions = gathered(batch["captions"])  # a sample has those of all processes to be told from
+        match = contrastive(text, image, self.heads.scale, captions)
+        found = captions[(text @ image.T).argmax(1)] == captions
         parts = {"contrastive": match, "retrieval": found.float().mean()}
         if not self.settings.pixels:
             return {"loss": match, **parts}
@@ -189,45 +194,64 @@ class DiffusionLearner(Learner):
         self.encoder, self.decoder = encoder, decoder
         seen = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else ("predicted",)
         self.features = ("latents", *seen)
+        self.idle = ("decoder.vae", *(f"encoder.{tower}_tower" for tower in ("text", "image") if encoder is not None))
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
         if config.compile:
             decoder.transformer.compile()
 
     def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
-        numbers = self._random(device, place, "diffusion")
+        draws = self._draws(device, place, rows, "diffusion")
         values = data.store.gather(self.features, rows, device)
         mean, deviation = values["latents"].float().unbind(1)
-        clean, noise = mean, torch.randn(mean.shape, generator=numbers, device=device)
+        clean, noise = mean, draws.normal(*mean.shape[1:])
         if self.settings.sample_latents:
-            clean = mean + deviation * torch.randn(mean.shape, generator=numbers, device=device)
-        band = timestep_band(place.rank, place.processes) if self.settings.band_timesteps else (0, 1000)
+            clean = mean + deviation * draws.normal(*mean.shape[1:])
+        first, width = self._bands(draws)
         batch = {
             "clean": clean,
             "noise": noise,
-            "timesteps": torch.randint(*band, (len(rows),), generator=numbers, device=device),
+            "timesteps": first + (width * draws.uniform()).long(),
             "motion": data.motion[rows.cpu()].to(device, non_blocking=True),
         }
         if self.encoder is None:
-            return {**batch, **self._predicted(values["predicted"].float(), numbers)}
+            return {**batch, **self._predicted(values["predicted"].float(), draws)}
         text, image = (values[name].float() for name in self.features[1:])
-        return {**batch, **self._conditions(text, image, data.blank_text.to(text), numbers)}
+        return {**batch, **self._conditions(text, image, data.blank_text.to(text), draws)}
 
-    def _conditions(self, text: Tensor, image: Tensor, blank: Tensor, numbers: torch.Generator) -> Batch:
+    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
+        values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
+        if self.encoder is None:
+            return values["predicted"]
+        self.decoder.unconditional_ND.copy_(self.encoder.unconditional())  # no step of such a stage reads it
+        return self.encoder.mix(*values.values())
+
+    def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
+        """(B, T, C, H, W) latents of shots."""
+        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps)
+
+    def _bands(self, draws: Draws) -> tuple[Tensor, int]:
+        """((B,) first timesteps, width) of the bands that the samples draw their timesteps from."""
+        count = draws.batch if self.settings.band_timesteps else 1
+        bands = [timestep_band(sample, count) for sample in range(count)]
+        starts = torch.tensor([start for start, _ in bands]).expand(draws.batch)
+        return draws.own(starts), bands[0][1] - bands[0][0]
+
+    def _conditions(self, text: Tensor, image: Tensor, blank: Tensor, draws: Draws) -> Batch:
         """Text and image features with each kind of dropout, drawn for each sample."""
         config = self.settings
         chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
-        drawn = torch.rand(4, len(text), generator=numbers, device=text.device) < chances.to(text.device)[:, None]
-        blank_text, no_text, no_image, neither = drawn[..., None, None]
+        drawn = draws.uniform(4) < chances.to(text.device)
+        blank_text, no_text, no_image, neither = drawn.T[..., None, None]
         text = torch.where(blank_text, blank, text)
         return {
             "text": text.masked_fill(no_text | neither, 0.0),
             "image": image.masked_fill(no_image | neither, 0.0),
         }
 
-    def _predicted(self, states: Tensor, numbers: torch.Generator) -> Batch:
+    def _predicted(self, states: Tensor, draws: Draws) -> Batch:
         """The engine's representations, some replaced by the representation of nothing."""
-        dropped = torch.rand(len(states), generator=numbers, device=states.device) < self.settings.drop_both
+        dropped = draws.uniform() < self.settings.drop_both
         nothing = self.decoder.unconditional_ND.to(states)
         return {"states": torch.where(dropped[:, None, None], nothing, states)}
 

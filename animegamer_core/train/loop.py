@@ -1,5 +1,5 @@
-"""The training loop, the same for every stage: accelerate for devices and processes, AdamW, warm-up and cosine decay,
-clipping, accumulation, an average of the weights, log, checkpoints.
+"""The training loop, the same for every stage: accelerate for devices and processes (DDP or FSDP2), AdamW, warm-up and
+cosine decay, clipping, accumulation, an average of the weights, log, checkpoints.
 """
 
 from __future__ import annotations
@@ -8,24 +8,28 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from . import spread
 from .adapters import set_trainable
 from .checkpoints import CHECKPOINTS, RunState, list_checkpoints, load_checkpoint, save_checkpoint
 from .learners import Learner, Losses
 from .log import LOG, RunLog
 from .material import TrainingData, autocast
+from .optimizers import make_optimizer, set_rate
 from .order import Place, random_seed
 from .stages import StageConfig
+from .weights import copy_into, move, set_aside, set_precision
 
 VALIDATION_BATCHES = 4
 OnStep = Callable[[int, int, dict[str, float]], None]  # (steps done, steps in all, latest logged values)
+DrawShots = Callable[[Learner, "nn.Module | None", int, torch.device], None]  # (learner, idle VAE, steps done, device)
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,23 @@ class RunOptions:
 
     resume: go on from the last checkpoint in the folder, if there is one. should_stop: asked after each step; True
     saves a checkpoint and stops. on_step: told the values of each logged step. What either raises goes on to the
-    caller, once a checkpoint is saved. device: where to train, None for what accelerate finds.
+    caller, once a checkpoint is saved. device: where to train, None for what accelerate finds. draw: writes a contact
+    sheet; train_stage puts it there.
     """
 
     resume: bool = True
     on_step: OnStep | None = None
     should_stop: Callable[[], bool] | None = None
     device: torch.device | None = None
+    draw: DrawShots | None = None
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """done: whether all steps are taken. trained: the trained tensors by name, averaged where the stage averages."""
+    """done: whether all steps are taken. trained: the trained tensors by name, averaged where the stage averages.
+
+    Where FSDP2 spread the weights, only the main process has `trained`, and the learner's weights, on the CPU.
+    """
 
     done: bool
     step: int
@@ -65,17 +74,18 @@ def run_loop(
     stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
 ) -> LoopResult:
     """Train until the last step, the time limit, Ctrl-C (a signal ends the step first) or `should_stop`."""
-    loop = _Loop(stage, config, learner, data, out, options.device)
-    if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
-        load_checkpoint(found[-1], loop.state)
-    elif list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
-    with _gentle_interrupt() as interrupted:
-        loop.run(options, interrupted)
-    if interrupted():
-        raise KeyboardInterrupt
-    state = loop.state
-    return LoopResult(state.step >= config.steps, state.step, state.seconds, loop.trained())
+    with set_aside(learner) as idle:
+        loop = _Loop(stage, config, learner, data, out, options.device)
+        if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
+            load_checkpoint(found[-1], loop.state)
+        elif list_checkpoints(out / CHECKPOINTS):
+            raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
+        with _gentle_interrupt() as interrupted:
+            loop.run(options, interrupted, idle)
+        if interrupted():
+            raise KeyboardInterrupt
+        state = loop.state
+        return LoopResult(state.step >= config.steps, state.step, state.seconds, loop.leave(learner))
 
 
 class _Loop:
@@ -99,24 +109,25 @@ class _Loop:
         self.device = device or self.accelerator.device
         torch.manual_seed(random_seed(config.seed, "updates"))
         names = set(set_trainable(learner, config))
-        _place(learner, self.device)
-        if config.lora_rank and config.precision == "bf16" and self.device.type == "cuda":
-            _halve_frozen(learner)
-        parameters = {name: value for name, value in learner.named_parameters() if name in names}
-        # DDP can neither hold tensors without memory nor needs the frozen ones.
-        learner._ddp_params_and_buffers_to_ignore = [
-            name
-            for name in (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
-            if name not in parameters
-        ]
+        set_precision(learner, config, self.device)
+        self.is_spread = spread.wanted() and self.accelerator.num_processes > 1
+        if self.is_spread:
+            learner = spread.spread(learner, self.device)
+        else:
+            move(learner, self.device)
+            _leave_out_of_ddp(learner)
         self.learner = learner
-        optimizer = _optimizer(config, parameters, self.device)
-        self.module, self.optimizer = self.accelerator.prepare(learner, optimizer, device_placement=[False, False])
+        parameters = {name: value for name, value in learner.named_parameters() if name in names}
+        optimizer = make_optimizer(config, parameters, self.device)
+        self.module, self.optimizer = learner, optimizer
+        if not spread.wanted():
+            self.module, self.optimizer = self.accelerator.prepare(learner, optimizer, device_placement=[False, False])
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
-        self.state = RunState(stage, config, parameters, optimizer, average, processes=self.accelerator.num_processes)
+        self.state = RunState(stage, config, parameters, optimizer, average)
+        self.parts = config.parts(self.accelerator.num_processes)
         self.order = learner.order(data)
 
-    def run(self, options: RunOptions, interrupted: Callable[[], bool]) -> None:
+    def run(self, options: RunOptions, interrupted: Callable[[], bool], idle: Mapping[str, nn.Module]) -> None:
         config, state = self.config, self.state
         log = RunLog(self.out / LOG, state.step) if self.accelerator.is_main_process else None
         started, before, sums = time.monotonic(), state.seconds, _Means()
@@ -131,7 +142,7 @@ class _Loop:
                 asked = options.should_stop is not None and options.should_stop()
             stop = self._agreed(bool(over or interrupted() or asked))
             if state.step % config.log_every == 0 or last or stop:
-                values = {**sums.take(), "lr": learning_rate(config, state.step - 1)}
+                values = {**self._over_processes(sums.take()), "lr": learning_rate(config, state.step - 1)}
                 state.seconds = before + time.monotonic() - started  # taking the sums waited for the device
                 values["seconds"] = state.seconds
                 if config.validate_every and (state.step % config.validate_every == 0 or last):
@@ -139,6 +150,9 @@ class _Loop:
                 self._report(log, values, options)
             if state.step % config.save_every == 0 or last or stop:
                 self._save()
+            if options.draw and config.shots_every and (state.step % config.shots_every == 0 or last):
+                with self._averaged():
+                    options.draw(self.learner, idle.get("decoder.vae"), state.step, self.device)
             if stop:
                 break
 
@@ -146,23 +160,32 @@ class _Loop:
         """One optimizer step; returns detached losses, which stay on the device so that nothing waits for them."""
         config, state, means = self.config, self.state, _Means()
         batch_rows = self.order.batch(state.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(config, state.step)
-        for part in range(config.accumulation):
+        set_rate(self.optimizer, learning_rate(config, state.step))
+        for part in range(self.parts):
             place = self._place(part)
             torch.manual_seed(random_seed(config.seed, place.step, place.rank, part, "dropout"))
             batch = self.learner.batch(self.data, place.rows(batch_rows), place, self.device)
-            final = part == config.accumulation - 1
-            with nullcontext() if final else self.accelerator.no_sync(self.module):
+            with self._gradients_shared(part == self.parts - 1):
                 with autocast(self.device, config.precision):
                     losses = self.module(batch)
-                self.accelerator.backward(losses["loss"] / config.accumulation)
+                self.accelerator.backward(losses["loss"] / self.parts)
             means.add({name: value.detach() for name, value in losses.items()})
         norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._average()
-        return {**means.means(), "grad_norm": norm.detach()}
+        return {**means.means(), "grad_norm": spread.whole(norm.detach())}
+
+    @contextmanager
+    def _gradients_shared(self, final: bool) -> Iterator[None]:
+        """Processes exchange gradients in the backward pass of a step's last part only."""
+        if self.is_spread:
+            self.module.set_requires_gradient_sync(final)
+        elif not final and self.accelerator.num_processes > 1:
+            with self.accelerator.no_sync(self.module):
+                yield
+            return
+        yield
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -177,34 +200,46 @@ class _Loop:
                 means.add(
                     self.learner(self.learner.batch(self.data, place.rows(order.batch(number)), place, self.device))
                 )
-        return {f"held_out_{name}": value for name, value in means.take().items()}
+        return {f"held_out_{name}": value for name, value in self._over_processes(means.take()).items()}
 
-    def trained(self) -> dict[str, Tensor]:
-        """The trained tensors as the stage leaves them."""
-        return self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
+    def leave(self, learner: Learner) -> dict[str, Tensor]:
+        """The trained tensors as the stage leaves them; weights that were spread go back into the learner."""
+        trained = self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
+        if not self.is_spread:
+            return trained
+        main = self.accelerator.is_main_process
+        spread.gather_into(learner, self.learner, main)
+        gathered = ((name, spread.whole(value)) for name, value in trained.items())
+        return {name: value.cpu() for name, value in gathered if main}
 
     def _place(self, part: int) -> Place:
         accelerator = self.accelerator
-        return Place(
-            self.state.step, accelerator.process_index, accelerator.num_processes, part, self.config.accumulation
-        )
+        return Place(self.state.step, accelerator.process_index, accelerator.num_processes, part, self.parts)
+
+    def _over_processes(self, values: dict[str, float]) -> dict[str, float]:
+        """The means of logged values over all processes, each of which computed a share of the batch."""
+        if self.accelerator.num_processes == 1:
+            return values
+        mean = self.accelerator.reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
+        return dict(zip(values, mean.tolist(), strict=True))
 
     def _average(self) -> None:
         """Move the average towards the weights; it follows faster in the first steps, when it is mostly the start."""
         if not self.state.average:
             return
         kept = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
-        now = [value.detach() for value in self.state.parameters.values()]
-        torch._foreach_lerp_(list(self.state.average.values()), now, 1 - kept)
+        now = [spread.local(value.detach()) for value in self.state.parameters.values()]
+        torch._foreach_lerp_([spread.local(value) for value in self.state.average.values()], now, 1 - kept)
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """The learner with its averaged weights for a while."""
         kept = {name: value.detach().clone() for name, value in self.state.parameters.items()}
-        copy_into(self.state.parameters, self.trained())
+        copy_into(self.state.parameters, self.state.average or kept)
         try:
             yield
         finally:
+            spread.let_go(self.learner)
             copy_into(self.state.parameters, kept)
 
     def _agreed(self, stop: bool) -> bool:
@@ -231,12 +266,12 @@ class _Loop:
             yield
             returned = True
         finally:
-            if not returned and self.accelerator.is_main_process:
+            if not returned and self.accelerator.is_main_process and not self.is_spread:  # alone it has a share only
                 save_checkpoint(self.out / CHECKPOINTS, self.state)
 
     def _save(self) -> None:
-        if self.accelerator.is_main_process:
-            save_checkpoint(self.out / CHECKPOINTS, self.state)
+        if self.is_spread or self.accelerator.is_main_process:
+            save_checkpoint(self.out / CHECKPOINTS, self.state, self.accelerator.is_main_process)
         self.accelerator.wait_for_everyone()
 
 
@@ -262,33 +297,11 @@ class _Means:
         return values
 
 
-def copy_into(parameters: dict[str, nn.Parameter], values: dict[str, Tensor]) -> None:
-    """Copy tensors into parameters of the same names."""
-    with torch.no_grad():
-        torch._foreach_copy_(list(parameters.values()), [values[name] for name in parameters])
-
-
-def _place(learner: nn.Module, device: torch.device) -> None:
-    """Move a learner in place; parts without memory, such as towers whose features are cached, stay as they are."""
-    learner._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
-
-
-def _halve_frozen(learner: nn.Module) -> None:
-    """Keep frozen weights in bf16, which autocast would compute with anyhow, so that large models fit their card."""
-    for parameter in learner.parameters():
-        if not parameter.requires_grad and parameter.is_floating_point() and not parameter.is_meta:
-            parameter.data = parameter.data.bfloat16()
-
-
-def _optimizer(config: StageConfig, parameters: dict[str, nn.Parameter], device: torch.device) -> torch.optim.Optimizer:
-    matrices = [value for value in parameters.values() if value.dim() > 1]
-    vectors = [value for value in parameters.values() if value.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, config.beta2), fused=device.type == "cuda")
+def _leave_out_of_ddp(learner: Learner) -> None:
+    """DDP can neither hold tensors without memory nor needs the frozen ones."""
+    trained = {name for name, value in learner.named_parameters() if value.requires_grad}
+    names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
+    learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
 
 
 @contextmanager

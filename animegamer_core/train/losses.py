@@ -15,7 +15,8 @@ from ..sampler import TRAIN_STEPS, train_table
 def timestep_band(rank: int, processes: int) -> tuple[int, int]:
     """(start, stop) of the timesteps that a process draws from under uniform sampling (reference-facts 10.1).
 
-    The processes form as many equal bands as divide both their number and the 1000 timesteps.
+    The processes form as many equal bands as divide both their number and the 1000 timesteps. We count each sample of a
+    batch as a process, so that its band does not depend on how many there really are.
     """
     shared = next(i for i in range(1, processes + 1) if processes % i == 0 and TRAIN_STEPS % (processes // i) == 0)
     width = TRAIN_STEPS // (processes // shared)

@@ -6,7 +6,8 @@ image and image_random (P, W); states (N, D), the encoder's representations; pre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,15 +16,18 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from ..data.cache import FeatureStore, compute_feature, write_feature
+from ..checkpoint.storage import read_json
+from ..data.cache import Feature, FeatureStore, compute_feature, write_feature
 from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
 from .order import generator
+from .spread import processes
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 ENCODED_PIXELS = 4_000_000  # of the clips that the VAE encodes at a time: 16 small ones, one at the published size
+WAIT_S = 0.5  # between looks at what the main process has cached
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
 
 
@@ -54,6 +58,11 @@ class TrainingData:
                 raise ValueError(f"{turn.clip} has no motion_value; measure the clips before training")
         return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
 
+    @cached_property
+    def clip_shape(self) -> tuple[int, ...]:
+        """(F, H, W, 3) of the first clip's file."""
+        return self.folder.frames(0).shape
+
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
         """Indices of the clips to train on, or of those held out."""
         return self.folder.held_out_clips if held_out else self.folder.training_clips
@@ -67,7 +76,8 @@ class TrainingData:
     ) -> TrainingData:
         """The data with a feature computed `rows` clips at a time, kept in the cache folder if there is one.
 
-        depends_on() names the weights that the feature comes from, so that a cache of other weights is not read.
+        depends_on() names the weights that the feature comes from, so that a cache of other weights is not read. Of the
+        processes of a run, the main one computes for the cache folder and the others wait.
         """
         count = len(self.folder.turns)
 
@@ -80,9 +90,26 @@ class TrainingData:
         if self.cache is None:
             feature = compute_feature(count, reported, rows)
         else:
-            digest = f"{self.folder.digest(captions=name not in ('frames', 'latents'))}-{depends_on()}"
-            feature = write_feature(self.cache, name, count, _in_pieces(reported, rows), digest=digest)
+            feature = self._cached(name, count, _in_pieces(reported, rows), depends_on())
         return replace(self, store=self.store.with_feature(name, feature))
+
+    def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
+        """A feature of the cache folder, mapped from disk; the main process computes what is missing."""
+        digest = _agreed(self.digest(name, weights))
+        if not processes().is_main_process:
+            while not self.is_cached(name, count, digest):
+                time.sleep(WAIT_S)  # not a barrier, which gives up after some minutes
+        return write_feature(self.cache, name, count, compute, digest=digest)
+
+    def digest(self, name: str, weights: str) -> str:
+        """What a cached feature has to be made of: these clips, their captions where it reads them, and weights."""
+        return f"{self.folder.digest(captions=name not in ('frames', 'latents'))}-{weights}"
+
+    def is_cached(self, name: str, count: int, digest: str) -> bool:
+        """Whether the cache folder holds all rows of a feature of this digest."""
+        path = self.cache and self.cache / f"{name}.json"
+        index = read_json(path) if path and path.is_file() else {}
+        return (index.get("digest"), index.get("count")) == (digest, count) and index["done"] * index["rows"] >= count
 
     def without(self, *names: str) -> TrainingData:
         """The data without some features, to free their memory."""
@@ -92,6 +119,15 @@ class TrainingData:
     def to(self, device: torch.device | str) -> TrainingData:
         """All features on a device."""
         return replace(self, store=self.store.to(device))
+
+
+def _agreed(digest: str) -> str:
+    """The main process' digest: sums on another card may differ in their last digits."""
+    if processes().num_processes == 1:
+        return digest
+    from accelerate.utils import broadcast_object_list
+
+    return broadcast_object_list([digest])[0]
 
 
 def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
@@ -113,41 +149,76 @@ def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autoc
     return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16" and kind != "cpu")
 
 
+def name_weights(module: torch.nn.Module, name: str) -> None:
+    """Say what a module's weights are, such as the checksums of their files; `forget_names` where they change."""
+    module.weights_name = name
+
+
+def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
+    """Take names off those modules of a model of whose parameters some changed."""
+    changed = tuple(changed)
+    for path, module in model.named_modules():
+        if hasattr(module, "weights_name") and any(name.startswith(f"{path}.") for name in changed):
+            del module.weights_name
+
+
 def weights_digest(module: torch.nn.Module, *extra: object) -> str:
-    """A name for a module's weights as they are now, by their sums."""
-    parts = [
-        (name, value.double().sum().item())
+    """A name for a module's weights as they are now: its own name if it has one, which costs nothing, or their sums."""
+    name = getattr(module, "weights_name", None)
+    return digest_of([name] if name else _sums(module), *extra)
+
+
+def digest_of(parts: Sequence[object], *extra: object) -> str:
+    """A short name for what is told apart by these values."""
+    return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
+
+
+def _sums(module: torch.nn.Module) -> list[tuple[str, str]]:
+    return [
+        (name, f"{value.double().sum().item():.9e}")
         for name, value in module.state_dict().items()
         if value.is_floating_point() and not value.is_meta
     ]
-    return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
+
+
+def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
+    """Which features of clips and texts the cache folder holds for these models; their towers may be without memory."""
+    made_by = {"latents": decoder and decoder.vae, "text": encoder and encoder.text_tower}
+    made_by |= {name: encoder and encoder.image_tower for name in IMAGE_FEATURES.values()}
+    count = len(data.folder.turns)
+    return {
+        name
+        for name, model in made_by.items()
+        if data.cache and model and data.is_cached(name, count, data.digest(name, weights_digest(model)))
+    }
 
 
 def add_frames(data: TrainingData) -> TrainingData:
     """Read every clip's file into the feature `frames`; ValueError names a clip whose size differs from the first's."""
-    shape = data.folder.frames(0).shape
+    return data.with_feature("frames", lambda part: _frames(data, part, "cpu"), rows=16)
 
-    def compute(part: range) -> Tensor:
-        rows = []
-        for index in part:
-            frames = data.folder.frames(index)
-            if frames.shape != shape:
-                raise ValueError(f"{data.folder.turns[index].clip} is {frames.shape}, other clips are {shape}")
-            rows.append(torch.from_numpy(frames))
-        return torch.stack(rows)
 
-    return data.with_feature("frames", compute, rows=16)
+def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tensor:
+    """(n, F, H, W, 3) uint8 of some clips: those that were read already, or their files."""
+    if "frames" in data.store:
+        return _rows(data, "frames", part, device)
+    rows = [torch.from_numpy(data.folder.frames(index)) for index in part]
+    for index, frames in zip(part, rows, strict=True):
+        if tuple(frames.shape) != data.clip_shape:
+            name, shape = data.folder.turns[index].clip, tuple(frames.shape)
+            raise ValueError(f"{name} is {shape}, other clips are {data.clip_shape}")
+    return torch.stack(rows).to(device)
 
 
 @torch.no_grad()
 def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
-    """Encode `frames` into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
-    vae = decoder.vae.eval()
+    """Encode clips into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
+    vae, spec = decoder.vae.eval(), decoder.spec.decoder
     device = vae.device
-    rows = max(1, ENCODED_PIXELS // _rows(data, "frames", [0], "cpu")[..., 0].numel())
+    rows = max(1, ENCODED_PIXELS // (spec.frames * spec.height * spec.width))
 
     def compute(part: range) -> Tensor:
-        frames = _rows(data, "frames", part, device)
+        frames = _frames(data, part, device)
         with autocast(device):
             posterior = vae.encode(rearrange(pictures(frames), "b f c h w -> b c f h w")).latent_dist
         both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1) * vae.config.scaling_factor
@@ -165,18 +236,21 @@ def add_tower_features(data: TrainingData, encoder: ShotEncoder, frame: str = "f
     frames = encoder.spec.decoder.frames if frame == "random" else 1
     at = torch.randint(frames, (len(texts),), generator=generator("cpu", "random frame")).to(device)
 
-    def text(part: range) -> Tensor:
-        return encoder.text_features(encoder.text_ids([texts[index] for index in part])).half().to(home)
+    def text_of(texts: Sequence[str]) -> Tensor:
+        return encoder.text_features(encoder.text_ids(texts)).half().to(home)
 
     def image(part: range) -> Tensor:
-        clips = _rows(data, "frames", part, device)
+        clips = _frames(data, part, device)
         chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
         with autocast(device):
             return encoder.image_features(pictures(chosen)).half().to(home)
 
-    data = data.with_feature("text", text, rows, lambda: weights_digest(encoder.text_tower))
+    weights = weights_digest(encoder.text_tower)
+    data = data.with_feature("text", lambda part: text_of(texts[part.start : part.stop]), rows, lambda: weights)
     data = data.with_feature(IMAGE_FEATURES[frame], image, rows, lambda: weights_digest(encoder.image_tower))
-    return replace(data, blank_text=encoder.text_features(encoder.text_ids([""]))[0].half().to(home))
+    if data.cache is None:
+        return replace(data, blank_text=text_of([""])[0])
+    return replace(data, blank_text=data._cached("blank_text", 1, lambda _: text_of([""]), weights).shards[0][0])
 
 
 @torch.no_grad()
@@ -188,7 +262,12 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", r
         text, seen = (_rows(data, name, part, device).float() for name in ("text", IMAGE_FEATURES[frame]))
         return encoder.mix(text, seen).half().to(_home(data, device))
 
-    return data.with_feature("states", compute, rows, lambda: weights_digest(encoder, frame))
+    def depends_on() -> str:
+        towers = weights_digest(encoder.text_tower), weights_digest(encoder.image_tower)
+        mixing = [child for child in encoder.children() if child not in (encoder.text_tower, encoder.image_tower)]
+        return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
+
+    return data.with_feature("states", compute, rows, depends_on)
 
 
 def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:

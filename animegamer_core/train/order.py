@@ -1,7 +1,8 @@
 """Which samples a step reads, and its random numbers: pure functions of the seed and the step.
 
-So a run that was stopped goes on exactly where it was, without storing the state of any random generator, and another
-number of processes reads the same samples in the same order.
+So a run that was stopped goes on exactly where it was, without storing the state of any random generator. Numbers are
+drawn for a step's whole batch and each process takes its own, so another number of processes reads the same samples in
+the same order with the same noise.
 """
 
 from __future__ import annotations
@@ -41,6 +42,27 @@ class Place:
     def rows(self, batch: Tensor) -> Tensor:
         """This place's slice of a step's batch."""
         return batch.chunk(self.processes * self.parts)[self.rank * self.parts + self.part]
+
+
+class Draws:
+    """Random numbers for the samples of one place in a run; `what` tells apart those of different uses."""
+
+    def __init__(self, device: torch.device, seed: int, place: Place, count: int, what: str) -> None:
+        self._place, self._device = place, device
+        self.batch = count * place.processes * place.parts  # samples of the whole step; count of them are here
+        self._numbers = generator(device, seed, place.step, what)
+
+    def normal(self, *shape: int) -> Tensor:
+        """(count, *shape) from the standard normal distribution."""
+        return self._place.rows(torch.randn(self.batch, *shape, generator=self._numbers, device=self._device))
+
+    def uniform(self, *shape: int) -> Tensor:
+        """(count, *shape) from [0, 1)."""
+        return self._place.rows(torch.rand(self.batch, *shape, generator=self._numbers, device=self._device))
+
+    def own(self, values_B: Tensor) -> Tensor:
+        """This place's share of values that the whole batch has."""
+        return self._place.rows(values_B).to(self._device)
 
 
 class ClipOrder:

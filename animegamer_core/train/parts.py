@@ -10,16 +10,29 @@ import torch
 from torch import nn
 
 from ..checkpoint import World, save_part, save_world
-from ..checkpoint.parts import ENCODER_PARTS, parts_of
+from ..checkpoint.parts import ENCODER_PARTS, part_names, parts_of
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, Profile
 from .adapters import apply_stage_file
+from .material import IMAGE_FEATURES, TrainingData, digest_of, name_weights
 from .order import random_seed
+from .stages import StageConfig, matching
 
 MODELS = ("encoder", "decoder", "engine")
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a world's models are loaded: dtype of engine and decoder, but fp32 for parameters that a pattern of `full`
+    finds; whether with the encoder's towers, which nothing needs once their features are cached.
+    """
+
+    dtype: torch.dtype = torch.float32
+    full: tuple[str, ...] = ()
+    towers: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,16 +70,25 @@ class WorldParts:
         return cls(spec, **made)
 
     @classmethod
-    def load(cls, world: World, models: Sequence[str] = MODELS) -> WorldParts:
-        """A world's models in fp32, as far as its folder has them; an encoder may lack its towers."""
+    def load(cls, world: World, models: Sequence[str] = MODELS, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
+        """A world's models, as far as its folder has them; an encoder may lack its towers. fp32, or as `loading` says.
+
+        Towers and VAE are named by their files, so that features which they computed are known again.
+        """
         made: dict[str, nn.Module] = {}
         if "engine" in models and world.has("engine"):
-            made["engine"] = world.load_engine(dtype=torch.float32)
+            made["engine"] = world.load_engine(dtype=loading.dtype)
         if "decoder" in models and all(world.has(part) for part in parts_of("decoder")):
-            made["decoder"] = world.load_decoder(dtype=torch.float32)
+            made["decoder"] = world.load_decoder(dtype=loading.dtype)
+            name_weights(made["decoder"].vae, _name_of(world, "vae"))
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
-            made["encoder"] = world.load_encoder(dtype=torch.float32, parts=present)
+            made["encoder"] = world.load_encoder(dtype=torch.float32, parts=present if loading.towers else ("encoder",))
+            for part in set(present) - {"encoder"}:
+                name_weights(made["encoder"].get_submodule(part), _name_of(world, part))
+        if loading.dtype != torch.float32:
+            for name in set(made) - {"encoder"}:
+                _widen(made[name], name, world, loading.full)
         return cls(world.spec, **made)
 
     def of(self, name: str) -> nn.Module:
@@ -109,3 +131,30 @@ class WorldParts:
         if self.decoder is not None:
             self.decoder.vae.register_to_config(scaling_factor=factor)
         return replace(self, spec=spec)
+
+
+def has_tower_features(world: World, config: StageConfig, data: TrainingData) -> bool:
+    """Whether the cache folder holds what this world's towers make of the dataset, so that they need no loading."""
+    count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
+    made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
+    return all(
+        data.is_cached(name, rows, data.digest(name, digest_of([_name_of(world, part)])))
+        for name, part, rows in made_by
+    )
+
+
+def _name_of(world: World, part: str) -> str:
+    """What a part's weights are called: the checksums of its files."""
+    return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
+
+
+def _widen(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:
+    """Read those parameters again in fp32 that a pattern finds behind the model's name, VAE and constants."""
+    places = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
+    chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))
+    for part in parts_of(model_name):
+        source = world.storage.source(part)
+        for stored, name in part_names(model_name, part, places).items():
+            if f"{model_name}.{name}" in chosen:
+                places[name].data = source.tensor(stored).float()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import parse_flag_from_env
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..checkpoint.storage import write_json
+from . import spread
 from .adapters import save_stage_file, take_off_updates
 from .engine_learner import EngineLearner, add_predictions
 from .learners import DiffusionLearner, Learner, TowerLearner, VaeLearner
-from .loop import RunOptions, copy_into, run_loop
+from .loop import RunOptions, run_loop
 from .material import (
     IMAGE_FEATURES,
     TrainingData,
@@ -24,10 +23,15 @@ from .material import (
     add_states,
     add_tower_features,
     autocast,
+    cached_features,
+    forget_names,
     pictures,
 )
 from .parts import WorldParts
+from .shots import ShotSheets
+from .spread import processes
 from .stages import StageConfig
+from .weights import copy_into, lent
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
@@ -46,8 +50,9 @@ FRESH = {  # what a stage leaves out of date: features that its result computes 
 class StageResult:
     """done: whether all steps are taken; if not, the same call goes on from the last checkpoint.
 
-    parts and data are for the next stage: parts hold the trained weights, data no feature that they outdate. seconds:
-    time in the loop, over all calls. file: the stage file, None while the stage is unfinished.
+    parts and data are for the next stage: parts hold the trained weights (where FSDP2 spread them, in the main process
+    alone), data no feature that they outdate. seconds: time in the loop, over all calls. file: the stage file, None
+    while the stage is unfinished.
     """
 
     done: bool
@@ -56,11 +61,6 @@ class StageResult:
     parts: WorldParts
     data: TrainingData
     file: Path | None = None
-
-
-def processes() -> PartialState:
-    """The processes of this run as accelerate counts them, also where its launcher asked for the CPU."""
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
 def train_stage(
@@ -77,13 +77,16 @@ def train_stage(
     check_stage(stage, config, parts, data)
     data = prepare(stage, config, parts, data, device)
     learner = LEARNERS[stage](config, parts, data)
-    result = run_loop(stage, config, learner, data, out, options)
+    sheets = ShotSheets(stage, config, parts, data, out)
+    result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
     if not result.done:
         take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
         return StageResult(False, result.step, result.seconds, parts, data)
-    parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"
-    if processes().is_main_process:
+    is_main = processes().is_main_process
+    if is_main or not spread.wanted():
+        parts, trained = _finish(stage, learner, parts, data, result.trained)
+    if is_main:
         _write(file, stage, config, parts, trained)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
     return StageResult(True, result.step, result.seconds, parts, data.without(*FRESH[stage]), file)
@@ -104,7 +107,7 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; caption them first")
     if stage in ("predict", "adapt"):
         _check_games(parts, data)
-    _check_frames(config, parts, data)
+    _check_frames(stage, config, parts, data)
 
 
 def _check_games(parts: WorldParts, data: TrainingData) -> None:
@@ -118,15 +121,17 @@ def _check_games(parts: WorldParts, data: TrainingData) -> None:
             )
 
 
-def _check_frames(config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
+def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     decoder = parts.spec.decoder
     wanted = (decoder.frames, decoder.height, decoder.width, 3)
     if "frames" in data.store:
         found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
-    elif "latents" in data.store:
+    elif stage not in ("vae", "towers") and not _read_from_clips(stage, config, parts, data):
         return
     else:
-        found = data.folder.frames(0).shape
+        found = data.clip_shape
+    if stage == "predict" and found[0] and config.encoder_frame == "first":
+        wanted = (found[0], *wanted[1:])  # the encoder sees the first picture alone, and the engine what it makes of it
     if found != wanted:
         raise ValueError(f"clips are {found} (frames, height, width, 3); spec {parts.spec.name!r} reads {wanted}")
     odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= decoder.frames]
@@ -134,35 +139,48 @@ def _check_frames(config: StageConfig, parts: WorldParts, data: TrainingData) ->
         raise ValueError(f"clip length {odd[0]}; the VAE rebuilds 1, 9, 17, ... up to {decoder.frames} frames")
 
 
+def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
+    """The features that a stage reads, itself or to compute others, and that are not in memory or mapped yet."""
+    image, known = IMAGE_FEATURES[config.encoder_frame], set(data.store.features)
+    wanted = {"latents"} if stage in ("warmup", "joint", "adapt") else set()
+    if stage in ("predict", "adapt"):
+        wanted.add("states")
+    if stage == "adapt" or config.history_own > 0:
+        wanted.add("predicted")
+    if stage in ("warmup", "joint") or "states" in wanted - known:
+        wanted |= {"text", image}
+    return wanted - known
+
+
+def _read_from_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> set[str]:
+    """The missing features for which clips have to be read, as neither memory nor the cache folder has them."""
+    missing = _missing(stage, config, data)
+    kept = cached_features(data, parts.encoder, parts.decoder)
+    return {name for name in missing if name in ("latents", *IMAGE_FEATURES.values()) and name not in kept}
+
+
 def prepare(
     stage: str, config: StageConfig, parts: WorldParts, data: TrainingData, device: torch.device
 ) -> TrainingData:
     """The data with every feature that a stage reads; those that are missing are computed from the parts."""
-    encoder_needed = stage in ("warmup", "joint", "predict", "adapt")
-    image = IMAGE_FEATURES[config.encoder_frame]
-    missing = {
-        "latents": stage in ("warmup", "joint", "adapt") and "latents" not in data.store,
-        "text": encoder_needed and not {"text", image} <= set(data.store.features),
-        "states": stage in ("predict", "adapt") and "states" not in data.store,
-        "predicted": (stage == "adapt" or config.history_own > 0) and "predicted" not in data.store,
-    }
-    missing["text"] = missing["text"] and (missing["states"] or stage in ("warmup", "joint"))
-    if "frames" not in data.store and (stage in ("vae", "towers") or missing["latents"] or missing["text"]):
+    missing = _missing(stage, config, data)
+    # With a cache folder, clips are read when a feature is computed from them; all of them together may be too large.
+    at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
+    if "frames" not in data.store and (stage in ("vae", "towers") or at_once):
         data = add_frames(data)
-    if missing["latents"]:
-        data = add_latents(data, _on(device, parts.of("decoder")))
-    if missing["text"]:
-        data = add_tower_features(data, _on(device, parts.of("encoder")), config.encoder_frame)
-    if missing["states"]:
-        data = add_states(data, _on(device, parts.of("encoder")), config.encoder_frame)
-    if missing["predicted"]:
-        data = add_predictions(data, _on(device, parts.of("engine")), config.window, config.free_running)
+    if "latents" in missing:
+        with lent(parts.of("decoder").vae, device):
+            data = add_latents(data, parts.decoder)
+    if {"text", *IMAGE_FEATURES.values()} & missing:
+        with lent(parts.of("encoder"), device):
+            data = add_tower_features(data, parts.encoder, config.encoder_frame)
+    if "states" in missing:
+        with lent(parts.of("encoder"), device):
+            data = add_states(data, parts.encoder, config.encoder_frame)
+    if "predicted" in missing:
+        with lent(parts.of("engine"), device):
+            data = add_predictions(data, parts.engine, config.window, config.free_running)
     return data
-
-
-def _on(device: torch.device, model: nn.Module) -> nn.Module:
-    """The model moved in place; parts without memory stay so."""
-    return model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
 
 
 LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] = {
@@ -180,6 +198,7 @@ def _finish(
     stage: str, learner: Learner, parts: WorldParts, data: TrainingData, trained: dict[str, Tensor]
 ) -> tuple[WorldParts, dict[str, Tensor]]:
     """Put the trained weights into the parts; returns them and the tensors of the stage file."""
+    forget_names(learner, trained)
     own = dict(learner.named_parameters())
     copy_into({name: own[name] for name in trained}, trained)
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}

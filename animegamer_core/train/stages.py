@@ -1,7 +1,8 @@
 """What each training stage trains, and how: one frozen configuration, one row a stage.
 
-Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1, reference-facts 10); recipe
-`scratch` holds the rows for a small world whose parts begin with random weights.
+Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1, reference-facts 10), for cards
+of 80 GB; `lora24` trains low-rank updates alone, on one card of 24 GB; `scratch` holds the rows for a small world whose
+parts begin with random weights.
 """
 
 from __future__ import annotations
@@ -33,18 +34,21 @@ class StageConfig:
     steps: int = _option(1000, "optimizer steps of the whole stage")
     batch: int = _option(64, "clips (or games) of one optimizer step, over all processes")
     accumulation: int = _option(1, "parts that a process splits its share of a batch into, to save memory")
+    per_card: int = _option(0, "most samples that a process computes at a time; raises accumulation; 0: no limit")
     minutes: float = _option(0.0, "save a checkpoint and stop after so many minutes; 0 sets no limit")
     seed: int = _option(0, "decides weights, order and noise")
 
     lr: float = _option(1e-3, "highest learning rate")
     lr_floor: float = _option(0.02, "learning rate at the end, as a share of the highest")
     lr_warmup: int = _option(100, "steps over which the learning rate rises")
+    optimizer: str = _option("adamw", "adamw: fused on a GPU; adamw8bit: moments in 8 bits (needs torchao)")
     weight_decay: float = _option(0.01, "of matrices; vectors are not decayed")
     beta2: float = _option(0.99, "AdamW's second momentum")
     clip: float = _option(1.0, "greatest norm of the gradient")
     ema: float = _option(0.999, "share of the old average kept each step; 0 keeps the last weights")
 
     precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere")
+    halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, which autocast computes with anyhow")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
     compile: bool = _option(False, "compile the transformer: slow start, faster steps")
 
@@ -77,16 +81,22 @@ class StageConfig:
     log_every: int = _option(20, "steps between lines of the log")
     save_every: int = _option(500, "steps between checkpoints")
     validate_every: int = _option(0, "steps between losses on held-out games; 0 measures none")
+    shots_every: int = _option(0, "steps between contact sheets of shots from the weights so far; 0 draws none")
+    shots_steps: int = _option(10, "sampler steps of those shots")
     shard_mb: int = _option(1024, "largest file of a checkpoint, in MiB")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shard_mb"):
+        for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
         for name in ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
-        for name, allowed in (("precision", ("bf16", "no")), ("encoder_frame", ("first", "random"))):
+        for name, allowed in (
+            ("precision", ("bf16", "no")),
+            ("encoder_frame", ("first", "random")),
+            ("optimizer", ("adamw", "adamw8bit")),
+        ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose {' or '.join(allowed)}")
         if self.lora_rank and not self.lora_targets:
@@ -95,6 +105,16 @@ class StageConfig:
             )
         if not 0 < self.lr < 1 or not 0 <= self.ema < 1:
             raise ValueError(f"lr {self.lr} and ema {self.ema} must lie between 0 and 1")
+
+    def parts(self, processes: int) -> int:
+        """Into how many parts each process splits its share of a batch: `accumulation`, or more to keep `per_card`."""
+        share = self.batch // processes
+        smallest = -(-share // self.per_card) if self.per_card else 1
+        return next(
+            parts
+            for parts in range(self.accumulation, share + 1)
+            if share % parts == 0 and parts % self.accumulation == 0 and parts >= smallest
+        )
 
 
 _MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
@@ -110,6 +130,9 @@ _WARMUP = StageConfig(
     lr=2e-4,
     beta2=0.95,
     ema=0.0,
+    halve_frozen=True,
+    checkpointing=True,
+    per_card=4,
     drop_text=0.05,
     drop_text_features=0.1,
     drop_image=0.05,
@@ -121,7 +144,6 @@ _JOINT = replace(
     lora_alpha=1.0,  # the released updates are scaled by 1/64 (reference-facts 5.5)
     lora_targets=_ATTENTION,
     steps=80_000,
-    checkpointing=True,
 )
 LORA: dict[str, StageConfig] = {
     "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=10_000, batch=8, lr=1e-5, checkpointing=True),
@@ -137,11 +159,21 @@ LORA: dict[str, StageConfig] = {
         steps=15_000,
         batch=384,  # 16 on each of 24 cards
         accumulation=16,
+        per_card=4,
+        halve_frozen=True,
         lr=5e-5,
         ema=0.0,
         checkpointing=True,
     ),
     "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
+}
+
+_UPDATES_ALONE: dict[str, Any] = {"trainable": (), "batch": 8, "accumulation": 1, "per_card": 1}
+LORA24: dict[str, StageConfig] = {
+    "warmup": replace(_WARMUP, batch=8, per_card=1),  # trains 18 M values, and has no updates
+    "joint": replace(_JOINT, **_UPDATES_ALONE),
+    "predict": replace(LORA["predict"], **_UPDATES_ALONE),
+    "adapt": replace(LORA["adapt"], **_UPDATES_ALONE),
 }
 
 _SCRATCH_JOINT = StageConfig(
@@ -167,7 +199,7 @@ SCRATCH: dict[str, StageConfig] = {
     ),
     "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
 }
-RECIPES = {"lora": LORA, "scratch": SCRATCH}
+RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
 
 # Learning rates outside these bands hardly ever train well: (low, high) for low-rank updates and for whole weights.
@@ -175,10 +207,12 @@ _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 
 def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
-    """The row of a stage; ValueError lists the stages, or the recipes."""
+    """The row of a stage; ValueError lists the stages, the recipes, or the stages that a recipe has."""
     for what, value, known in (("recipe", recipe, RECIPES), ("stage", stage, STAGES_IN_ORDER)):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
+    if stage not in RECIPES[recipe]:
+        raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; take lora")
     return RECIPES[recipe][stage]
 
 

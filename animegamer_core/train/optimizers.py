@@ -1,0 +1,86 @@
+"""The optimizers that a stage may choose, and their state as plain tensors for checkpoints.
+
+adamw keeps two moments of every trained value in fp32 (fused into one kernel on a GPU); adamw8bit, of the optional
+package torchao, keeps them in 8 bits, which saves 6 bytes a trained value: worth it where whole models train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from .spread import is_spread, on_place_of
+from .stages import StageConfig
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+_SCALE = "_scale"  # ends the name of an 8-bit moment's scales
+
+
+def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> Optimizer:
+    """The configured optimizer of these parameters; vectors are not decayed. ValueError where a package is missing."""
+    groups = [
+        {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    settings = {"lr": config.lr, "betas": (0.9, config.beta2)}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, fused=device.type == "cuda", **settings)
+    if any(map(is_spread, parameters.values())):
+        raise ValueError(f"optimizer {config.optimizer!r} cannot save moments that FSDP2 spread; choose adamw")
+    try:
+        from torchao.optim import AdamW8bit
+    except ImportError as error:
+        raise ValueError(
+            f"optimizer {config.optimizer!r} needs the package torchao ({error}); install it, or choose adamw"
+        ) from error
+    return AdamW8bit(groups, **settings)
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Let the next step use this learning rate."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)  # torchao compiles a step around this tensor
+        else:
+            group["lr"] = rate
+
+
+def stored_moments(optimizer: Optimizer, name: str, parameter: nn.Parameter) -> dict[str, Tensor]:
+    """What a checkpoint keeps of a parameter's moments; none before its first step. 8-bit ones stay as they are."""
+    stored = {}
+    for moment in MOMENTS:
+        value = optimizer.state.get(parameter, {}).get(moment)
+        if value is not None and hasattr(value, "codes"):
+            stored |= {f"{moment}.{name}": value.codes, f"{moment}{_SCALE}.{name}": value.scale}
+        elif value is not None:
+            stored[f"{moment}.{name}"] = value
+    return stored
+
+
+def restore_moments(
+    optimizer: Optimizer, parameter: nn.Parameter, stored: Mapping[str, tuple[Tensor, Tensor | None]], steps: float
+) -> None:
+    """Put a parameter's moments, (values or codes, scales) by name, and its number of steps into the optimizer."""
+    fused = optimizer.param_groups[0].get("fused")
+    state = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
+    for moment, (values, scale) in stored.items():
+        if scale is None:
+            state[moment] = on_place_of(values, parameter)
+        else:
+            state[moment] = _eight_bit(values, scale, parameter, signed=moment == "exp_avg")
+    optimizer.state[parameter] = state
+
+
+def _eight_bit(codes: Tensor, scale: Tensor, parameter: nn.Parameter, signed: bool) -> Tensor:
+    """A moment in torchao's own type."""
+    from torchao.optim.subclass_8bit import OptimState8bit
+
+    block, device = codes.numel() // scale.numel(), parameter.device
+    moment = OptimState8bit.zeros(codes.shape, signed, block, device, parameter.dtype)
+    moment.codes.copy_(codes)
+    moment.scale.copy_(scale)
+    return moment

@@ -1,0 +1,287 @@
+"""What lets large stages fit: halved frozen weights, small parts of a batch, cached features, 8-bit moments."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import shutil
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_train import (
+    TINY,
+    UPDATES,
+    data,  # noqa: F401  a fixture
+    losses_of,
+    new_parts,
+    one_thread,  # noqa: F401  a fixture
+    ready,  # noqa: F401  a fixture
+    run,
+    tiny_config,
+    written_dataset,
+)
+
+from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.adapters import is_update, read_stage_file, set_trainable
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.cli import add_arguments
+from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.job import how_to_load, needed_parts
+from animegamer_core.train.learners import DiffusionLearner
+from animegamer_core.train.log import read_log
+from animegamer_core.train.loop import RunOptions
+from animegamer_core.train.material import TrainingData
+from animegamer_core.train.stages import LORA, LORA24, matching, stage_config
+from animegamer_core.train.weights import set_aside, set_precision
+
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+
+
+# --- recipes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["joint", "predict", "adapt"])
+def test_the_small_recipe_trains_updates_alone_of_the_papers_ranks(stage, ready):  # noqa: F811
+    config, parts = stage_config(stage, "lora24"), new_parts(ready)
+    assert config.lora_rank == LORA[stage].lora_rank == (32 if stage == "predict" else 64)
+    assert config.halve_frozen and config.checkpointing and config.parts(1) == config.batch
+    holder = torch.nn.Module()
+    holder.encoder, holder.decoder, holder.engine = parts.encoder, parts.decoder, parts.engine
+    names = set_trainable(holder, config)
+    assert names and all(map(is_update, names))
+
+
+def test_a_recipe_without_a_stage_says_so():
+    assert set(LORA24) == {"warmup", "joint", "predict", "adapt"}
+    with pytest.raises(ValueError, match="recipe 'lora24' has no stage 'vae', only warmup"):
+        stage_config("vae", "lora24")
+
+
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "per_card", "processes", "parts"),
+    [(24, 1, 0, 1, 1), (24, 1, 4, 1, 6), (24, 1, 4, 24, 1), (384, 16, 4, 1, 96), (384, 16, 4, 24, 16), (6, 1, 4, 1, 2)],
+)
+def test_a_share_is_split_as_far_as_a_card_needs(batch, accumulation, per_card, processes, parts):
+    config = tiny_config("joint", batch=batch, accumulation=accumulation, per_card=per_card)
+    assert config.parts(processes) == parts
+    assert not per_card or batch // processes // parts <= per_card
+
+
+def test_parts_of_a_batch_do_not_change_its_losses(ready, tmp_path):  # noqa: F811
+    _, whole = run("joint", new_parts(ready), ready, tmp_path / "whole", steps=3)
+    _, parted = run("joint", new_parts(ready), ready, tmp_path / "parted", steps=3, per_card=1)
+    assert losses_of(parted) == pytest.approx(losses_of(whole), rel=1e-5)
+
+
+# --- weights --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def world(ready, tmp_path_factory):  # noqa: F811
+    return new_parts(ready).save(save_world(tmp_path_factory.mktemp("fit") / "world", TINY))
+
+
+@pytest.mark.parametrize("stage", ["joint", "predict", "adapt"])
+def test_frozen_weights_are_loaded_halved_and_trained_ones_whole(stage, world, ready):  # noqa: F811
+    config, exact = LORA[stage], new_parts(ready)
+    parts = needed_parts(world, stage, how_to_load(stage, config, world, ready, GPU))
+    halved = 0
+    for model in ("engine", "decoder", "encoder"):
+        if getattr(parts, model) is None:
+            continue
+        wanted = getattr(exact, model).state_dict()
+        for name, value in getattr(parts, model).state_dict().items():
+            whole = matching(
+                (*config.trainable, r"^encoder\.", r"^decoder\.vae\.", "unconditional"), [f"{model}.{name}"]
+            )
+            assert value.dtype is (torch.float32 if whole else torch.bfloat16), name
+            assert torch.equal(value, wanted[name].to(value.dtype)), name
+            halved += not whole
+    assert halved > 10
+    assert how_to_load(stage, config, world, ready, CPU).dtype is torch.float32, "the CPU computes in fp32"
+
+
+def test_trained_weights_are_whole_and_frozen_ones_halved_when_training_begins(ready):  # noqa: F811
+    parts = new_parts(ready)
+    learner = DiffusionLearner(stage_config("joint", "lora24"), parts.decoder, parts.encoder)
+    parts.decoder.bfloat16()
+    names = set(set_trainable(learner, stage_config("joint", "lora24")))
+    with set_aside(learner) as idle:
+        set_precision(learner, stage_config("joint", "lora24"), GPU)
+        kinds = {name: value.dtype for name, value in learner.named_parameters()}
+        assert set(idle) == {"decoder.vae", "encoder.text_tower", "encoder.image_tower"}
+        assert not any(name.startswith(tuple(idle)) for name in kinds)
+    for name, kind in kinds.items():
+        assert kind is (torch.float32 if name in names or name.startswith("encoder.") else torch.bfloat16), name
+    assert learner.decoder.vae is idle["decoder.vae"] and list(learner.encoder._modules)[0] == "text_tower"
+
+
+# --- cached features ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(ready, tmp_path):  # noqa: F811
+    """The command line on a tiny world of its own recipe, with a cache folder; returns the logged losses."""
+    written_dataset(ready, tmp_path / "dataset")
+    new_parts(ready).save(save_world(tmp_path / "world", TINY))
+
+    def call(stage: str, out: str) -> list[float]:
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        places = {"dataset": "dataset", "world": "world", "out": out, "cache": "cache"}
+        given = [word for name, place in places.items() for word in (f"--{name}", str(tmp_path / place))]
+        words = [stage, *given, *"--recipe lora24 --steps 2 --batch 2 --log-every 1 --lora-rank 2 --lr 1e-3".split()]
+        train_command(parser.parse_args(words), lambda line: None)
+        return losses_of(read_log(tmp_path / out / "log.jsonl"))
+
+    return call
+
+
+@pytest.mark.parametrize("stage", ["joint", "adapt", "predict"])
+def test_once_cached_neither_clips_nor_towers_are_needed(stage, command, tmp_path):
+    first = command(stage, "first")
+    for clip in (tmp_path / "dataset" / "clips").iterdir():
+        clip.write_bytes(b"")
+    world = open_world(tmp_path / "world")
+    loaded, loads = [], type(world).load_encoder
+
+    def load(self, *args, parts, **kwargs):
+        loaded.append(parts)
+        return loads(self, *args, parts=parts, **kwargs)
+
+    with mock.patch.object(type(world), "load_encoder", load):
+        again = command(stage, "again")
+    assert again == first and loaded == [("encoder",)]
+
+
+def test_features_of_other_towers_are_computed_anew(command, tmp_path, ready):  # noqa: F811
+    command("joint", "first")
+    before = {path.name: json.loads(path.read_text())["digest"] for path in (tmp_path / "cache").glob("*.json")}
+    shutil.rmtree(tmp_path / "world")
+    new_parts(ready, seed=5).save(save_world(tmp_path / "world", TINY))
+    command("joint", "other")
+    after = {path.name: json.loads(path.read_text())["digest"] for path in (tmp_path / "cache").glob("*.json")}
+    assert before.keys() == after.keys() >= {"latents.json", "text.json", "image.json", "blank_text.json"}
+    assert all(before[name] != after[name] for name in before)
+
+
+def test_cached_features_stay_on_disk(command, tmp_path):
+    """What a run with a cache folder gathers from is mapped: a change of the file behind it shows."""
+    command("joint", "first")
+    folder = DatasetFolder.open(tmp_path / "dataset")
+    store = FeatureStore.open(tmp_path / "cache", ["latents"])
+    data = TrainingData(folder, store, cache=tmp_path / "cache")  # noqa: F811
+    before = data.store.gather(["latents"], torch.tensor([23]), CPU)["latents"]
+    path = tmp_path / "cache" / "latents-00000.safetensors"
+    with path.open("r+b") as file:
+        file.seek(-before.nbytes, 2)
+        file.write(b"\0" * before.nbytes)
+    assert before.abs().max() > 0
+    assert data.store.gather(["latents"], torch.tensor([23]), CPU)["latents"].abs().max() == 0
+
+
+# --- optimizers -----------------------------------------------------------------------------------------------------
+
+
+def test_an_optimizer_of_a_missing_package_is_one_sentence(ready, tmp_path):  # noqa: F811
+    with mock.patch.dict("sys.modules", {"torchao": None, "torchao.optim": None}):
+        with pytest.raises(ValueError, match="'adamw8bit' needs the package torchao .*choose adamw"):
+            run("joint", new_parts(ready), ready, tmp_path, optimizer="adamw8bit")
+    with pytest.raises(ValueError, match="adamw or adamw8bit"):
+        tiny_config("joint", optimizer="sgd")
+
+
+def test_8_bit_moments_are_small_saved_and_resumed(ready, tmp_path):  # noqa: F811
+    pytest.importorskip("torchao.optim", reason="needs the optional package torchao")
+    changes = {**JOINT, "optimizer": "adamw8bit", "steps": 4, "trainable": (*JOINT["trainable"], r"\.ff\.net\.2\.")}
+    _, exact = run("joint", new_parts(ready), ready, tmp_path / "exact", **{**changes, "optimizer": "adamw"})
+    whole, unbroken = run("joint", new_parts(ready), ready, tmp_path / "whole", **changes)
+    assert losses_of(unbroken) == pytest.approx(losses_of(exact), rel=0.01)
+    taken = []
+    options = RunOptions(should_stop=lambda: taken.append(None) or len(taken) == 2)
+    run("joint", new_parts(ready), ready, tmp_path / "parted", options, **changes)
+    kept = list_checkpoints(tmp_path / "parted" / "checkpoints")[-1]
+    from safetensors.torch import load_file
+
+    stored = {name: value for file in kept.glob("*.safetensors") for name, value in load_file(file).items()}
+    assert any(value.dtype is torch.uint8 for name, value in stored.items() if name.startswith("exp_avg."))
+    second, after = run("joint", new_parts(ready), ready, tmp_path / "parted", **changes)
+    assert losses_of(after) == losses_of(unbroken)[2:]
+    left, right = (read_stage_file(result.file)[2] for result in (whole, second))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_checkpoint_of_an_older_program_goes_on(ready, tmp_path):  # noqa: F811
+    run("joint", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: True))
+    path = list_checkpoints(tmp_path / "checkpoints")[-1] / "state.json"
+    info = json.loads(path.read_text())
+    for newer in ("optimizer", "per_card", "halve_frozen", "shots_every"):
+        del info["config"][newer]
+    path.write_text(json.dumps({**info, "processes": 4}))
+    assert run("joint", new_parts(ready), ready, tmp_path)[0].done
+
+
+# --- sheets of shots ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["joint", "adapt", "predict"])
+def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):  # noqa: F811
+    plain, without = run(
+        stage, new_parts(ready), ready, tmp_path / "plain", lora_dropout=0.2, **{**JOINT, **ranks(stage)}
+    )
+    shown, drawn = run(
+        stage,
+        new_parts(ready),
+        ready,
+        tmp_path / "shown",
+        shots_every=4,
+        shots_steps=2,
+        lora_dropout=0.2,
+        **{**JOINT, **ranks(stage)},
+    )
+    assert losses_of(drawn) == losses_of(without)
+    left, right = (read_stage_file(result.file)[2] for result in (plain, shown))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    sheets = sorted((tmp_path / "shown" / "shots").iterdir())
+    assert [path.name for path in sheets] == ["step-0000004.png", "step-0000006.png"]
+    picture = np.asarray(Image.open(sheets[-1]).convert("RGB")).astype(int)
+    middle = picture.shape[1] // 2
+    clips, shots = picture[:, :middle], picture[:, middle:]
+    reddish = (clips[..., 0] - clips[..., 1] > 100).mean()
+    assert reddish > 0.02, "the held-out game has a red square"
+    assert (shots.std(axis=-1) > 3).mean() > 0.1, "noise of an untrained decoder"
+    assert not (tmp_path / "plain" / "shots").exists()
+
+
+def ranks(stage: str) -> dict:
+    """What low-rank training of a stage names."""
+    return {name: getattr(LORA[stage], name) for name in ("trainable", "lora_targets")}
+
+
+def test_no_sheet_without_a_decoder(ready, tmp_path):  # noqa: F811
+    parts = dataclasses.replace(new_parts(ready), decoder=None)
+    assert run("predict", parts, ready, tmp_path, shots_every=2, steps=2)[0].done
+    assert not (tmp_path / "shots").exists()
+
+
+def test_measuring_runs_on_the_tiny_spec(tmp_path, monkeypatch, capsys):
+    import measure_release
+
+    out = pathlib.Path(tmp_path / "rows.jsonl")
+    rows = ["lora:joint:2", "lora24:predict:1"]
+    monkeypatch.setattr("sys.argv", ["x", "--spec", "tiny", "--steps", "1", "--out", str(out), "--rows", *rows])
+    measure_release.main()
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["recipe"], row["stage"], row["batch"]) for row in found] == [
+        ("lora", "joint", 2),
+        ("lora24", "predict", 1),
+    ]
+    assert all(row["seconds"] > 0 and row["cards"] == 1 for row in found) and "samples/s" in capsys.readouterr().out

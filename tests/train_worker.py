@@ -1,0 +1,71 @@
+"""Run under `accelerate launch` by test_train_many.py: stages of tiny worlds, one after the other, in one group of
+processes. The job file lists [folder, stage, changes, steps to take], or {"command": [...]} for the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import torch
+from test_train import TINY, new_parts, small_world, tiny_config
+
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.cli import add_arguments
+from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.loop import RunOptions
+from animegamer_core.train.material import TrainingData
+from animegamer_core.train.run import prepare, train_stage
+from animegamer_core.train.spread import processes
+
+
+def work(jobs: list, folder: Path) -> None:
+    """Do the jobs below `folder`."""
+    turns, games, frames = small_world()
+    data = TrainingData(DatasetFolder(folder, turns, games), FeatureStore.of(frames=frames))
+    ready = prepare("adapt", tiny_config("adapt"), new_parts(data), data, torch.device("cpu"))
+    for job in jobs:
+        if isinstance(job, dict):
+            command(job["command"], folder)
+        else:
+            stage_run(ready, folder, *job)
+
+
+def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes: dict, steps: int) -> None:
+    """Take some steps of a stage, or all of them where `steps` is 0."""
+    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in changes.items()}
+    parts, taken = new_parts(ready), []
+    for module in parts.encoder.text_tower.modules():  # dropout's masks are each process' own
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        elif isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+
+    def enough() -> bool:
+        taken.append(None)
+        return len(taken) == steps
+
+    train_stage(stage, tiny_config(stage, **changes), parts, ready, folder / name, RunOptions(should_stop=enough))
+
+
+def command(words: list[str], folder: Path) -> None:
+    """The command line; clips that this process reads are noted in a file of its own."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    read, reading = [], DatasetFolder.frames
+    with (
+        mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}),
+        mock.patch.object(DatasetFolder, "frames", lambda self, index: read.append(index) or reading(self, index)),
+    ):
+        train_command(parser.parse_args(words))
+    (folder / f"read-{processes().process_index}.json").write_text(json.dumps(read))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    path = Path(sys.argv[1])
+    work(json.loads(path.read_text()), path.parent)
