@@ -1,7 +1,7 @@
 """The measured motion of a clip: optical flow turned into one number, and numbers into five levels.
 
 The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of a clip with the nearly still
-pixels left out. Which program computes the flow is a row of `FLOW_BACKENDS`; all else is the same for each.
+pixels left out. Which program computes the flow is open (`flow` offers others); all else is the same for each.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MEASURE_HEIGHT = 480  # flow is stated in pixels a frame at this height, whatever the clip's own size
 DEFAULT_THRESHOLD = 0.2
+DIS_FACTS = {"backend": "dis", "preset": "ultrafast"}
 LEVELS = 5
 
 FlowBackend = Callable[[Sequence["NDArray[np.uint8]"]], Iterator["NDArray[np.floating]"]]
@@ -41,23 +42,25 @@ FLOW_BACKENDS: dict[str, FlowBackend] = {"dis": dis_flow}
 
 
 def motion_value(
-    frames_FHWC: NDArray[np.uint8], *, backend: str = "dis", threshold: float = DEFAULT_THRESHOLD
+    frames_FHWC: NDArray[np.uint8], *, backend: str | FlowBackend = "dis", threshold: float = DEFAULT_THRESHOLD
 ) -> float:
     """Return a clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
 
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are
     enlarged (bicubic); higher ones are reduced (area). Magnitudes below `threshold` are dropped; a pair of
-    frames with none left counts 0. Source: the paper's supplement, section 1, "Motion Scope".
-    Raises ValueError for an unknown backend or an array that is no clip.
+    frames with none left counts 0. backend: "dis", or one that `flow.open_flow` opened. Source: the paper's
+    supplement, section 1, "Motion Scope". Raises ValueError for an unknown backend, an array that is no clip, or flow
+    that is not finite.
     """
-    if backend not in FLOW_BACKENDS:
-        raise ValueError(f"unknown flow backend {backend!r}; choose one of {sorted(FLOW_BACKENDS)}")
+    if isinstance(backend, str) and backend not in FLOW_BACKENDS:
+        raise ValueError(f"unknown flow backend {backend!r}; choose one of {sorted(FLOW_BACKENDS)}, or open another")
     if frames_FHWC.ndim != 4 or frames_FHWC.shape[-1] != 3 or frames_FHWC.shape[0] < 2:
         raise ValueError(f"a clip of shape {frames_FHWC.shape} cannot be measured; give RGB frames (F >= 2, H, W, 3)")
     if frames_FHWC.dtype != np.uint8:
         raise ValueError(f"a clip of type {frames_FHWC.dtype} cannot be measured; convert it to uint8 (0..255)")
     frames = [_at_measure_height(frame) for frame in frames_FHWC]
-    return float(np.mean([_pair_value(flow, threshold) for flow in FLOW_BACKENDS[backend](frames)]))
+    flow_of = FLOW_BACKENDS[backend] if isinstance(backend, str) else backend
+    return float(np.mean([_pair_value(flow, threshold) for flow in flow_of(frames)]))
 
 
 def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -72,6 +75,8 @@ def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _pair_value(flow_HW2: NDArray[np.floating], threshold: float) -> float:
     magnitude = np.hypot(flow_HW2[..., 0], flow_HW2[..., 1])
+    if not np.isfinite(magnitude).all():
+        raise ValueError("the flow backend gave values that are no numbers; give it the weights that belong to it")
     moving = magnitude[magnitude >= threshold]
     return float(moving.mean()) if moving.size else 0.0
 

@@ -1,0 +1,215 @@
+"""Which part of a film's picture becomes the clip: black borders cut off, scene by scene, and the rest made to fit.
+
+A border is black from side to side, and the picture begins behind it at once. A dark picture, a lamp in the night and
+the letters of credits look different: such scenes tell nothing and take the borders of a scene near them.
+F frames, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .film import FilmFrame
+    from .scenes import Scene
+
+DARK = 28  # brightest channel of a pixel that may be black: borders are noisy, and in some films not quite black
+FULL = 255
+_TELLING = 0.3  # share of bright pixels that the brighter lines of a picture have, if it tells its borders
+_BORDER, _PICTURE = 0.35, 0.5  # share (of that) which a line of a border stays under, and a line of the picture exceeds
+_SOMETHING = 0.1  # share of a line that is bright if anything is seen on it
+_SOFT = 4  # pixels: over so many a border may change into the picture
+_ALIKE = 3  # pixels: borders that differ by less are the same ones
+_SCENES = 3  # that must agree before borders of unlike width on opposite sides are believed
+
+
+@dataclass(frozen=True)
+class Crop:
+    """Pixels that are cut off each side of the displayed frame."""
+
+    top: int = 0
+    bottom: int = 0
+    left: int = 0
+    right: int = 0
+
+
+@dataclass(frozen=True)
+class BorderSample:
+    """The rows and columns of a frame: (2, H) and (2, W), 0..255.
+
+    First how much of the line is not dark (0 nothing, 255 all of it), then how bright it is on average.
+    """
+
+    seconds: float
+    rows: NDArray[np.uint8]
+    columns: NDArray[np.uint8]
+
+
+def border_sample(frame: FilmFrame) -> BorderSample:
+    """Return what one frame tells of borders; about three frames a second are enough."""
+    rgb = frame.rgb
+    brightest = np.maximum(np.maximum(rgb[..., 0], rgb[..., 1]), rgb[..., 2])
+    shares = (brightest > DARK).view(np.uint8) * np.uint8(FULL)
+    rows, columns = (np.stack([shares.mean(axis=axis), brightest.mean(axis=axis)]).astype(np.uint8) for axis in (1, 0))
+    return BorderSample(frame.seconds, rows, columns)
+
+
+def crops_of_scenes(samples: Sequence[BorderSample], scenes: Sequence[Scene]) -> list[Crop]:
+    """Return the crop of each scene.
+
+    A scene that is too dark or too short to tell takes the crop of the nearest scene that tells, unless that would cut
+    off something that is seen in it. Without anything to go by nothing is cut off.
+    """
+    sides = [_sides(_inside(samples, scene)) for scene in scenes]
+    upright = _agreed([rows for rows, _ in sides], scenes)
+    level = _agreed([columns for _, columns in sides], scenes)
+    return [Crop(*vertical, *horizontal) for vertical, horizontal in zip(upright, level, strict=True)]
+
+
+def _inside(samples: Sequence[BorderSample], scene: Scene) -> Sequence[BorderSample]:
+    """The samples of a scene (all are in the film's order), without those in its fades if there are others."""
+    first, end = (bisect_left(samples, time, key=lambda sample: sample.seconds) for time in (scene.start, scene.end))
+    own = samples[first:end]
+    clear = [sample for sample in own if scene.start + scene.fade_in <= sample.seconds < scene.end - scene.fade_out]
+    return clear or own
+
+
+Pair = tuple[int, int]  # borders at two opposite sides
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What a scene tells of two opposite sides: the borders it shows (None: cannot tell), and the dark lines before
+    the first that has anything on it, of which alone a crop may take."""
+
+    before: int | None = None
+    after: int | None = None
+    dark: Pair | None = None
+
+    @property
+    def pair(self) -> Pair | None:
+        return None if self.before is None or self.after is None else (self.before, self.after)
+
+    def allows(self, pair: Pair) -> bool:
+        """Whether borders of this width cut nothing off that this scene shows."""
+        return self.dark is None or all(other < own + _ALIKE for own, other in zip(self.dark, pair, strict=True))
+
+
+def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
+    """What the frames of one scene say of top and bottom, and of left and right."""
+    if not samples:
+        return _Side(), _Side()
+    rows, columns = np.stack([sample.rows for sample in samples]), np.stack([sample.columns for sample in samples])
+    # The median over the frames, so that a flash or a moment's text has no voice.
+    usual = [np.quantile(lines, 0.5, axis=0, method="lower") / FULL for lines in (rows, columns)]
+    most = [np.quantile(lines[:, 0], 0.9, axis=0, method="lower") / FULL for lines in (rows, columns)]
+    heights = [float(np.quantile(lines[0], 0.9)) for lines in usual]
+    telling = min(heights) >= _TELLING
+    rows_side, columns_side = (
+        _side(lines[0] / max(height, _TELLING), lines[1], fullest, telling)
+        for lines, height, fullest in zip(usual, heights, most, strict=True)
+    )
+    return rows_side, columns_side
+
+
+def _side(
+    shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], telling: bool
+) -> _Side:
+    """shares, light: of each line in most frames; fullest: share in the fullest frame that is no flash."""
+    some = np.flatnonzero(fullest >= _SOMETHING)
+    dark = (int(some[0]), int(len(fullest) - 1 - some[-1])) if some.size else None
+    if not telling:
+        return _Side(dark=dark)
+    return _Side(_border(shares, light), _border(shares[::-1], light[::-1]), dark)
+
+
+def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | None:
+    """Width of the border before the first line of the picture; None where the picture fades in from the dark."""
+    if shares[0] >= _BORDER:
+        return 0
+    first = int(np.argmax(shares >= _PICTURE))
+    outside = slice(0, max(1, first - _SOFT + 1))
+    near = slice(max(0, first - 2 * _SOFT), outside.stop)  # no text stands here, and a picture is not yet this dark
+    inside = light[first : first + _SOFT].max()
+    dark = light[near].max() <= inside / 4 and light[outside].max() <= inside / 2
+    return first if shares[first] >= _PICTURE and shares[outside].max() < _BORDER and dark else None
+
+
+def _agreed(sides: Sequence[_Side], scenes: Sequence[Scene]) -> list[Pair]:
+    """The borders of each scene at two opposite sides, after all scenes were heard."""
+    told = [side.pair for side in sides]
+    told = [pair if pair and _believed(pair, told) else None for pair in told]
+    counts = Counter(pair for pair in told if pair)
+    usual = {pair: _usual(pair, counts) for pair in counts}
+    told = [pair and usual[pair] for pair in told]
+    return [pair or _borrowed(index, sides[index], told, scenes) for index, pair in enumerate(told)]
+
+
+def _alike(pair: Pair, other: Pair | None) -> bool:
+    return other is not None and abs(pair[0] - other[0]) < _ALIKE and abs(pair[1] - other[1]) < _ALIKE
+
+
+def _believed(pair: Pair, told: Sequence[Pair | None]) -> bool:
+    """Borders are of one width. Unlike ones are a dark sky over a bright ground, unless several scenes show the same
+    and none shows even borders that have one of them."""
+    if _even(pair):
+        return True
+    contradicted = any(other and _even(other) and _meet(pair, other) for other in told)
+    return not contradicted and sum(_alike(pair, other) for other in told) >= _SCENES
+
+
+def _even(pair: Pair) -> bool:
+    return abs(pair[0] - pair[1]) <= _SOFT
+
+
+def _meet(pair: tuple[int | None, int | None], other: Pair) -> bool:
+    """Whether one border is the same, if not both."""
+    return any(one is not None and abs(one - two) < _ALIKE for one, two in zip(pair, other, strict=True))
+
+
+def _usual(pair: Pair, counts: Counter[Pair]) -> Pair:
+    """The borders in the middle of all that are nearly the same, so that they do not wander by a pixel."""
+    same = np.array([other for other in counts.elements() if _alike(pair, other)])
+    before, after = np.median(same, axis=0)
+    return round(float(before)), round(float(after))
+
+
+def _borrowed(index: int, side: _Side, told: Sequence[Pair | None], scenes: Sequence[Scene]) -> Pair:
+    """The borders of the nearest scene that tells them and that this one allows, first of those that have one of its
+    own; without these, its own narrower one on both sides, as borders are of one width; else none."""
+
+    def gap(other: int) -> float:
+        return max(scenes[other].start - scenes[index].end, scenes[index].start - scenes[other].end)
+
+    fitting = [other for other, pair in enumerate(told) if pair and side.allows(pair)]
+    meeting = [other for other in fitting if _meet((side.before, side.after), told[other])]
+    if side.pair and not meeting:
+        return min(side.pair), min(side.pair)
+    return told[min(meeting or fitting, key=gap)] if fitting else (0, 0)
+
+
+def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Cut the borders off a frame, cut it to the shape of `size` about its centre, and scale it to (height, width).
+
+    Reduced by area, enlarged by cubic interpolation. ValueError where the crop leaves nothing.
+    """
+    import cv2
+
+    top, bottom, left, right = astuple(crop)
+    inner = frame_HWC[top : frame_HWC.shape[0] - bottom, left : frame_HWC.shape[1] - right]
+    if not inner.size:
+        raise ValueError(f"the crop {crop} leaves nothing of a frame of {frame_HWC.shape[:2]}; make it smaller")
+    height, width = size
+    scale = max(height / inner.shape[0], width / inner.shape[1])
+    kept = min(inner.shape[0], round(height / scale)), min(inner.shape[1], round(width / scale))
+    y, x = ((have - keep) // 2 for have, keep in zip(inner.shape, kept, strict=False))
+    interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return cv2.resize(inner[y : y + kept[0], x : x + kept[1]], (width, height), interpolation=interpolation)
