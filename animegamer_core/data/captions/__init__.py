@@ -1,0 +1,24 @@
+"""Captions of clips: who does what, where and how, from a vision model, a person's sidecar file, or nobody."""
+
+from .captioner import Captioner, ModelCaptioner
+from .choose import CAPTIONERS, open_captioner
+from .pictures import Reference, read_references
+from .questions import CaptionerError
+from .replies import Caption, ReplyError
+from .run import CaptionReport, SetAside, caption_clips, read_set_aside
+
+__all__ = [
+    "CAPTIONERS",
+    "Caption",
+    "CaptionReport",
+    "Captioner",
+    "CaptionerError",
+    "ModelCaptioner",
+    "Reference",
+    "ReplyError",
+    "SetAside",
+    "caption_clips",
+    "open_captioner",
+    "read_references",
+    "read_set_aside",
+]

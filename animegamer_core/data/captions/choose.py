@@ -1,0 +1,74 @@
+"""Captioners by name, as the command line and the nodes choose them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .captioner import Captioner, ModelCaptioner
+from .endpoint import EndpointModel, EndpointSettings
+from .local import LocalModel, LocalSettings
+from .script import ScriptCaptioner
+
+Options = Mapping[str, Any]
+_OF_MODEL = tuple(field.name for field in dataclasses.fields(ModelCaptioner) if field.name != "model")
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _split(options: Options, kind: type) -> tuple[Any, dict[str, Any]]:
+    """The settings of a model, and the options of the captioner around it."""
+    own = {name: value for name, value in options.items() if name not in _OF_MODEL}
+    return kind(**own), {name: value for name, value in options.items() if name in _OF_MODEL}
+
+
+def _endpoint(options: Options) -> Captioner:
+    settings, around = _split(options, EndpointSettings)
+    return ModelCaptioner(EndpointModel(settings), **around)
+
+
+def _transformers(options: Options) -> Captioner:
+    settings, around = _split(options, LocalSettings)
+    return ModelCaptioner(LocalModel(settings), **around)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """A row of the table: which options a captioner takes, which it needs, and how it is made."""
+
+    takes: tuple[str, ...]
+    needs: tuple[str, ...]
+    make: Callable[[Options], Captioner | None]
+
+
+CAPTIONERS = {
+    "none": _Kind((), (), lambda options: None),
+    "endpoint": _Kind((*_fields(EndpointSettings), *_OF_MODEL), ("url", "model"), _endpoint),
+    "transformers": _Kind((*_fields(LocalSettings), "tries"), ("model",), _transformers),
+    "script": _Kind(("sidecars",), ("sidecars",), lambda options: ScriptCaptioner(**options)),
+}
+
+
+def open_captioner(name: str, **options: Any) -> Captioner | None:
+    """The captioner of a name: none (None), endpoint, transformers or script. Options of None are as if not given.
+
+    endpoint: url, model and the other fields of EndpointSettings; transformers: model (a folder) and those of
+    LocalSettings; both: tries; endpoint: price_in, price_out. script: sidecars {film: path}.
+    ValueError: an unknown name or option, one that is missing, a setting out of range, a model that cannot be opened.
+    """
+    if name not in CAPTIONERS:
+        raise ValueError(f"unknown captioner {name!r}; choose one of {', '.join(CAPTIONERS)}")
+    kind = CAPTIONERS[name]
+    given = {option: value for option, value in options.items() if value is not None}
+    unknown = [option for option in given if option not in kind.takes]
+    if unknown:
+        raise ValueError(
+            f"captioner {name!r} takes no {unknown[0]!r}; it takes {', '.join(kind.takes) or 'no options'}"
+        )
+    missing = [option for option in kind.needs if option not in given]
+    if missing:
+        raise ValueError(f"captioner {name!r} needs {missing[0]!r}")
+    return kind.make(given)

@@ -1,0 +1,188 @@
+"""The pictures that a vision model is shown: the numbered sheet of reference characters, and sheets of a clip's frames.
+
+F frames, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...state import clean_text
+from .words import why_unfit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from PIL import Image
+
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+MATCHING_FRAMES, CAPTIONING_FRAMES = 4, 8  # supplement, section 2
+MOST_REFERENCES = 30  # more would be too small to tell apart on one sheet
+MOST_PICTURES = 3  # of one character, side by side
+SHEET_SIDE = 1344  # px; three tiles of 448, the size in which InternVL looks at pictures
+_CELL, _BAND, _GAP = 400, 56, 12  # px: a reference picture, the band with its number, the space between
+_PAPER, _INK = "#ffffff", "#000000"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A character to be found in clips: the name as instructions tell it, and pictures of it."""
+
+    name: str
+    pictures: tuple[Path, ...]
+
+
+def read_references(folder: str | Path) -> list[Reference]:
+    """The references of a folder, `<name>.png` or `<name>/*.png` (or .jpg, .webp, .bmp), in the order of their names.
+
+    ValueError: no such folder, no picture, a name that cannot stand in an instruction, one name twice, too many.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; --characters wants one with a picture, or a folder of them, a name")
+    found: dict[str, Reference] = {}
+    for path in sorted(folder.iterdir()):
+        pictures = _pictures_in(path) if path.is_dir() else (path,) if _is_picture(path) else ()
+        if not pictures:
+            continue
+        reference = Reference(_name_of(path), pictures)
+        if (twin := found.get(reference.name.lower())) is not None:
+            raise ValueError(f"{path} and {twin.pictures[0]} are both named {reference.name!r}; put both in one folder")
+        found[reference.name.lower()] = reference
+    if not 1 <= len(found) <= MOST_REFERENCES:
+        raise ValueError(
+            f"{folder} has {len(found)} characters; expected 1 to {MOST_REFERENCES}, as <name>.png or <name>/*.png"
+        )
+    return list(found.values())
+
+
+def _is_picture(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+
+
+def _pictures_in(folder: Path) -> tuple[Path, ...]:
+    return tuple(path for path in sorted(folder.iterdir()) if _is_picture(path))[:MOST_PICTURES]
+
+
+def _name_of(path: Path) -> str:
+    name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
+    problem = why_unfit(name) or ("has a comma, which parts names" if "," in name else None)
+    if problem or name != clean_text(name):
+        raise ValueError(f"{path}: the name {name!r} {problem or 'has odd spaces'}; rename the file")
+    return name
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The known characters of a film, as a model is shown them."""
+
+    references: tuple[Reference, ...] = ()
+
+    @cached_property
+    def sheet(self) -> Image.Image:
+        """The references on one picture, each under its index from 1; ValueError names a file that is no picture."""
+        return reference_sheet(self.references)
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for who can be matched: changes with a name, a picture or their order."""
+        parts = hashlib.sha256()
+        for reference in self.references:
+            parts.update(f"{reference.name}\0{len(reference.pictures)}\0".encode())
+            for path in reference.pictures:
+                parts.update(hashlib.sha256(path.read_bytes()).digest())
+        return parts.hexdigest()[:16]
+
+
+def reference_sheet(references: Sequence[Reference]) -> Image.Image:
+    """The references in rows, each below a band with its index (from 1), names left out; sides up to SHEET_SIDE px."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    cells = [_cell(reference) for reference in references]
+    rows = _rows(cells)
+    width = max(sum(cell.width + _GAP for cell in row) for row in rows) + _GAP
+    sheet = Image.new("RGB", (width, len(rows) * (_BAND + _CELL + _GAP) + _GAP), _PAPER)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_BAND)
+    number = 0
+    for row, members in enumerate(rows):
+        x, y = _GAP, _GAP + row * (_BAND + _CELL + _GAP)
+        for cell in members:
+            number += 1
+            draw.text((x + cell.width / 2, y + _BAND / 2), str(number), fill=_INK, font=font, anchor="mm")
+            draw.rectangle((x - 2, y + _BAND - 2, x + cell.width + 1, y + _BAND + _CELL + 1), outline=_INK, width=2)
+            sheet.paste(cell, (x, y + _BAND))
+            x += cell.width + _GAP
+    return _within(sheet, SHEET_SIDE)
+
+
+def _rows(cells: Sequence[Image.Image]) -> list[list[Image.Image]]:
+    """The cells in order, in rows such that the sheet is a little wider than high."""
+    area = sum((cell.width + _GAP) * (_BAND + _CELL + _GAP) for cell in cells)
+    widest = max(1.25 * area**0.5, max(cell.width for cell in cells) + _GAP)
+    rows: list[list[Image.Image]] = [[]]
+    for cell in cells:
+        if rows[-1] and sum(member.width + _GAP for member in rows[-1]) + cell.width > widest:
+            rows.append([])
+        rows[-1].append(cell)
+    return rows
+
+
+def _cell(reference: Reference) -> Image.Image:
+    """A character's pictures side by side, _CELL px high."""
+    from PIL import Image
+
+    pictures = [_read_picture(path) for path in reference.pictures]
+    cell = Image.new("RGB", (sum(picture.width for picture in pictures), _CELL), _PAPER)
+    x = 0
+    for picture in pictures:
+        cell.paste(picture, (x, 0))
+        x += picture.width
+    return cell
+
+
+def _read_picture(path: Path) -> Image.Image:
+    """A picture on white, upright, _CELL px high and at most twice as wide; ValueError for what is no picture."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as file:
+            upright = ImageOps.exif_transpose(file).convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
+    flat = Image.new("RGBA", upright.size, _PAPER)
+    flat.alpha_composite(upright)
+    size = (min(2 * _CELL, max(_CELL // 4, round(flat.width * _CELL / flat.height))), _CELL)
+    return ImageOps.pad(flat.convert("RGB"), size, Image.Resampling.LANCZOS, color=_PAPER)
+
+
+def frame_sheet(frames_FHWC: NDArray[np.uint8], count: int) -> Image.Image:
+    """`count` evenly chosen frames, the first and the last among them, in two rows in the order of time.
+
+    frames_FHWC: uint8 RGB (F, H, W, 3). The sheet is at most SHEET_SIDE px on its longer side.
+    """
+    from PIL import Image
+
+    chosen = [Image.fromarray(frames_FHWC[index]) for index in evenly(len(frames_FHWC), count)]
+    columns = -(-count // 2)
+    width, height = chosen[0].size
+    sheet = Image.new("RGB", (columns * (width + _GAP) - _GAP, 2 * (height + _GAP) - _GAP), _PAPER)
+    for place, frame in enumerate(chosen):
+        sheet.paste(frame, (place % columns * (width + _GAP), place // columns * (height + _GAP)))
+    return _within(sheet, SHEET_SIDE)
+
+
+def evenly(length: int, count: int) -> list[int]:
+    """`count` indices from 0 to length - 1, both ends among them; fewer frames than asked for are shown repeatedly."""
+    return np.linspace(0, length - 1, count).round().astype(int).tolist()
+
+
+def _within(picture: Image.Image, side: int) -> Image.Image:
+    picture.thumbnail((side, side))
+    return picture

@@ -1,0 +1,162 @@
+"""What a vision model replied, read strictly: a reply is in the asked form, or a ReplyError says what is wrong.
+
+A reply is a stranger's text. Its words may only be such as can stand in an instruction; nothing is guessed or mended
+beyond runs of spaces, capital letters and quotation marks around the whole.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from ...prompt import GRAMMAR
+from .prompts import TIMES
+from .words import LONGEST_WORDS
+
+LONGEST_REPLY = 1500  # characters; a right reply has about 100
+SHOWN = 60  # characters of a reply that a message quotes
+TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
+_MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
+_ALLOWED = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
+_MATCHING_TAG = re.compile(r"\[(Num|Number|ID|Index)\]")
+_INDICES = re.compile(r"[0-9]{1,3}(?: ?, ?[0-9]{1,3})*")
+_WRAPPED = re.compile(r"(```\w*|[`'\"]|)\s*(.*?)\s*(```|[`'\"]|)", re.DOTALL)
+_MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
+_CAPTION_FORM = "the seven tags <S>, <MD>, <EV>, <MA>, <SC>, <ET>, <ST> in this order, each closed, and nothing else"
+
+
+class ReplyError(ValueError):
+    """A reply that is not in the asked form. found: what is wrong. expected: what was, in our own words. reply: the
+    text itself."""
+
+    def __init__(self, found: str, expected: str, reply: str = "") -> None:
+        super().__init__(f"{found}; expected {expected}")
+        self.found, self.expected, self.reply = found, expected, reply
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a clip shows. background: '{time} {place}'. characters: the known ones by name, the main one first; none
+    known: empty, and `subject` stands for the character."""
+
+    subject: str
+    motion: str
+    background: str
+    adverb: str
+    social: int
+    entertainment: int
+    stamina: int
+    characters: tuple[str, ...] = ()
+
+
+def parse_matching(text: str, count: int) -> tuple[int, ...]:
+    """The indices 1..count in a matching reply, the main character's first; () for none. ReplyError otherwise.
+
+    Both spellings of the paper's tags are read: [Num] or [Number], [ID] or [Index].
+    """
+    body = _body(text, _MATCHING_FORM)
+    tags = list(_MATCHING_TAG.finditer(body))
+    if [tag[1][0] for tag in tags] != ["N", "I"]:
+        shown = ", ".join(tag[0] for tag in tags) or "no tag"
+        raise ReplyError(f"the reply has {shown}: {_quoted(body)}", _MATCHING_FORM, text)
+    before, number, indices = body[: tags[0].start()], body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
+    if before.strip():
+        raise ReplyError(f"there is text before {tags[0][0]}: {_quoted(before)}", _MATCHING_FORM, text)
+    number, indices = number.strip(), indices.strip()
+    if not re.fullmatch("[0-9]{1,3}", number):
+        raise ReplyError(f"{tags[0][0]} is {_quoted(number)}", f"a whole number after {tags[0][0]}", text)
+    if not _INDICES.fullmatch(indices):
+        raise ReplyError(f"{tags[1][0]} is {_quoted(indices)}", "indices with commas between and nothing else", text)
+    return _checked_indices(int(number), tuple(map(int, indices.split(","))), count, text)
+
+
+def _checked_indices(number: int, indices: tuple[int, ...], count: int, text: str) -> tuple[int, ...]:
+    if number == 0 and indices == (0,):
+        return ()
+    outside = [index for index in indices if not 1 <= index <= count]
+    if outside:
+        raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
+    if len(set(indices)) < len(indices):
+        raise ReplyError(f"an index stands twice in {indices}", "each index once", text)
+    if number != len(indices):
+        raise ReplyError(f"the number is {number} and there are {len(indices)} indices", "as many indices", text)
+    return indices
+
+
+def parse_caption(text: str) -> Caption:
+    """The caption in a captioning reply; ReplyError names the tag that is wrong, what it holds and what it should."""
+    rest = body = _body(text, _CAPTION_FORM)
+    values = {}
+    for tag in TAGS:
+        match = re.match(rf"\s*<{tag}>([^<>]*)</{tag}>", rest)
+        if match is None:
+            raise ReplyError(_broken(tag, rest, body), _CAPTION_FORM, text)
+        values[tag], rest = match[1], rest[match.end() :]
+    if rest.strip():
+        raise ReplyError(f"there is text after </{TAGS[-1]}>: {_quoted(rest)}", _CAPTION_FORM, text)
+    try:
+        words = {tag: _words(tag, values[tag]) for tag in TAGS[:4]}
+        levels = [_level(tag, values[tag]) for tag in TAGS[4:]]
+    except ReplyError as error:
+        error.reply = text
+        raise
+    return Caption(words["S"], words["MD"], words["EV"], words["MA"], *levels)
+
+
+def _body(text: str, form: str) -> str:
+    """The reply in normal form, without quotation marks or a code fence around the whole."""
+    if len(text) > LONGEST_REPLY:
+        raise ReplyError(f"the reply has {len(text)} characters: {_quoted(text)}", form, text)
+    whole = unicodedata.normalize("NFC", text).strip()
+    if not whole:
+        raise ReplyError("the reply is empty", form, text)
+    opening, inner, closing = _WRAPPED.fullmatch(whole).groups()
+    return inner if opening.startswith(closing) and bool(opening) == bool(closing) else whole
+
+
+def _broken(tag: str, rest: str, body: str) -> str:
+    """What is wrong where <tag>...</tag> should stand at the beginning of `rest`."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    if body.count(opening) != 1:
+        return f"{opening} is missing" if opening not in body else f"{opening} stands {body.count(opening)} times"
+    if closing not in body:
+        return f"{opening} is not closed"
+    if opening not in rest:
+        return f"{opening} stands too early"
+    before = rest[: rest.index(opening)].strip()
+    if before:
+        return f"there is text before {opening}: {_quoted(before)}"
+    return f"{opening} holds another tag: {_quoted(rest)}"
+
+
+def _words(tag: str, value: str) -> str:
+    """A field's words in lower case; ReplyError where they cannot stand in an instruction."""
+    expected = f"1 to {_MOST_WORDS[tag]} English words in <{tag}>"
+    words = " ".join(value.split()).lower()
+    odd = next((char for char in words if not (_plain(char) or (char == "," and tag == "MD"))), None)
+    if odd is not None:
+        name = unicodedata.name(odd, f"U+{ord(odd):04X}").lower()
+        raise ReplyError(f"<{tag}> is {_quoted(value)} with the character {name}", f"{expected}, letters only", value)
+    if not any(char.isalpha() for char in words) or len(words.split()) > _MOST_WORDS[tag] or len(words) > LONGEST_WORDS:
+        raise ReplyError(f"<{tag}> is {_quoted(value)}", expected, value)
+    if tag == "EV" and (words.split()[0] not in TIMES or len(words.split()) < 2):
+        raise ReplyError(f"<EV> is {_quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place", value)
+    return words
+
+
+def _plain(char: str) -> bool:
+    """Whether a model may use the character: Latin letters, digits, space, apostrophe, hyphen."""
+    return char in " '\u2019-0123456789" or (char.isalpha() and unicodedata.name(char, "").startswith("LATIN "))
+
+
+def _level(tag: str, value: str) -> int:
+    allowed = _ALLOWED[tag]
+    if value.strip() not in allowed:
+        raise ReplyError(f"<{tag}> is {_quoted(value)}", f"{' or '.join(allowed)} in <{tag}>", value)
+    return int(value)
+
+
+def _quoted(text: str) -> str:
+    """The beginning of a stranger's text, made safe to show in a message."""
+    return ascii(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")

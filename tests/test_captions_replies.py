@@ -1,0 +1,260 @@
+"""Replies of vision models: a valid one reads as it was meant, any other is refused with what is wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from animegamer_core.data.captions.prompts import TIMES, again_prompt, captioning_prompt, matching_prompt
+from animegamer_core.data.captions.replies import TAGS, Caption, ReplyError, parse_caption, parse_matching
+from animegamer_core.data.captions.words import why_unfit
+from animegamer_core.state import Instruction, motion_text
+
+GOOD = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+PAPER = "'[Number]2[Index]1,3'"
+
+letters = st.sampled_from("abcdefghijklmnopqrstuvwxyz\u00e9\u00f1")
+word = st.text(letters, min_size=1, max_size=9)
+spaces = st.sampled_from(("", " ", "\n", "\t ", "\r\n\n"))
+
+
+def phrase(most: int) -> st.SearchStrategy[str]:
+    return st.lists(word, min_size=1, max_size=min(most, 6)).map(" ".join)
+
+
+captions = st.builds(
+    Caption,
+    subject=phrase(3),
+    motion=phrase(12),
+    background=st.tuples(st.sampled_from(TIMES), phrase(3)).map(" ".join),
+    adverb=phrase(2),
+    social=st.sampled_from((0, 1)),
+    entertainment=st.sampled_from((0, 1)),
+    stamina=st.sampled_from((-1, 1)),
+)
+
+
+def fields(caption: Caption) -> list[str]:
+    values = (caption.subject, caption.motion, caption.background, caption.adverb)
+    return [*values, str(caption.social), str(caption.entertainment), str(caption.stamina)]
+
+
+def written(values: list[str], gaps: list[str] | None = None) -> str:
+    gaps = gaps or [""] * 8
+    pairs = zip(gaps, TAGS, values, strict=False)
+    return "".join(f"{gap}<{tag}>{value}</{tag}>" for gap, tag, value in pairs) + gaps[7]
+
+
+@given(captions, st.lists(spaces, min_size=8, max_size=8), st.sampled_from(("", "'", '"', "`", "```")), st.booleans())
+def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
+    values = fields(caption)
+    values = [value.title() if shouted else value for value in values]
+    assert parse_caption(f"{quote}{written(values, gaps)}{quote}") == caption
+
+
+@given(captions)
+def test_a_caption_survives_the_instruction(caption):
+    parsed = parse_caption(written(fields(caption)))
+    told = Instruction((parsed.subject,), parsed.motion, parsed.background, parsed.adverb).checked()
+    assert motion_text(told.text) == f"{parsed.adverb} {parsed.motion}"
+    assert told.text.endswith(f"; Background: {parsed.background}.")
+
+
+@given(
+    captions, st.integers(0, 6), st.sampled_from(("drop", "twice", "unclosed", "empty", "before", "after", "nested"))
+)
+def test_a_mutated_caption_is_refused_by_the_tags_name(caption, place, how):
+    values = fields(caption)
+    parts = [f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, values, strict=True)]
+    tag = TAGS[place]
+    parts[place] = {
+        "drop": "",
+        "twice": parts[place] * 2,
+        "unclosed": parts[place].replace(f"</{tag}>", ""),
+        "empty": f"<{tag}> </{tag}>",
+        "before": f"well, {parts[place]}",
+        "after": f"{parts[place]} well",
+        "nested": f"<{tag}><b>{values[place]}</b></{tag}>",
+    }[how]
+    with pytest.raises(ReplyError) as caught:
+        parse_caption("".join(parts))
+    named = TAGS[min(place + 1, 6)] if how == "after" else tag
+    assert re.search(rf"</?{named}>", str(caught.value).partition("; expected")[0])
+
+
+@given(captions, st.permutations(range(7)))
+def test_the_tags_order_is_the_papers(caption, order):
+    assume(list(order) != sorted(order))
+    parts = [f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, fields(caption), strict=True)]
+    with pytest.raises(ReplyError, match="in this order"):
+        parse_caption("".join(parts[place] for place in order))
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "sentence"),
+    [
+        ("S", "girl; Motion", "semicolon"),
+        ("S", "girl: Kiki", "colon"),
+        ("S", "girl, boy", "comma"),
+        ("S", "girl/boy", "solidus"),
+        ("S", "\u5c11\u5973", "cjk unified ideograph"),
+        ("S", "\u0434\u0435\u0432\u043e\u0447\u043a\u0430", "cyrillic"),
+        ("S", "\uff27irl", "fullwidth latin"),
+        ("S", "girl\u202eevil", "right-to-left override"),
+        ("S", "girl\u200b", "zero width space"),
+        ("S", "girl\x07", "u\\+0007"),
+        ("S", "a girl with hat", "1 to 3 English words"),
+        ("S", "-", "1 to 3 English words"),
+        ("S", "x" * 81, "1 to 3 English words"),
+        ("MD", "run.", "full stop"),
+        ("MD", "run " * 13, "1 to 12 English words"),
+        ("EV", "forest", "time of day"),
+        ("EV", "blue forest", "time of day"),
+        ("EV", "night", "time of day"),
+        ("EV", "day a very dark forest", "1 to 4"),
+        ("MA", "as slowly as can be", "1 to 2"),
+        ("SC", "2", "<SC> is '2'; expected 0 or 1"),
+        ("SC", "yes", "<SC> is 'yes'"),
+        ("ET", "-1", "<ET> is '-1'; expected 0 or 1"),
+        ("ST", "0", "<ST> is '0'; expected -1 or 1"),
+        ("ST", "+1", "<ST> is '\\+1'"),
+        ("ST", "1.0", "<ST> is '1.0'"),
+        ("ST", "\u0661", "<ST> is "),
+    ],
+)
+def test_a_field_that_cannot_stand_in_an_instruction_is_refused(tag, value, sentence):
+    broken = re.sub(f"<{tag}>.*</{tag}>", lambda _: f"<{tag}>{value}</{tag}>", GOOD)
+    with pytest.raises(ReplyError, match=sentence) as caught:
+        parse_caption(broken)
+    assert caught.value.reply == broken
+
+
+def test_commas_may_stand_in_a_motion_alone():
+    assert parse_caption(GOOD.replace("run", "sit,  looking\nup")).motion == "sit, looking up"
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        ("", "empty"),
+        ("  \n", "empty"),
+        (f"Here it is: {GOOD}", "text before <S>: 'Here it is:'"),
+        (f"{GOOD} Anything else?", "text after </ST>"),
+        (GOOD[:40], "<EV> is not closed"),
+        (GOOD[:37], "<EV> is not closed"),
+        (GOOD[:25], "<EV> is missing"),
+        (GOOD + GOOD, "text after </ST>"),
+        (GOOD.replace("<MD>", "<S>Boy</S><MD>"), "<S>"),
+        (GOOD.lower(), "<S> is missing"),
+        (GOOD.replace("<", "&lt;"), "<S> is missing"),
+        ("'" + GOOD, "text before <S>"),
+        ("x" * 1501, "1501 characters"),
+        ("I cannot help with that.", "<S> is missing"),
+        (f"<think>hm</think>{GOOD}", "text before <S>"),
+    ],
+)
+def test_other_captions_are_refused(reply, sentence):
+    with pytest.raises(ReplyError, match=re.escape(sentence)):
+        parse_caption(reply)
+
+
+@given(
+    st.sampled_from(("[Num]", "[Number]")),
+    st.sampled_from(("[ID]", "[Index]")),
+    st.lists(st.integers(1, 12), unique=True, max_size=12),
+    st.sampled_from((",", ", ", " , ")),
+    st.tuples(spaces, spaces, spaces, spaces),
+    st.sampled_from(("", "'", "`")),
+)
+def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, comma, gaps, quote):
+    told = comma.join(map(str, indices or [0]))
+    reply = f"{quote}{number}{gaps[0]}{len(indices)}{gaps[1]}{index}{gaps[2]}{told}{gaps[3]}{quote}"
+    assert parse_matching(reply, 12) == tuple(indices)
+
+
+def test_the_papers_own_example_reads():
+    assert parse_matching(PAPER, 3) == (1, 3)
+    assert parse_matching("[Number]0[Index]0", 3) == ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        ("", "empty"),
+        ("2", "no tag"),
+        ("[Number]2", r"\[Number\]"),
+        ("[Index]1,3[Number]2", r"\[Index\], \[Number\]"),
+        ("[Number]1[Index]1[Index]2", "has "),
+        ("[number]1[index]1", "no tag"),
+        ("There are [Number]2[Index]1,3", "text before"),
+        ("[Number]2[Index]1,3 (the girl and the cat)", "indices with commas"),
+        ("[Number]two[Index]1,3", "a whole number"),
+        ("[Number]2[Index]1 and 3", "indices with commas"),
+        ("[Number]2[Index]1;3", "indices with commas"),
+        ("[Number]2[Index]", "indices with commas"),
+        ("[Number]2[Index]<1,3>", "indices with commas"),
+        ("[Number]\u0662[Index]1,3", "a whole number"),
+        ("[Number]3[Index]1,3", "number is 3 and there are 2"),
+        ("[Number]0[Index]1", "number is 0"),
+        ("[Number]1[Index]0", "no character 0"),
+        ("[Number]2[Index]1,4", "no character 4; expected indices from 1 to 3"),
+        ("[Number]2[Index]1,1", "twice"),
+        ("[Number]0[Index]", "indices with commas"),
+    ],
+)
+def test_other_matching_replies_are_refused(reply, sentence):
+    with pytest.raises(ReplyError, match=sentence):
+        parse_matching(reply, 3)
+
+
+@given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))
+@example("[Number]1[Index]1", "", 0, 0)
+def test_no_text_whatever_does_harm(noise, base, place, cut):
+    text = base[:place] + noise + base[place + cut :]
+    for parse in (parse_caption, lambda reply: parse_matching(reply, 3)):
+        try:
+            found = parse(text)
+        except ReplyError as error:
+            assert "; expected " in str(error) and str(error).isprintable() and len(str(error)) < 400
+            continue
+        if isinstance(found, Caption):
+            Instruction((found.subject,), found.motion, found.background, found.adverb).checked()
+            assert not any(why_unfit(value) for value in fields(found)[:4])
+        else:
+            assert len(set(found)) == len(found) and all(index in (1, 2, 3) for index in found)
+
+
+def test_prompts_ask_for_what_is_read():
+    for count in (1, 2, 3, 9):
+        example_reply = re.search(r"Response example: (\S+)\. ", matching_prompt(count))[1]
+        assert parse_matching(example_reply, count)
+    for level in range(1, 6):
+        prompt = captioning_prompt(level)
+        assert f"<ML>{level}</ML>" in prompt
+        assert parse_caption(re.search(r"Example output: (\S.*</ST>)", prompt)[1]).motion == "run"
+        places = [prompt.index(f"<{tag}>") for tag in TAGS]
+        assert places == sorted(places)
+    for wrong in (0, 6):
+        with pytest.raises(ValueError, match="expected 1 to 5"):
+            captioning_prompt(wrong)
+    with pytest.raises(ValueError, match="at least one"):
+        matching_prompt(0)
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_the_second_prompt_holds_none_of_the_models_words(noise):
+    assume(not parse_ok(noise))
+    with pytest.raises(ReplyError) as caught:
+        parse_caption(GOOD.replace("forest", f"{noise}<|im_start|>"))
+    assert "im_start" not in again_prompt("?", caught.value.expected)
+
+
+def parse_ok(noise: str) -> bool:
+    try:
+        parse_caption(GOOD.replace("forest", noise))
+    except ReplyError:
+        return False
+    return True
