@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data.plots import FAINT, GRID, INK, PAPER, SHARPER, put_words, round_numbers, round_ratios
 from ..files import replacing
 from .log import read_log
 
@@ -16,13 +17,10 @@ if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
 SIZE = (960, 600)
-_SHARPER = 2  # drawn larger and shrunk, for smooth lines
 _BOX = (92, 56, 928, 532)  # left, top, right, bottom of the field
 _CURVES = {"loss": ("loss", "#2f74d0", "#bdd3f1"), "held_out_loss": ("held-out loss", "#d07a1c", "#eed3b6")}
-_PAPER, _GRID, _INK, _FAINT = "#ffffff", "#e6e8ec", "#23262f", "#696d78"
 _RAGGED = 40  # points from which on a curve is also shown smoothed, over a twentieth of its length
 _WIDE = 20.0  # highest / lowest loss from which on the scale is logarithmic
-_STEPS = (1.0, 2.0, 5.0, 10.0)
 
 Points = list[tuple[float, float]]
 
@@ -41,7 +39,7 @@ def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         raise ValueError("no loss is logged yet; train a step first")
-    sheet = Image.new("RGB", (SIZE[0] * _SHARPER, SIZE[1] * _SHARPER), _PAPER)
+    sheet = Image.new("RGB", (SIZE[0] * SHARPER, SIZE[1] * SHARPER), PAPER)
     field = _Field(ImageDraw.Draw(sheet), tuple(point for points in curves.values() for point in points))
     field.grid()
     for number, (name, points) in enumerate(curves.items()):
@@ -81,7 +79,7 @@ class _Field:
 
     def at(self, step: float, loss: float) -> tuple[float, float]:
         """Where a point lies on the sheet."""
-        left, top, right, bottom = (_SHARPER * edge for edge in _BOX)
+        left, top, right, bottom = (SHARPER * edge for edge in _BOX)
         scale = math.log if self.logarithmic else float
         low, high, here = (scale(value) for value in (*self.losses, loss))
         along = (step - self.steps[0]) / (self.steps[1] - self.steps[0])
@@ -89,22 +87,22 @@ class _Field:
 
     def grid(self) -> None:
         """Lines at round losses, round steps below, and what the axes are."""
-        ticks = _round_ratios(*self.losses) if self.logarithmic else _round_numbers(*self.losses)
+        ticks = round_ratios(*self.losses) if self.logarithmic else round_numbers(*self.losses)
         for loss in ticks:
             (left, y), (right, _) = self.at(self.steps[0], loss), self.at(self.steps[1], loss)
-            self.draw.line((left, y, right, y), fill=_GRID, width=_SHARPER)
-            self._words((left / _SHARPER - 10, y / _SHARPER), f"{loss:.4g}", _FAINT, "rm")
-        for step in _round_numbers(*self.steps):
+            self.draw.line((left, y, right, y), fill=GRID, width=SHARPER)
+            put_words(self.draw, (left / SHARPER - 10, y / SHARPER), f"{loss:.4g}", FAINT, "rm")
+        for step in round_numbers(*self.steps):
             if step == round(step):
-                x = self.at(step, self.losses[0])[0] / _SHARPER
-                self._words((x, _BOX[3] + 20), f"{step:g}", _FAINT, "mm")
-        self._words(((_BOX[0] + _BOX[2]) / 2, SIZE[1] - 24), "step", _INK, "mm")
+                x = self.at(step, self.losses[0])[0] / SHARPER
+                put_words(self.draw, (x, _BOX[3] + 20), f"{step:g}", FAINT, "mm")
+        put_words(self.draw, ((_BOX[0] + _BOX[2]) / 2, SIZE[1] - 24), "step", INK, "mm")
 
     def curve(self, points: Points, ink: str, faint: str) -> None:
         """A curve; a long one faintly, with its running mean on it."""
-        width = 3 * _SHARPER
+        width = 3 * SHARPER
         if len(points) >= _RAGGED:
-            self.draw.line([self.at(*point) for point in points], fill=faint, width=_SHARPER, joint="curve")
+            self.draw.line([self.at(*point) for point in points], fill=faint, width=SHARPER, joint="curve")
             points = _smoothed(points)
         places = [self.at(*point) for point in points]
         self.draw.line(places, fill=ink, width=width, joint="curve")
@@ -114,14 +112,8 @@ class _Field:
     def legend(self, number: int, name: str, ink: str) -> None:
         """What a curve is, above the field."""
         x, y = _BOX[0] + 180 * number, 28
-        self.draw.line([_SHARPER * value for value in (x, y, x + 26, y)], fill=ink, width=3 * _SHARPER)
-        self._words((x + 36, y), name, _INK, "lm")
-
-    def _words(self, xy: tuple[float, float], words: str, ink: str, anchor: str) -> None:
-        from PIL import ImageFont
-
-        place = (_SHARPER * xy[0], _SHARPER * xy[1])
-        self.draw.text(place, words, fill=ink, font=ImageFont.load_default(16 * _SHARPER), anchor=anchor)
+        self.draw.line([SHARPER * value for value in (x, y, x + 26, y)], fill=ink, width=3 * SHARPER)
+        put_words(self.draw, (x + 36, y), name, INK, "lm")
 
 
 def _smoothed(points: Points) -> Points:
@@ -129,18 +121,3 @@ def _smoothed(points: Points) -> Points:
     count = max(2, len(points) // 20)
     parts = [points[start : start + count] for start in range(len(points) - count + 1)]
     return [(sum(step for step, _ in part) / count, sum(loss for _, loss in part) / count) for part in parts]
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """About five multiples of 1, 2 or 5 times a power of ten between two numbers."""
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    width = next(step * power for step in _STEPS if step * power >= rough)
-    return [width * number for number in range(math.ceil(low / width), math.floor(high / width) + 1)]
-
-
-def _round_ratios(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between two positive numbers; powers of ten alone where those are many."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    heads = _STEPS[:3] if len(powers) < 5 else _STEPS[:1]
-    return [head * 10.0**power for power in powers for head in heads if low <= head * 10.0**power <= high]

@@ -1,0 +1,212 @@
+"""What a person corrected, put into a dataset's tables: all of it, or nothing.
+
+corrections.jsonl, as the review page exports it, has a line for each clip that was looked at and changed:
+
+    {clip, <field of the caption>: value, ...}    also for a clip that was set aside, once its caption is whole
+    {clip, drop: true}                            leave the clip out; its line moves to dropped.jsonl
+    {clip, drop: false}                           bring a clip back that a person left out
+
+Applying a file twice changes nothing the second time. A kill between two of the tables leaves a dataset that reads,
+and the same call completes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..files import locked, write_text
+from .dataset import GAMES, INFO, SHOWN_PROBLEMS, TURNS, DatasetError, DatasetFolder, statistics
+from .records import ClipRecord
+from .tables import CAPTION_FIELDS, DROPPED, LOCK, SET_ASIDE, check_instruction, read_lines, record_of, to_text
+
+CORRECTIONS = "corrections.jsonl"
+REVIEWED = "dropped in review"  # the reason in dropped.jsonl
+_MEASURED = ("motion_value", "motion_level")
+_FIXED = ("film", "start", "end")
+
+
+def apply_corrections(folder: str | Path, file: str | Path) -> int:
+    """Apply a file of corrections to a dataset folder; returns how many clips changed.
+
+    DatasetError lists every line that cannot be applied, by its number; then nothing has changed. A clip that comes
+    back, or that was set aside, takes its place in turns.jsonl by film and time, but joins no game by itself.
+    ValueError while a build writes the same tables.
+    """
+    DatasetFolder.open(folder)  # before anything is written into what may be no dataset
+    with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections once it is done"):
+        return _apply(folder, file)
+
+
+def _apply(folder: str | Path, file: str | Path) -> int:
+    opened = DatasetFolder.open(folder)
+    rows, broken = read_lines(Path(file))
+    if not rows and not broken:
+        raise DatasetError(f"{file} holds no corrections; export them from the review page")
+    tables = _Tables.read(opened)
+    problems = dict(broken)
+    changed: dict[str, int] = {}
+    for number, row in rows:
+        try:
+            clip = _clip_of(row, changed)
+            if tables.apply(clip, {name: value for name, value in row.items() if name != "clip"}):
+                changed[clip] = number
+        except ValueError as error:
+            problems[number] = str(error)
+    if problems:
+        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *_told(file, problems)]))
+    tables.write()  # even if nothing changed now: a killed call may have left the last tables as they were
+    return len(changed)
+
+
+def _told(file: str | Path, problems: Mapping[int, str]) -> list[str]:
+    lines = [f"{Path(file).name}:{number}: {text}" for number, text in sorted(problems.items())]
+    more = len(lines) - SHOWN_PROBLEMS
+    return lines[:SHOWN_PROBLEMS] + ([f"... and {more} more"] if more > 0 else [])
+
+
+def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
+    """The clip that a line corrects; ValueError where the line says nothing that can be done."""
+    if not isinstance(row, dict) or not isinstance(row.get("clip"), str):
+        raise ValueError(f"expected an object with clip, and drop or any of {', '.join(CAPTION_FIELDS)}")
+    clip = row["clip"]
+    if clip in changed:
+        raise ValueError(f"{clip} is corrected in line {changed[clip]} too; put both into one line")
+    asked = [name for name in row if name != "clip"]
+    if not asked:
+        raise ValueError(f"nothing to change in {clip}; give drop or any of {', '.join(CAPTION_FIELDS)}")
+    for name in asked:
+        if name in _MEASURED:
+            raise ValueError(f"{name} is measured from the clip's pictures and cannot be corrected; leave it out")
+        if name in _FIXED:
+            raise ValueError(f"{name} says where the clip was cut from its film and cannot be corrected; leave it out")
+        if name != "drop" and name not in CAPTION_FIELDS:
+            raise ValueError(f"unknown key {name!r}; expected drop or any of {', '.join(CAPTION_FIELDS)}")
+    if "drop" in asked and (len(asked) > 1 or not isinstance(row["drop"], bool)):
+        raise ValueError(f"drop is {row['drop']!r}; expected true or false, and no other change of {clip} beside it")
+    return clip
+
+
+@dataclass
+class _Tables:
+    """A dataset's tables in memory while they are corrected. dropped, aside: their rows by the clip that a row still
+    holds, or by its line where it holds none."""
+
+    folder: DatasetFolder
+    turns: dict[str, ClipRecord]
+    dropped: dict[str | int, Any]
+    aside: dict[str | int, Any]
+    come: list[str] = field(default_factory=list)  # clips whose place in turns.jsonl is not found yet
+    restored: dict[str | int, Any] = field(default_factory=dict)  # their rows of dropped.jsonl
+
+    @classmethod
+    def read(cls, folder: DatasetFolder) -> _Tables:
+        """The tables of a folder; DatasetError where a line beside the turns cannot be read, since it would be lost."""
+        turns = {turn.clip: turn for turn in folder.turns}
+        return cls(folder, turns, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
+
+    def apply(self, clip: str, asked: Mapping[str, Any]) -> bool:
+        """Do what one line asks for; returns whether that changed anything. ValueError where it cannot be done."""
+        if "drop" in asked:
+            return self._drop(clip) if asked["drop"] else self._restore(clip)
+        before = self.turns.get(clip) or self._waiting(clip)
+        if before is None:
+            raise ValueError(self._absent(clip))
+        after = ClipRecord.from_dict({**dataclasses.asdict(before), **asked})
+        if clip not in self.turns:
+            _check_whole(after)
+            self.come.append(clip)
+        after.to_json().encode()  # half of a character that takes two, which no file can hold
+        if after.captioned:
+            check_instruction(after)
+        changed = self.aside.pop(clip, None) is not None or after != before
+        self.turns[clip] = after
+        return changed
+
+    def _drop(self, clip: str) -> bool:
+        record = self.turns.pop(clip, None) or self._waiting(clip)
+        if record is None and clip not in self.dropped:
+            raise ValueError(self._absent(clip))
+        if record is None:
+            return False
+        self.aside.pop(clip, None)
+        span = {name: getattr(record, name) for name in _FIXED}
+        self.dropped[clip] = {**span, "reason": REVIEWED, "record": dataclasses.asdict(record)}
+        return True
+
+    def _restore(self, clip: str) -> bool:
+        if clip not in self.dropped and clip not in self.turns:
+            raise ValueError(self._absent(clip))
+        if clip not in self.dropped:
+            return False
+        if not (self.folder.path / clip).is_file():
+            raise ValueError(f"the file of {clip} is gone, so it cannot come back")
+        self.restored[clip] = self.dropped.pop(clip)
+        if clip not in self.turns:
+            self.turns[clip] = record_of(self.restored[clip])
+            self.come.append(clip)
+        return True
+
+    def _waiting(self, clip: str) -> ClipRecord | None:
+        """The record of a clip that was set aside."""
+        return record_of(self.aside[clip]) if clip in self.aside else None
+
+    def _absent(self, clip: str) -> str:
+        if clip in self.dropped:
+            return f"{clip} was dropped; bring it back with drop: false first"
+        return f"{clip!r} is no clip of this dataset; is this file for {self.folder.path}?"
+
+    def write(self) -> None:
+        """Write the tables one after another, so that the folder reads at every moment and no clip is lost: a row is
+        taken from one table only after it stands in another."""
+        path, turns = self.folder.path, self._in_order()
+        games = list(self._games())
+        lines = "".join(turn.to_json() + "\n" for turn in turns)
+        steps = [
+            (DROPPED, to_text([*self.dropped.values(), *self.restored.values()])),
+            (GAMES, to_text(games)),
+            (TURNS, lines),
+            (SET_ASIDE, to_text(self.aside.values())),
+            (DROPPED, to_text(self.dropped.values())),
+        ]
+        if self.folder.info:
+            info = {**self.folder.info, "statistics": statistics(turns, len(games))}
+            steps.append((INFO, json.dumps(info, indent=1, ensure_ascii=False)))
+        for name, text in steps:
+            if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
+                write_text(path / name, text)
+
+    def _games(self) -> Iterator[dict[str, Any]]:
+        """The lines of games.jsonl without the clips that are gone; a game of none is left out."""
+        clips = [turn.clip for turn in self.folder.turns]
+        for game in self.folder.games:
+            if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
+                yield {"game": game.name, "clips": kept, "held_out": game.held_out}
+
+    def _in_order(self) -> list[ClipRecord]:
+        """The turns; each that came anew stands before the first later one of its film, else behind the film."""
+        turns = [turn for clip, turn in self.turns.items() if clip not in self.come]
+        for record in sorted((self.turns[clip] for clip in self.come), key=lambda record: record.start):
+            film = [place for place, turn in enumerate(turns) if turn.film == record.film]
+            later = (place for place in film if turns[place].start > record.start)
+            turns.insert(next(later, film[-1] + 1 if film else len(turns)), record)
+        return turns
+
+
+def _by_clip(path: Path) -> dict[str | int, Any]:
+    rows, broken = read_lines(path)
+    if broken:
+        raise DatasetError(f"{path}:{broken[0][0]}: {broken[0][1]}; correct or delete the line")
+    held = {number: record_of(row) if isinstance(row, dict) else None for number, row in rows}
+    return {number if held[number] is None else held[number].clip: row for number, row in rows}
+
+
+def _check_whole(record: ClipRecord) -> None:
+    """ValueError unless a clip that was set aside has all that a caption tells: half of one helps nobody."""
+    lacking = [name for name in CAPTION_FIELDS if getattr(record, name) is None]
+    if lacking:
+        raise ValueError(f"{record.clip} was set aside, and {lacking[0]} is still missing; fill in all, or drop it")

@@ -1,0 +1,107 @@
+"""The review page: one HTML file beside the clips, to look through a dataset in a browser and correct its captions.
+
+It is opened from the disk and needs no server, no network and no other file but the clips. What it exports is read by
+`corrections.apply_corrections`. Its parts lie in review_page/.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ..files import write_text
+from .dataset import DatasetFolder, read_dataset
+from .records import ClipRecord
+from .tables import DROPPED, SET_ASIDE, read_objects, record_of
+
+REVIEW = "review.html"
+_PARTS = Path(__file__).with_name("review_page")
+_SCRIPTS = ("changes.js", "grid.js", "editor.js", "main.js")  # in this order, as one
+_KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord))
+_SHOWN_PROBLEMS = 200
+# Nothing may be loaded but clips, and no script may run but the page's own, whatever a caption holds.
+_POLICY = "default-src 'none'; media-src 'self' file:; style-src {style}; script-src {script}; base-uri 'none'"
+
+
+def write_review(folder: str | Path) -> Path:
+    """Write a dataset's review page and return its path. Lines that cannot be read are named on the page.
+
+    ValueError where the folder is no dataset.
+    """
+    read, problems = read_dataset(folder)
+    if problems and not read.turns:
+        raise ValueError(problems[0])
+    style, script = _text("style.css"), "\n".join(_text(name) for name in _SCRIPTS).replace('"use strict";\n', "")
+    script = f'"use strict";\n{script}'
+    policy = _POLICY.format(style=_hash(style), script=_hash(script))
+    page = _text("page.html")
+    for mark, part in (
+        ("__POLICY__", policy),
+        ("__STYLE__", style),
+        ("__SCRIPT__", script),
+        ("__DATASET__", script_safe(shown(read, problems))),  # last: its text is somebody else's
+    ):
+        page = page.replace(mark, part, 1)
+    write_text(read.path / REVIEW, page)
+    return read.path / REVIEW
+
+
+def shown(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
+    """What the page is told of a dataset. Clips that were set aside stand where they belong by film and time."""
+    games = _games_of(folder)
+    rows = [{"values": _values(turn), "aside": None, "game": games.get(turn.clip)} for turn in folder.turns]
+    for line in read_objects(folder.path / SET_ASIDE):
+        if (record := record_of(line)) is not None:
+            why = {"reason": str(line.get("reason", "")), "reply": str(line.get("reply") or "")}
+            rows.append({"values": _values(record), "aside": why, "game": None})
+    films = {film: place for place, film in reversed(list(enumerate(row["values"][0] for row in rows)))}
+    rows.sort(key=lambda row: (films[row["values"][0]], row["values"][1]))
+    return {
+        "name": folder.path.resolve().name,
+        "digest": folder.digest(captions=True),
+        "keys": _KEYS,
+        "clips": rows,
+        "games": len(folder.games),
+        "dropped": [_dropped(line) for line in read_objects(folder.path / DROPPED)],
+        "problems": problems[:_SHOWN_PROBLEMS],
+    }
+
+
+def script_safe(value: Any) -> str:
+    """Json that cannot end the script block that it stands in, nor begin a comment or a tag there."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _values(record: ClipRecord) -> list[Any]:
+    return [getattr(record, key) for key in _KEYS]
+
+
+def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:
+    """The first game that plays each clip, and the clip's place in it."""
+    found: dict[str, dict[str, Any]] = {}
+    for game in folder.games:
+        for at, clip in enumerate(game.clips, start=1):
+            place = {"name": game.name, "at": at, "of": len(game.clips), "held_out": game.held_out}
+            found.setdefault(folder.turns[clip].clip, place)
+    return found
+
+
+def _dropped(line: dict[str, Any]) -> list[Any]:
+    """[film, start, end, reason, the clip's path if it can be brought back]."""
+    record = record_of(line)
+    start, end = (value if isinstance(value := line.get(name), int | float) else 0 for name in ("start", "end"))
+    return [str(line.get("film", "")), start, end, str(line.get("reason", "")), record and record.clip]
+
+
+def _text(name: str) -> str:
+    return (_PARTS / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """A part of the page as its policy allows it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,114 @@
+"use strict";
+// What the page shows, what was changed of it, and the rules that values have to keep (those of records.py).
+
+const DATA = JSON.parse(document.getElementById("dataset").textContent);
+const FIELDS = ["character", "motion", "adverb", "background", "social", "entertainment", "stamina"];
+const CHOICES = { social: [0, 1], entertainment: [0, 1], stamina: [-1, 1] };
+const CLIPS = DATA.clips.map((row, index) => ({
+  index, aside: row.aside, game: row.game, ...Object.fromEntries(DATA.keys.map((key, at) => [key, row.values[at]])),
+}));
+const BY_PATH = new Map(CLIPS.map((clip) => [clip.clip, clip]));
+const KEY = `animegamer-review ${DATA.digest}`;
+const changes = new Map(); // path -> {field: value, ...} and drop; drop: false brings back what was dropped before
+const past = []; // [path, its change before], for undo
+let exported = ""; // the corrections as they were last exported
+
+// What state.clean_text turns into spaces: control characters and separators. Half of a character is one of them.
+const isText = (value) => typeof value === "string" && !/^[\p{C}\p{Z}]*$/u.test(value);
+const trimmed = (text) => text.replace(/^[\p{C}\p{Z}]+|[\p{C}\p{Z}]+$/gu, "");
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** What is wrong with a value of a field, in a sentence; "" if nothing is. null is a value that nobody told yet. */
+function problemOf(name, value) {
+  if (value === null) return "";
+  if (name in CHOICES) return CHOICES[name].includes(value) ? "" : `Choose ${CHOICES[name].join(" or ")}.`;
+  if (name === "character") {
+    if (!Array.isArray(value) || !value.length || !value.every(isText)) return "Give at least one name.";
+    const odd = value.find((one) => /[;,]/.test(one));
+    return odd === undefined ? "" : `Give each name its own entry, without “,” and “;”.`;
+  }
+  if (typeof value !== "string" || (name !== "adverb" && !isText(value))) return "Say it in a few words.";
+  return value.includes(";") ? "Leave out the “;”, which separates an instruction's parts." : "";
+}
+
+const changeOf = (clip) => changes.get(clip.clip) ?? {};
+const valueOf = (clip, name) => (name in changeOf(clip) ? changeOf(clip)[name] : clip[name]);
+const isOut = (clip) => changeOf(clip).drop === true;
+// A motion may go without an adverb: who told all the rest has told that too.
+const needsNoAdverb = (clip) => changes.has(clip.clip) && valueOf(clip, "adverb") === null
+  && FIELDS.every((name) => name === "adverb" || valueOf(clip, name) !== null);
+const isWhole = (clip) => needsNoAdverb(clip) || FIELDS.every((name) => valueOf(clip, name) !== null);
+
+/** Replace a clip's change, as one step of undo; returns whether that is a change at all. */
+function commit(path, next) {
+  const before = changes.get(path);
+  if (same(before ?? {}, next)) return false;
+  past.push([path, before]);
+  put(path, next);
+  return true;
+}
+
+function put(path, next) {
+  if (next && Object.keys(next).length) changes.set(path, next);
+  else changes.delete(path);
+  keep();
+  document.dispatchEvent(new CustomEvent("changed", { detail: path }));
+}
+
+function setField(clip, name, value) {
+  const next = { ...changeOf(clip) };
+  if (same(value, clip[name])) delete next[name];
+  else next[name] = value;
+  return commit(clip.clip, next);
+}
+
+function toggleDrop(clip) {
+  const { drop, ...rest } = changeOf(clip);
+  return commit(clip.clip, drop ? rest : { ...rest, drop: true });
+}
+
+/** Take back the last step; returns the path of its clip. */
+function undo() {
+  const [path, before] = past.pop() ?? [];
+  if (path !== undefined) put(path, before);
+  return path;
+}
+
+/** The lines of corrections.jsonl, and how many clips stay out of it since they were set aside and are not whole. */
+function corrections() {
+  const lines = [];
+  let unfinished = 0;
+  for (const [path, change] of changes) {
+    const clip = BY_PATH.get(path);
+    if ("drop" in change) lines.push({ clip: path, drop: change.drop });
+    else if (clip.aside && !isWhole(clip)) unfinished += 1;
+    else lines.push({ clip: path, ...change, ...(clip && needsNoAdverb(clip) ? { adverb: "" } : {}) });
+  }
+  return { lines, unfinished, text: lines.map((line) => `${JSON.stringify(line)}\n`).join("") };
+}
+
+const unexported = () => changes.size > 0 && corrections().text !== exported;
+
+/** Run something with the browser's memory; where it allows none (a private window) or it is garbled, it only forgets. */
+function remembering(work) {
+  try {
+    return work(localStorage);
+  } catch (error) {
+    if (!(error instanceof DOMException || error instanceof SyntaxError)) throw error;
+    return null;
+  }
+}
+
+function keep() {
+  remembering((memory) =>
+    changes.size ? memory.setItem(KEY, JSON.stringify({ changes: [...changes], exported })) : memory.removeItem(KEY));
+}
+
+/** Read what an earlier visit left; returns how many clips it changed. */
+function recall() {
+  const kept = remembering((memory) => JSON.parse(memory.getItem(KEY)));
+  const known = (path) => BY_PATH.has(path) || DATA.dropped.some((row) => row[4] === path);
+  for (const [path, change] of kept?.changes ?? []) if (known(path)) changes.set(path, change);
+  exported = kept?.exported ?? "";
+  return changes.size;
+}

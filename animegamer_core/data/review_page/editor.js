@@ -1,0 +1,194 @@
+"use strict";
+// One clip in large, with its caption to correct. What is right is kept as it is typed in; what is not says why.
+
+const FIELD_NAMES = {
+  character: "Characters, the main one first", motion: "Motion", adverb: "Adverb, if there is one",
+  background: "Time and place", social: "Social", entertainment: "Entertainment", stamina: "Stamina",
+};
+let edited = null; // the clip in the editor
+
+const offered = new Map();
+
+/** Words that the dataset tells of its clips, the most frequent first, to choose from. */
+function wordsOf(name) {
+  if (!offered.has(name)) offered.set(name, countedWords(name));
+  return offered.get(name);
+}
+
+function countedWords(name) {
+  const counts = new Map();
+  for (const clip of CLIPS) for (const word of [clip[name] ?? []].flat()) counts.set(word, (counts.get(word) ?? 0) + 1);
+  return [...counts].sort((one, other) => other[1] - one[1]).map(([word]) => word);
+}
+
+function openEditor(clip) {
+  edited = clip;
+  renderEditor();
+  if (!$("editor").open) $("editor").showModal();
+  $("fields").querySelector("input").focus();
+}
+
+/** Show the clip before or after; what was typed is kept first. */
+function step(by) {
+  keepTyped();
+  const next = shown[shown.indexOf(edited) + by];
+  if (next) openEditor(next);
+}
+
+function renderEditor() {
+  const clip = edited, at = shown.indexOf(clip);
+  $("editor-name").textContent = clip.film;
+  $("editor-place").textContent = `${clock(clip.start)} \u2013 ${clock(clip.end)}  \u00b7  ${clip.clip}`;
+  $("before").disabled = at <= 0;
+  $("after").disabled = at < 0 || at + 1 >= shown.length;
+  const video = film(clip, { controls: true, src: address(clip.clip), "aria-label": "The clip" });
+  video.autoplay = !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  $("stage").replaceChildren(video);
+  const facts = [
+    ["Motion", clip.motion_level ? `${SCOPES[clip.motion_level - 1]} (level ${clip.motion_level} of 5)` : "not measured"],
+    ["Measured", clip.motion_value === null ? "no" : `${clip.motion_value} px a frame; a level is never corrected by hand`],
+    clip.game && ["Game", `${clip.game.name}, clip ${clip.game.at} of ${clip.game.of}${clip.game.held_out ? ", held out" : ""}`],
+  ];
+  $("measured").replaceChildren(...facts.filter(Boolean).flatMap(([name, text]) => [el("dt", {}, name), el("dd", {}, text)]));
+  $("why").hidden = !clip.aside;
+  if (clip.aside) {
+    $("why").replaceChildren(el("strong", {}, `Set aside: ${clip.aside.reason}. `),
+      "It joins the dataset once every field is filled in. ", clip.aside.reply ? el("code", {}, clip.aside.reply) : "");
+  }
+  const wide = ["character", "motion", "adverb", "background"].map((name) => (name === "character" ? namesField() : textField(name)));
+  $("fields").replaceChildren(...wide, el("div", { class: "three" }, ...Object.keys(CHOICES).map(choiceField)));
+  renderTold();
+}
+
+/** What follows from the fields: the instruction, which of them are changed, whether the clip stays. */
+function renderTold() {
+  const text = (name) => [valueOf(edited, name) ?? []].flat().join(", ");
+  const motion = `${text("adverb")} ${text("motion")}`.trim();
+  $("told").textContent = `Character: ${text("character") || "\u2026"}; Motion: ${motion || "\u2026"}; Background: ${text("background") || "\u2026"}.`;
+  for (const field of $("fields").querySelectorAll(".field")) {
+    field.classList.toggle("edited", field.dataset.name in changeOf(edited));
+  }
+  const out = isOut(edited);
+  $("drop").setAttribute("aria-pressed", String(out));
+  $("drop").querySelector("span").textContent = out ? "Will be dropped; keep it" : "Drop this clip";
+  $("revert").disabled = !changes.has(edited.clip);
+}
+
+/** Keep a clip's value if it is right; else say under the field what is wrong. A field names its clip, since its last
+ * word may come when the editor shows the next one already. */
+function keepField(clip, name, value, input, error) {
+  const problem = problemOf(name, value);
+  error.textContent = problem;
+  error.hidden = !problem;
+  input.setAttribute("aria-invalid", String(Boolean(problem)));
+  if (!problem) setField(clip, name, value);
+  if (clip === edited) renderTold();
+  return !problem;
+}
+
+function fieldParts(name) {
+  const error = el("p", { class: "error", id: `error-${name}`, role: "alert", hidden: true });
+  const list = el("datalist", { id: `words-${name}` }, ...wordsOf(name).slice(0, 300).map((word) => el("option", { value: word })));
+  const input = el("input", { type: "text", id: `field-${name}`, list: `words-${name}`, autocomplete: "off",
+    "aria-describedby": `error-${name}` });
+  return { error, list, input };
+}
+
+function textField(name) {
+  const { error, list, input } = fieldParts(name);
+  const clip = edited;
+  input.value = valueOf(clip, name) ?? "";
+  input.addEventListener("change", () => {
+    const text = trimmed(input.value);
+    const untold = text === "" && clip[name] === null;
+    keepField(clip, name, untold ? null : text, input, error);
+  });
+  return el("div", { class: "field", "data-name": name }, el("label", { for: `field-${name}` }, FIELD_NAMES[name]), input, list, error);
+}
+
+/** Names as a row of chips with a field that adds one; names that are frequent are offered. */
+function namesField() {
+  const { error, list, input } = fieldParts("character");
+  const chips = el("div", { class: "names" });
+  const clip = edited;
+  const names = () => valueOf(clip, "character") ?? [];
+  const put = (next) => {
+    const kept = keepField(clip, "character", next.length || clip.character !== null ? next : null, input, error);
+    draw();
+    return kept;
+  };
+  const draw = () => {
+    const own = names().map((name, at) =>
+      el("button", { type: "button", class: "name-chip", "aria-label": `Take ${name} out`, onclick: () => {
+        put(names().filter((_, other) => other !== at));
+        input.focus();
+      } }, name, at === 0 && names().length > 1 ? el("em", {}, "main") : null, icon("close")));
+    const offers = wordsOf("character").filter((name) => !names().includes(name)).slice(0, 6).map((name) =>
+      el("button", { type: "button", class: "offer", "aria-label": `Add ${name}`, onclick: () => {
+        put([...names(), name]);
+        input.focus();
+      } }, `+ ${name}`));
+    chips.replaceChildren(...own, ...offers);
+  };
+  const add = () => {
+    const name = trimmed(input.value);
+    if (name && put(names().includes(name) ? names() : [...names(), name])) input.value = "";
+  };
+  input.placeholder = "Add a name";
+  input.addEventListener("change", add);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && trimmed(input.value)) {
+      event.preventDefault();
+      add();
+    } else if (event.key === "Backspace" && !input.value && names().length) put(names().slice(0, -1));
+  });
+  draw();
+  return el("div", { class: "field", "data-name": "character" },
+    el("label", { for: "field-character" }, FIELD_NAMES.character), chips, input, list, error);
+}
+
+function choiceField(name) {
+  const clip = edited;
+  const options = CHOICES[name].map((value) => {
+    const radio = el("input", { type: "radio", name, value, onchange: () => { setField(clip, name, value); renderTold(); } });
+    radio.checked = valueOf(clip, name) === value;
+    return el("label", {}, radio, el("span", {}, signed(value)));
+  });
+  return el("fieldset", { class: "field", "data-name": name }, el("legend", {}, FIELD_NAMES[name]), el("div", { class: "choice" }, ...options));
+}
+
+/** Keep what is typed in the field that the keys are at, by leaving it. */
+function keepTyped() {
+  if ($("fields").contains(document.activeElement)) document.activeElement.blur();
+}
+
+/** Whether nothing is typed in that cannot be kept; else go there. */
+function allKept() {
+  keepTyped();
+  const wrong = $("fields").querySelector("[aria-invalid=true]");
+  wrong?.focus();
+  return !wrong;
+}
+
+$("before").addEventListener("click", () => step(-1));
+$("after").addEventListener("click", () => step(1));
+$("close").addEventListener("click", () => { keepTyped(); $("editor").close(); });
+$("drop").addEventListener("click", () => { toggleDrop(edited); renderTold(); });
+$("revert").addEventListener("click", () => { commit(edited.clip, {}); renderEditor(); });
+$("editor").querySelector("form").addEventListener("submit", (event) => { if (!allKept()) event.preventDefault(); });
+$("editor").addEventListener("cancel", keepTyped);
+$("editor").addEventListener("keydown", (event) => {
+  const by = { PageUp: -1, PageDown: 1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  step(by);
+});
+$("editor").addEventListener("close", () => {
+  const at = shown.indexOf(edited);
+  $("stage").replaceChildren();
+  if (at < 0) return;
+  const page = Math.floor(at / PAGE);
+  active = at % PAGE;
+  if (page === choice.page) focusCard();
+  else turnTo(page, active);
+});

@@ -1,0 +1,61 @@
+"""The tables beside a dataset's turns: lines of json that are read with their numbers.
+
+dropped.jsonl     {film, start, end, reason}: segments that were left out. One that a person dropped keeps its
+                  `record`, so that it can be brought back
+set_aside.jsonl   {clip, reason, reply, record}: clips whose caption stayed invalid; their line is not in turns.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..state import Instruction, clean_text
+from .records import ClipRecord
+
+DROPPED, SET_ASIDE = "dropped.jsonl", "set_aside.jsonl"
+LOCK = "build.lock"  # held by whoever writes the tables
+CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
+Lines = list[tuple[int, Any]]
+
+
+def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:
+    """(number, value) of each line that is json, and (number, what is wrong) of each that is not; [] without a file."""
+    lines: Lines = []
+    problems: list[tuple[int, str]] = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
+        try:
+            lines.append((number, json.loads(line.decode("utf-8"))))
+        except (ValueError, RecursionError) as error:
+            problems.append((number, f"not a line of json ({error})"))
+    return lines, problems
+
+
+def read_objects(path: Path) -> list[dict[str, Any]]:
+    """The lines that are json objects, for people to look at; the others are `dataset check`'s to name."""
+    return [value for _, value in read_lines(path)[0] if isinstance(value, dict)]
+
+
+def to_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The lines of a table."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def record_of(row: Mapping[str, Any]) -> ClipRecord | None:
+    """The clip that a line left out and still holds; None where it holds none that can be used."""
+    try:
+        return ClipRecord.from_dict(row.get("record"))
+    except ValueError:  # a person or another program may have written anything here
+        return None
+
+
+def check_instruction(record: ClipRecord) -> None:
+    """ValueError unless a captioned clip can be told as an instruction whose parts are told apart."""
+    Instruction(record.character, record.motion, record.background, record.adverb).checked()
+    for name in record.character:
+        if not clean_text(name):
+            raise ValueError(f"the name {name!r} is empty; leave it out")
+        if "," in name:
+            raise ValueError(f"the name {name!r} holds a comma, which parts names; give each its own entry")

@@ -1,0 +1,128 @@
+"""`dataset stats`: the table says what the tables hold, and the picture is drawn from the same counts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from animegamer_core.data.dataset import DatasetError, DatasetFolder
+from animegamer_core.data.stats import DatasetFacts, draw_stats, stats, write_stats
+from animegamer_core.data.tables import CAPTION_FIELDS
+from animegamer_core.toybox.dataset import Casting, write_dataset
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn") / "dataset"
+    write_dataset(folder, Casting(games=3, held_out=1, turns=4), workers=1)
+    return folder
+
+
+@pytest.fixture
+def folder(drawn, tmp_path):
+    return shutil.copytree(drawn, tmp_path / "dataset")
+
+
+def change(folder, **values):
+    """Change values of every second line."""
+    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
+    for row in rows[::2]:
+        row |= values
+    (folder / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def row(text, name):
+    """The cells of a table's line that begins with a name."""
+    line = next(line for line in text.splitlines() if line.startswith(f"{name} "))
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_the_table_counts_what_is_there(folder):
+    turns = DatasetFolder.open(folder).turns
+    text = stats(folder)
+    assert row(text, "clips")[1] == f"{len(turns)} of 4 films, 0:00:{2 * len(turns)}"
+    assert row(text, "games")[1].startswith("4 (1 held out) of 4 to 5 clips, median ")
+    assert row(text, "captions")[1] == f"whole {len(turns)}, in part 0, none 0, set aside 0"
+    for level, name in enumerate(("still", "gentle", "brisk", "fast", "wild"), start=1):
+        values = [turn.motion_value for turn in turns if turn.motion_level == level]
+        assert row(text, f"{level} {name}")[1:] == [
+            str(len(values)),
+            f"{100 * len(values) / len(turns):.0f} %",
+            f"{min(values):.2f} .. {max(values):.2f}",
+            f"{np.median(values):.2f}",
+        ]
+    for name in {name for turn in turns for name in turn.character}:
+        assert row(text, name)[1] == str(sum(name in turn.character for turn in turns))
+    gauges = [turn.stamina for turn in turns]
+    assert row(text, "stamina")[1:] == [str(gauges.count(-1)), "0", str(gauges.count(1)), "0"]
+
+
+def test_what_is_missing_and_what_was_left_out_is_counted(folder):
+    count = len(DatasetFolder.open(folder).turns)
+    change(folder, **dict.fromkeys(CAPTION_FIELDS))
+    reasons = ["still", "duplicate of clips/a.mp4", "duplicate of clips/b.mp4"]
+    dropped = [{"film": "other", "start": 0.0, "end": 2.0, "reason": reason} for reason in reasons]
+    (folder / "dropped.jsonl").write_text("".join(json.dumps(line) + "\n" for line in dropped) + "{cut of")
+    (folder / "set_aside.jsonl").write_text('{"clip": "clips/c.mp4", "reason": "no tag", "record": {}}\n')
+    text = stats(folder)
+    empty = (count + 1) // 2
+    assert row(text, "captions")[1] == f"whole {count - empty}, in part 0, none {empty}, set aside 1"
+    assert row(text, "dropped")[1] == "3 segments: duplicate 2, still 1"
+    assert row(text, "other")[1:] == ["0", "0 %", "3"]
+    assert row(text, "social")[4] == str(empty)
+
+
+def test_a_dataset_without_captions_games_or_levels_is_told_too(folder):
+    values = dict.fromkeys([*CAPTION_FIELDS, "motion_value", "motion_level"])
+    for _ in range(2):
+        change(folder, **values)
+        lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
+        (folder / "turns.jsonl").write_text("".join(lines[::2]))
+    for name in ("games.jsonl", "dataset.json"):
+        (folder / name).unlink()
+    text = stats(folder)
+    assert "motion level" not in text and "character" not in text and row(text, "games")[1] == "0 (0 held out)"
+    assert draw_stats(folder).size == (1280, 860)
+    (folder / "turns.jsonl").write_text("")
+    assert row(stats(folder), "clips")[1] == "0 of 0 films, 0:00:00" and draw_stats(folder).size == (1280, 860)
+
+
+def test_long_and_odd_names_stay_on_one_line(folder):
+    change(folder, film="a film\nwith a line break and " + "very " * 30 + "long name", background="x" * 500)
+    text = stats(folder)
+    assert max(map(len, text.splitlines())) < 130 and "a film with a line break" in text
+    assert draw_stats(folder).size == (1280, 860)
+
+
+def ink(picture, box):
+    """Columns of a part of the picture that hold coloured pixels."""
+    part = np.asarray(picture.crop(box)).astype(int)
+    return int((part.max(-1) - part.min(-1) > 40).any(0).sum())
+
+
+def test_the_picture_shows_the_same_counts(folder):
+    """Bars of the level panel are as long as the levels' clips; dropping a level's clips empties its bar."""
+    facts = DatasetFacts.of(DatasetFolder.open(folder))
+    picture = draw_stats(folder)
+    bars = [ink(picture, (990, 138 + 30 * level, 1160, 158 + 30 * level)) for level in range(5)]
+    counts = [facts.level(level).size for level in range(1, 6)]
+    for bar, count in zip(bars, counts, strict=True):
+        assert bar / max(bars) == pytest.approx(count / max(counts), abs=0.05)
+    lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
+    (folder / "turns.jsonl").write_text("".join(line for line in lines if '"motion_level": 5' not in line))
+    (folder / "games.jsonl").unlink()
+    less = draw_stats(folder)
+    assert ink(less, (990, 258, 1160, 278)) == 0 < ink(picture, (990, 258, 1160, 278))
+    assert ink(less, (84, 130, 820, 424)) < ink(picture, (84, 130, 820, 424)), "and its part of the histogram"
+
+
+def test_the_picture_is_written_whole(folder):
+    path = write_stats(folder)
+    assert path == folder / "stats.png" and path.read_bytes().startswith(b"\x89PNG")
+    assert not list(folder.glob("part-*"))
+    with pytest.raises(DatasetError, match="is this a dataset folder"):
+        stats(folder / "clips")
