@@ -95,7 +95,7 @@ QUICK = Recipe(
 
 @dataclass(frozen=True)
 class Workshop:
-    """A build's folder: dataset/, games/ (first pictures only), world/ (fp16, as shipped), runs/<stage>/, stages.json."""
+    """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json."""
 
     folder: Path
     recipe: Recipe

@@ -38,10 +38,15 @@ class Camera:
     pan: bool = False
 
     def offset(self, target: float, turn: float) -> tuple[float, float]:
-        """Return the near layer's displacement in frame pixels at time `turn` (0..1)."""
+        """Return the near layer's displacement in frame pixels at time `turn` (0..1 in a shot).
+
+        Longer than a shot the drawing goes on: a figure of eight repeats itself, a pan turns round at the end of every
+        shot, since the places are no wider.
+        """
         speed = self.gain * target**self.power / MEASURE_SCALE
         if self.pan:
-            return speed * turn * (FRAMES - 1), 0.3 * speed * math.sin(4 * math.pi * turn)
+            along = turn if turn <= 1 else 1 - abs(turn % 2 - 1)
+            return speed * along * (FRAMES - 1), 0.3 * speed * math.sin(4 * math.pi * turn)
         reach = speed * (FRAMES - 1) / (2 * math.pi * self.cycles)
         angle = 2 * math.pi * self.cycles * turn
         return 1.35 * reach * math.sin(angle), 0.4 * reach * math.sin(2 * angle)
@@ -80,8 +85,8 @@ def draw_shot(scene: Scene) -> np.ndarray:
     return np.stack([draw_frame(scene, index) for index in range(FRAMES)])
 
 
-def draw_frame(scene: Scene, index: int) -> np.ndarray:
-    """Return one frame (96, 144, 3) uint8 RGB of the shot; index is 0..16."""
+def draw_frame(scene: Scene, index: float) -> np.ndarray:
+    """Return one frame (96, 144, 3) uint8 RGB; index is 0..16 in the shot, and any other time between or after."""
     jitter = _Jitter.of(scene.seed)
     turn = index / (FRAMES - 1)
     camera = CAMERAS[scene.motion]

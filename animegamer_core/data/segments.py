@@ -1,0 +1,183 @@
+"""A scene's segments of two seconds, and which of them a dataset leaves out.
+
+F frames, H height, W width, C channels, S samples of a signature, P pixels of a sample.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .scenes import Scene
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+INSIDE = 0.005  # seconds before a scene's end at which its last frame is shown, whatever the frame rate
+FADE_MARGIN = 0.08  # seconds: a fade's faintest frame or two on either side are not found
+CLOSENESS = 1e-6  # seconds: times are sums of floats
+
+SAMPLES, ROWS, COLUMNS = 9, 8, 12  # of a signature: pictures, and pixels of one
+LAGS = range(-5, 6)  # samples by which a repeat may begin earlier or later
+ALIKE = 4.0  # mean grey levels: repeats differ by up to 1.2, the most similar different scenes by 12 [measured]
+ALIKE_SHARE = 0.1  # of a clip's own spread: two dark scenes are near one another in grey levels, and yet not the same
+NEAR = 12.0  # the same of two mean pictures, which differ more where a repeat begins earlier or later
+
+LOOKED_AT = 5  # frames of a segment that tell credits and black
+READING_HEIGHT, STILL_HEIGHT = 240, 96  # pixels: to tell letters, and to tell motion from noise
+BLACK = 40.0  # brightest grey level (but for one pixel in a hundred) of a black frame
+PAPER, INK = 16.0, 50.0  # grey levels from the commonest tone: up to PAPER is ground, from INK on drawn on it
+GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least shares of ground and of ink in a page of letters
+STROKE, THIN_SHARE = (
+    9,
+    0.9,
+)  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so thin
+LINE_SHARE = 0.03  # ink in the rows that have any: lines of letters fill them, stars do not
+STILL, NOISE_RATIO, STILL_MOST = 1.3, 4.0, 4.0  # see is_still
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Two seconds of a scene: its first second in the film and the seconds of its frames.
+
+    times: start + i / fps for each frame i, the last one clamped so that it still shows the scene. flashed: which
+    frames a flash may have hit; motion is measured without them.
+    """
+
+    start: float
+    times: tuple[float, ...]
+    flashed: tuple[int, ...] = ()
+
+
+def segments_of(scene: Scene, frames: int = 17, fps: int = 8, margin: float = FADE_MARGIN) -> list[Segment]:
+    """The segments of a scene in order, side by side from where its fade-in has ended to where its fade-out begins.
+
+    frames, fps: of a segment; it lasts (frames - 1) / fps seconds. margin: seconds kept away from a fade beyond what
+    was found of it. A scene too short for a segment has none. ValueError: fewer than two frames, or no rate.
+    """
+    if frames < 2 or fps < 1:
+        raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
+    seconds = (frames - 1) / fps
+    first = scene.start + (scene.fade_in + margin if scene.fade_in else 0.0)
+    end = scene.end - (scene.fade_out + margin if scene.fade_out else 0.0)
+    count = max(0, int((end - first + CLOSENESS) // seconds))
+    return [_segment(first + number * seconds, end, frames, fps, scene) for number in range(count)]
+
+
+def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> Segment:
+    times = tuple(min(start + index / fps, end - INSIDE) for index in range(frames))
+    hit = [any(first - INSIDE <= time < last for first, last in scene.flashes) for time in times]
+    return Segment(start, times, tuple(index for index, flashed in enumerate(hit) if flashed))
+
+
+def why_left_out(frames_FHWC: NDArray[np.uint8], motion_value: float) -> str | None:
+    """Return 'black', 'credits' or 'still' for a segment that no dataset wants, None for the others.
+
+    frames_FHWC is uint8 RGB, without the frames that a flash hit. motion_value: in pixels a frame, as measured on them.
+    """
+    if motion_value <= 0 or is_still(frames_FHWC):
+        return writing_of(frames_FHWC) or "still"
+    return writing_of(frames_FHWC)
+
+
+class Duplicates:
+    """The clips of a dataset that are kept, by their signatures, so that nothing is kept twice."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._scenes: list[str] = []
+        self._kept: list[NDArray[np.int16]] = []
+        self._means: list[NDArray[np.float64]] = []
+
+    def add(self, signature: str, name: str, scene: str) -> str | None:
+        """Return 'duplicate of <name>' for a clip that looks like a kept one, or None and keep it from now on.
+
+        scene: what no clip of another scene has, such as film and number. A scene is no duplicate of itself: where
+        little moves, all its clips look alike. ValueError for what is no signature.
+        """
+        clip_SP = _unpacked(signature)
+        mean_P, alike = clip_SP.mean(axis=0), min(ALIKE, ALIKE_SHARE * float(clip_SP.std()))
+        means = np.stack(self._means) if self._means else np.empty((0, ROWS * COLUMNS))
+        for index in np.flatnonzero(np.abs(means - mean_P).mean(axis=1) < NEAR):
+            if self._scenes[index] != scene and unlikeness(self._kept[index], clip_SP) <= alike:
+                return f"duplicate of {self._names[index]}"
+        for kept, value in ((self._names, name), (self._scenes, scene), (self._kept, clip_SP), (self._means, mean_P)):
+            kept.append(value)
+        return None
+
+
+def signature(frames_FHWC: NDArray[np.uint8]) -> str:
+    """A short text that tells a clip: nine small grey pictures, spread over its time, in base64 (1152 letters)."""
+    import cv2
+
+    picked = np.linspace(0, len(frames_FHWC) - 1, SAMPLES).round().astype(int)
+    small = [cv2.resize(frame, (COLUMNS, ROWS), interpolation=cv2.INTER_AREA) for frame in frames_FHWC[picked]]
+    grey = [cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) for picture in small]
+    return base64.b64encode(np.stack(grey).tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> NDArray[np.int16]:
+    """The samples (S, P) of a signature."""
+    try:
+        pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+        return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text[:20]!r}... is no signature of a clip; build the film anew") from error
+
+
+def unlikeness(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
+    """How unlike two clips are, in grey levels, where one of them may begin up to 1.25 s later than the other."""
+    spans = [(slice(max(0, lag), SAMPLES + min(0, lag)), slice(max(0, -lag), SAMPLES + min(0, -lag))) for lag in LAGS]
+    return min(float(np.abs(first_SP[one] - second_SP[other]).mean()) for one, other in spans)
+
+
+def writing_of(frames_FHWC: NDArray[np.uint8]) -> str | None:
+    """'black' where nothing is seen, 'credits' where nothing but letters on a plain ground are, None for pictures."""
+    picked = frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, LOOKED_AT).round().astype(int)]
+    if all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked):
+        return "black"
+    kinds = {_page(grey) for grey in _grey(picked, READING_HEIGHT)}
+    return "credits" if "letters" in kinds and "picture" not in kinds else None
+
+
+def _page(grey_HW: NDArray[np.float32]) -> str:
+    """'letters', 'empty' for a plain ground alone, or 'picture'."""
+    import cv2
+
+    away = np.abs(grey_HW - np.median(grey_HW))
+    ink = (away > INK).astype(np.uint8)
+    if (away <= PAPER).mean() < GROUND_SHARE:
+        return "picture"
+    if ink.mean() < INK_SHARE:
+        return "empty"
+    thin = 1 - cv2.erode(ink, np.ones((STROKE, STROKE), np.uint8)).sum() / ink.sum()
+    rows = ink.mean(axis=1)
+    return "letters" if thin >= THIN_SHARE and rows[rows > 0].mean() >= LINE_SHARE else "picture"
+
+
+def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
+    """Whether nothing moves but grain and what the codec does to it, which flow alone takes for motion.
+
+    Noise shakes all pixels about alike, even the calmest fifth of them; motion shakes some by far more than those.
+    """
+    import cv2
+
+    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in _grey(frames_FHWC, STILL_HEIGHT)])
+    calm, most = np.percentile(blurred.std(axis=0), (20, 99.8))
+    return bool(most <= max(STILL, min(NOISE_RATIO * calm, STILL_MOST)))
+
+
+def _grey(frames_FHWC: Sequence[NDArray[np.uint8]], height: int) -> list[NDArray[np.float32]]:
+    """The frames in grey at a height of so many pixels."""
+    import cv2
+
+    tall, wide = frames_FHWC[0].shape[:2]
+    size = (max(1, round(wide * height / tall)), height)
+    how = cv2.INTER_AREA if height < tall else cv2.INTER_CUBIC
+    greys = (cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY) for frame in frames_FHWC)
+    return [cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys]

@@ -1,0 +1,240 @@
+"""A film with known truth, generated: Toybox scenes joined by cuts and fades, with borders, credits, flashes and sound.
+
+What the film pipeline must find out is written beside the film: `<film>.truth.json` for tests, and
+`<film>.captions.jsonl`, the spans that the captioner `script` reads. H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from ..files import replacing, write_text
+from .film_parts import FilmPlan, Part, parts_of
+from .film_pictures import MARGIN, crop_of, film_frames, picture_size, starts_of
+from .world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_text
+
+if typing.TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# As films are published: B-frames, lossy. One thread, so that the same plan gives the same file.
+_X264 = {"crf": "20", "preset": "veryfast", "threads": "1"}
+_SOUND_RATE, _SOUND_FRAME = 48000, 1024
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A join of two scenes. kind is "cut", "black", "white" or "cross"; a fade takes the time from start to end.
+
+    seconds is the first frame of the next scene; of a fade through a colour its darkest (whitest) frame, of a
+    cross-fade its middle.
+    """
+
+    seconds: float
+    kind: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class SceneTruth:
+    """One part of the film from start to end (seconds); from clear_start to clear_end no fade touches it.
+
+    kind is "scene", "still", "dark" or "credits". crop is (top, bottom, left, right) in pixels, None for credits.
+    amplitude: pixels a frame (8 a second) in a clip of 480 px height and of the drawings' shape (3 : 2). repeats: the
+    number of the part whose pictures are shown again. flashes: first second and number of frames of each.
+    """
+
+    start: float
+    end: float
+    clear_start: float
+    clear_end: float
+    kind: str
+    crop: tuple[int, int, int, int] | None
+    amplitude: float
+    scene: dict[str, typing.Any] | None
+    repeats: int | None
+    flashes: tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True)
+class FilmTruth:
+    """What is true of a generated film. frames: how many pictures the file holds."""
+
+    path: str
+    fps: float
+    seconds: float
+    size: tuple[int, int]
+    frames: int
+    cuts: tuple[Cut, ...]
+    scenes: tuple[SceneTruth, ...]
+
+    def scene_at(self, seconds: float) -> SceneTruth:
+        """The part that is shown at a time; during a cross-fade the one that comes in."""
+        return next((row for row in reversed(self.scenes) if row.start <= seconds + 1e-6), self.scenes[0])
+
+
+def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
+    """Draw and write the film (H.264, with `sound` AAC) with its truth and its captions; the same for the same plan."""
+    parts = parts_of(plan)
+    starts = starts_of(parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished:
+        count = _write(unfinished, film_frames(parts, plan), starts[-1], plan)
+    truth = _truth(path, parts, starts, count, plan)
+    write_text(path.with_suffix(".truth.json"), json.dumps(dataclasses.asdict(truth), indent=1) + "\n")
+    spans = [_caption(row, part) for row, part in zip(truth.scenes, parts, strict=True) if part.scene is not None]
+    write_text(path.with_suffix(".captions.jsonl"), "".join(json.dumps(span) + "\n" for span in spans))
+    return truth
+
+
+def _truth(path: Path, parts: Sequence[Part], starts: Sequence[int], count: int, plan: FilmPlan) -> FilmTruth:
+    def at(frame: float) -> float:
+        return round(frame / plan.fps, 6)
+
+    cuts, scenes = [], []
+    for index, (part, start) in enumerate(zip(parts, starts, strict=False)):
+        follower = parts[index + 1] if index + 1 < len(parts) else Part("credits", 0)
+        scene = None if part.scene is None else dataclasses.asdict(part.scene)
+        ends = start + part.frames
+        row = SceneTruth(
+            start=at(start),
+            end=at(ends),
+            clear_start=at(start + part.overlap),
+            clear_end=at(ends - follower.overlap),
+            kind=part.kind,
+            crop=None if part.scene is None else crop_of(part.border, plan.size),
+            amplitude=_amplitude(part, plan.size),
+            scene=scene,
+            repeats=part.repeats,
+            flashes=tuple((at(start + flash.first), flash.frames) for flash in part.flashes),
+        )
+        scenes.append(row)
+        if index:
+            cuts.append(_cut(part, start, at))
+    return FilmTruth(path.name, plan.fps, at(starts[-1]), plan.size, count, tuple(cuts), tuple(scenes))
+
+
+def _cut(part: Part, start: int, at: typing.Callable[[float], float]) -> Cut:
+    if part.begins == "cut":
+        return Cut(at(start), "cut", at(start), at(start))
+    if part.begins == "cross":
+        return Cut(at(start + part.overlap / 2), "cross", at(start), at(start + part.overlap))
+    return Cut(at(start), part.begins, at(start - part.overlap), at(start + part.overlap))
+
+
+def _amplitude(part: Part, size: tuple[int, int]) -> float:
+    """The motion as a 3 : 2 clip shows it: cut from a wider (narrower) picture it loses sides, so all is nearer."""
+    if part.scene is None:
+        return 0.0
+    height, width = picture_size(part.border, size)
+    nearer = max(width / height * HEIGHT / WIDTH, height / width * WIDTH / HEIGHT)
+    return round(part.scene.amplitude * part.rate * nearer * (1 + MARGIN), 4)
+
+
+def _caption(row: SceneTruth, part: Part) -> dict[str, typing.Any]:
+    """The truth of a scene as a person would write it down for the captioner `script`."""
+    scene = part.scene
+    assert scene is not None
+    motion = MOTIONS[scene.motion]
+    return {
+        "start": row.start,
+        "end": row.end,
+        "character": list(characters(scene)),
+        "motion": motion_text(scene),
+        "background": f"{scene.time} {scene.place}",
+        "adverbs": {str(level): adverb(scene, level) for level in ADVERBS},
+        "social": motion.social,
+        "entertainment": motion.entertainment,
+        "stamina": motion.stamina,
+    }
+
+
+def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: int, plan: FilmPlan) -> int:
+    """Encode the frames as they are drawn; returns how many there were. total: frames of the film's grid."""
+    import av
+
+    rate = Fraction(plan.fps).limit_denominator(1001)
+    count = 0
+    with av.open(str(path), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=rate, options=_X264)
+        stream.height, stream.width = plan.size
+        stream.pix_fmt, stream.codec_context.time_base = "yuv420p", 1 / rate
+        sound = _Sound(container, total / rate) if plan.sound else None
+        for number, picture in frames:
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = number, 1 / rate
+            container.mux(stream.encode(frame))
+            count += 1
+            if sound is not None:
+                sound.until(number / rate)
+        container.mux(stream.encode())
+        if sound is not None:
+            sound.until(total / rate, end=True)
+    return count
+
+
+class _Sound:
+    """A soft tone of the film's length, written a little at a time beside the pictures."""
+
+    def __init__(self, container: typing.Any, seconds: Fraction) -> None:
+        self._container = container
+        self._stream = container.add_stream("aac", rate=_SOUND_RATE, layout="mono")
+        self._samples, self._written = int(seconds * _SOUND_RATE), 0
+
+    def until(self, seconds: Fraction, end: bool = False) -> None:
+        import av
+
+        while self._written < min(self._samples, int(seconds * _SOUND_RATE)):
+            times = np.arange(self._written, min(self._samples, self._written + _SOUND_FRAME)) / _SOUND_RATE
+            tone = (0.1 * np.sin(2 * math.pi * 220 * times)).astype(np.float32)[None]
+            frame = av.AudioFrame.from_ndarray(tone, format="fltp", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = _SOUND_RATE, self._written, Fraction(1, _SOUND_RATE)
+            self._container.mux(self._stream.encode(frame))
+            self._written += len(times)
+        if end:
+            self._container.mux(self._stream.encode())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make a film to try the pipeline with, its truth and captions beside it; returns the exit status."""
+    about = "Draw a film to try the pipeline with; what it shows is written beside it."
+    parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.film", description=about)
+    parser.add_argument("out", type=Path, metavar="OUT.mp4")
+    parser.add_argument("--scenes", type=int, default=24, help="scenes of 2.5 to 6 s (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed is another film (default %(default)s)")
+    parser.add_argument("--height", type=int, default=180, help="16:9, borders included (default %(default)s)")
+    args = parser.parse_args(argv)
+    some = args.scenes // 8
+    truth = make_film(
+        args.out,
+        FilmPlan(
+            seed=args.seed,
+            scenes=args.scenes,
+            size=(args.height, 2 * round(args.height * 8 / 9)),
+            borders=("letterbox", "pillarbox"),
+            **dict.fromkeys(("fades", "cross_fades", "flashes", "stills", "repeats"), some),
+            credits=True,
+            sound=True,
+        ),
+    )
+    sys.stdout.write(f"{args.out}: {truth.scenes[-1].end:.0f} s, {len(truth.scenes)} scenes\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"film: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,239 @@
+"""What a generated film shows, part by part: scenes, a dark one, stills, repeats and credits, and how they are joined.
+
+Everything follows from the plan's seed. A part lasts a number of frames of the film's grid; which of them a fade takes
+is said by the part that comes in. Nothing here looks at how films are cut apart again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from .games import sample_game
+from .world import AMPLITUDES, CHARACTERS, Scene
+
+BORDERS = {  # name: share of the height and of the width that is black on each side
+    "none": (0.0, 0.0),
+    "letterbox": (0.12, 0.0),
+    "pillarbox": (0.0, 0.125),
+    "both": (0.08, 0.1),
+}
+LOOKS = ("white", "negative", "black")  # of a flash
+SAME_FILM = 40  # games tried until one has a figure of the same film
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmPlan:
+    """What a film with known truth is made of. The counts of joins, stills and repeats are limited by `scenes`.
+
+    size is (height, width), even numbers. seconds: the shortest and the longest scene; `short` is the share of scenes
+    of 0.4 to 1.5 seconds. borders: one name of BORDERS for each part of the film, the parts having equally many scenes.
+    similar: share of scenes that show the place of the one before, with other figures or another motion. wild: share
+    of scenes with the strongest motion. held: share of scenes drawn on twos or threes, as animation is: a picture is
+    held for two or three frames. variable: such a picture is stored once, with timestamps to match. grain: standard
+    deviation of the film grain, in grey levels.
+    """
+
+    seed: int = 0
+    scenes: int = 10
+    seconds: tuple[float, float] = (2.5, 6.0)
+    size: tuple[int, int] = (360, 640)
+    fps: float = 24.0
+    borders: tuple[str, ...] = ("none",)
+    similar: float = 0.3
+    wild: float = 0.15
+    short: float = 0.1
+    held: float = 0.5
+    fades: int = 0
+    cross_fades: int = 0
+    flashes: int = 0
+    stills: int = 0
+    repeats: int = 0
+    credits: bool = False
+    dark_opening: bool = False
+    variable: bool = False
+    sound: bool = False
+    grain: float = 1.5
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.borders if name not in BORDERS]
+        if unknown or not self.borders:
+            raise ValueError(f"unknown border {unknown[:1]}; choose from {', '.join(BORDERS)}")
+        if self.size[0] % 2 or self.size[1] % 2 or min(self.size) < 64:
+            raise ValueError(f"a film of size {self.size} cannot be written; give an even height and width from 64 on")
+        if self.fades + self.cross_fades >= self.scenes or self.stills + self.repeats > max(0, self.scenes - 3):
+            raise ValueError(f"{self.scenes} scenes are too few for these joins, stills and repeats; ask for more")
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Up to three frames of a part, the same picture on either side. look is a name of LOOKS."""
+
+    first: int
+    frames: int
+    look: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One scene of a film, or one card or roll of credits.
+
+    kind is "scene", "still", "dark" or "credits". begins is "start", "cut", "black", "white" or "cross"; a fade takes
+    `overlap` frames of this part and as many of the one before, which a cross-fade shows at the same time. rate: shots
+    a shot's time, so that a motion does not repeat itself with every segment. drift: where the picture slides to, in
+    shares of the margin. step: for how many frames a picture is held. repeats: the part whose pictures these are.
+    """
+
+    kind: str
+    frames: int
+    begins: str = "cut"
+    overlap: int = 0
+    border: str = "none"
+    scene: Scene | None = None
+    rate: float = 1.0
+    drift: tuple[float, float] = (0.0, 0.0)
+    flashes: tuple[Flash, ...] = ()
+    step: int = 1
+    repeats: int | None = None
+    lines: tuple[str, ...] = field(default=(), repr=False)
+    rolls: bool = False
+
+
+def parts_of(plan: FilmPlan) -> tuple[Part, ...]:
+    """The film's parts in order; the same for the same plan."""
+    rng = random.Random(f"toybox/film/{plan.seed}")
+    parts = _scene_parts(plan, rng)
+    for special, count in (("still", plan.stills), ("repeat", plan.repeats)):
+        for index in _free(parts, rng, count):
+            parts[index] = _still(parts[index]) if special == "still" else _repeat(parts, index, rng)
+    if plan.dark_opening:
+        parts[0] = replace(parts[0], kind="dark", frames=max(parts[0].frames, round(3 * plan.fps)))
+    opening, closing = _credits(plan, rng) if plan.credits else ([], [])
+    parts = [replace(part, repeats=_moved(part.repeats, len(opening))) for part in parts]
+    parts = _joined([*opening, *parts, *closing], plan, rng)
+    return tuple(_with_flashes(parts, plan, rng))
+
+
+def _scene_parts(plan: FilmPlan, rng: random.Random) -> list[Part]:
+    parts = []
+    for number, scene in enumerate(itertools.islice(_scenes(plan, rng), plan.scenes)):
+        short, held = 0 < number and rng.random() < plan.short, rng.random() < plan.held
+        seconds = rng.uniform(0.4, 1.5) if short else rng.uniform(*plan.seconds)
+        parts.append(
+            Part(
+                "scene",
+                max(8, round(seconds * plan.fps)),
+                border=plan.borders[number * len(plan.borders) // plan.scenes],
+                scene=scene,
+                rate=rng.uniform(0.82, 0.96),
+                drift=(rng.choice((-1, 1)) * rng.uniform(0.3, 1), rng.uniform(-0.5, 0.5)),
+                step=rng.choice((2, 3)) if held else 1,
+            )
+        )
+    return parts
+
+
+def _scenes(plan: FilmPlan, rng: random.Random) -> Iterator[Scene]:
+    """Scenes without end; a `similar` one keeps place, time and light of the one before."""
+    last: Scene | None = None
+    apart = 10**9  # from the games that data sets and benchmarks tell
+    for number in itertools.count():
+        first = apart + (plan.seed * 1000 + number) * SAME_FILM
+        games = [sample_game(first, turns=1)]
+        if last is not None and rng.random() < plan.similar:
+            games += [sample_game(first + more, turns=1) for more in range(1, SAME_FILM)]
+            same = [game.scenes[0] for game in games if CHARACTERS[game.scenes[0].character].film == last.film]
+            scene = replace(same[0], place=last.place, time=last.time)
+        else:
+            scene = games[0].scenes[0]
+        if rng.random() < plan.wild:
+            scene = replace(scene, amplitude=rng.uniform(0.7, 1.0) * AMPLITUDES[1])
+        last = scene
+        yield scene
+
+
+def _free(parts: list[Part], rng: random.Random, count: int) -> list[int]:
+    """Places for special parts; the first three stay plain, so that there is something to repeat."""
+    free = [index for index in range(3, len(parts)) if parts[index].kind == "scene" and parts[index].repeats is None]
+    return sorted(rng.sample(free, count))
+
+
+def _still(part: Part) -> Part:
+    return replace(part, kind="still", rate=0.0, drift=(0.0, 0.0))
+
+
+def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
+    """The pictures of an earlier scene from its beginning, in the border of the place where they are shown again."""
+    earlier = [
+        number for number in range(1, index - 1) if parts[number].kind == "scene" and parts[number].repeats is None
+    ]
+    source = max(rng.sample(earlier, min(2, len(earlier))), key=lambda number: parts[number].frames)
+    return replace(parts[source], border=parts[index].border, repeats=source)
+
+
+def _moved(index: int | None, by: int) -> int | None:
+    return None if index is None else index + by
+
+
+def _credits(plan: FilmPlan, rng: random.Random) -> tuple[list[Part], list[Part]]:
+    """Two cards for the beginning, and a card and a roll for the end."""
+    cards = [Part("credits", round(rng.uniform(2.2, 3.2) * plan.fps), lines=_lines(rng, count)) for count in (2, 3, 1)]
+    roll = Part("credits", round(7 * plan.fps), lines=_lines(rng, 24), rolls=True)
+    return cards[:2], [cards[2], roll]
+
+
+def _lines(rng: random.Random, count: int) -> tuple[str, ...]:
+    syllables = ("mi", "ko", "ta", "ro", "yu", "zu", "no", "ri", "be", "ni", "pi", "sa", "ha", "ne")
+    duties = ("Directed by", "Story", "Key animation", "Music", "Backgrounds", "Colours", "Editing", "Sound")
+
+    def name() -> str:
+        return "".join(rng.choice(syllables) for _ in range(rng.randint(2, 4))).capitalize()
+
+    return tuple(f"{rng.choice(duties)}   {name()} {name()}" for _ in range(count))
+
+
+def _joined(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]:
+    """Choose the joins that are fades, and make the parts at their sides long enough for them."""
+    parts[0] = replace(parts[0], begins="start")
+    later = list(range(1, len(parts)))
+    alike = [index for index in later if _can_cross(parts[index - 1], parts[index])]
+    crossed = set(rng.sample(alike, min(plan.cross_fades, len(alike))))
+    faded = rng.sample([index for index in later if index not in crossed], plan.fades)
+    for index in [*sorted(crossed), *sorted(faded)]:
+        begins = "cross" if index in crossed else ("black", "white")[faded.index(index) % 2]
+        overlap = round(rng.uniform(0.35, 0.8) * plan.fps)
+        parts[index] = _longer(replace(parts[index], begins=begins, overlap=overlap, step=1))
+        parts[index - 1] = _longer(replace(parts[index - 1], step=1), overlap)
+    return parts
+
+
+def _can_cross(first: Part, second: Part) -> bool:
+    """Whether a cross-fade makes sense: of scenes in one border, and not of one picture into itself."""
+    return first.border == second.border and {first.kind, second.kind} <= {"scene", "still", "dark"}
+
+
+def _longer(part: Part, tail: int = 0) -> Part:
+    """The part with at least as many frames outside its fades as inside them."""
+    return replace(part, frames=max(part.frames, 2 * (part.overlap + tail)))
+
+
+def _with_flashes(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]:
+    """Put the flashes where half a second on either side has neither a cut nor a fade."""
+    away = round(0.5 * plan.fps)
+    tails = [*(part.overlap for part in parts[1:]), 0]
+    free = {
+        index: range(part.overlap + away, part.frames - tail - away)
+        for index, (part, tail) in enumerate(zip(parts, tails, strict=True))
+        if part.kind == "scene" and part.frames > part.overlap + tail + 2 * away
+    }
+    for number in range(plan.flashes if free else 0):
+        index = rng.choice(sorted(free))
+        part = parts[index]
+        frames, first = rng.randint(1, 3), rng.choice(free[index])
+        first -= first % part.step  # as a new drawing
+        if all(abs(first - flash.first) > 8 for flash in part.flashes):
+            flash = Flash(first, frames, LOOKS[number % len(LOOKS)])
+            parts[index] = replace(part, flashes=(*part.flashes, flash))
+    return parts

@@ -1,0 +1,171 @@
+"""The pictures of a generated film's parts: enlarged drawings, fades, flashes, borders, grain, credits.
+
+H height, W width, C channels; sizes are (height, width).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import typing
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from .draw import draw_frame
+from .film_parts import BORDERS, FilmPlan, Part
+from .world import FPS, HEIGHT, WIDTH
+
+if typing.TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MARGIN = 0.06  # share of the drawing kept outside the picture, for its drift
+DRIFT = 2.4  # the fastest drift in pixels a second at 480 px height: too slow to count as motion
+DARK = 0.14  # light of a dark scene, but for its lamp
+
+
+def starts_of(parts: Sequence[Part]) -> list[int]:
+    """The number of each part's first frame, and last the number of frames."""
+    shared = [part.overlap if part.begins == "cross" else 0 for part in parts]
+    ends = itertools.accumulate(part.frames - own for part, own in zip(parts, shared, strict=True))
+    starts = [0, *ends]
+    return [start - own for start, own in zip(starts, [*shared, 0], strict=True)]
+
+
+def crop_of(border: str, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    top, left = (round(share * length) for share, length in zip(BORDERS[border], size, strict=True))
+    return top, top, left, left
+
+
+def picture_size(border: str, size: tuple[int, int]) -> tuple[int, int]:
+    top, bottom, left, right = crop_of(border, size)
+    return size[0] - top - bottom, size[1] - left - right
+
+
+def film_frames(parts: Sequence[Part], plan: FilmPlan) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """(number on the film's grid, frame (H, W, C)) of every picture that the file holds."""
+    starts = starts_of(parts)
+    grain = np.random.default_rng(plan.seed)
+    for index, part in enumerate(parts):
+        follower = parts[index + 1] if index + 1 < len(parts) else None
+        for frame in range(part.overlap if part.begins == "cross" else 0, part.frames):
+            if not plan.variable or _shown(part, frame) or (follower is None and frame == part.frames - 1):
+                picture = _with_fades(part, follower, frame, plan)
+                yield starts[index] + frame, _grained(picture, part, plan, grain)
+
+
+def _shown(part: Part, frame: int) -> bool:
+    """Whether a film of variable rate has a picture of its own for this frame."""
+    flashing = any(flash.first <= frame <= flash.first + flash.frames for flash in part.flashes)
+    return frame % part.step == 0 or flashing
+
+
+def _with_fades(part: Part, follower: Part | None, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
+    picture = _picture(part, frame, plan)
+    if part.begins in ("black", "white") and frame < part.overlap:
+        picture = _faded(picture, part, plan, part.begins, 1 - frame / part.overlap)
+    if follower is None or frame < part.frames - follower.overlap:
+        return picture
+    number = frame - (part.frames - follower.overlap)
+    share = (number + 1) / (follower.overlap + 1)
+    if follower.begins == "cross":
+        return (1 - share) * picture + share * _picture(follower, number, plan)
+    return _faded(picture, part, plan, follower.begins, share)
+
+
+def _faded(
+    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, share: float
+) -> NDArray[np.float32]:
+    """A step of a fade; borders stay black, as they do where a film is published with them."""
+    inside = _inside(picture_HWC, part, plan)
+    inside[:] = _toned(inside, colour, share)
+    return picture_HWC
+
+
+def _inside(picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan) -> NDArray[np.float32]:
+    (top, bottom, left, right), (height, width) = crop_of(part.border, plan.size), plan.size
+    return picture_HWC[top : height - bottom, left : width - right]
+
+
+def _toned(picture_HWC: NDArray[np.float32], colour: str, share: float) -> NDArray[np.float32]:
+    return (1 - share) * picture_HWC + share * (255.0 if colour == "white" else 0.0)
+
+
+def _grained(
+    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """The frame as bytes; grain lies on the picture and never on its borders."""
+    if plan.grain and part.scene is not None:
+        inside = _inside(picture_HWC, part, plan)
+        inside += plan.grain * rng.standard_normal((*inside.shape[:2], 1), dtype=np.float32)
+    return np.clip(np.rint(picture_HWC), 0, 255).astype(np.uint8)
+
+
+def _picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
+    """One frame (H, W, C) of a part by itself, borders included."""
+    if part.scene is None:
+        return _credits_picture(part, frame, plan).astype(np.float32)
+    picture = _scene_picture(part, frame, plan)
+    for flash in part.flashes:
+        if flash.first <= frame < flash.first + flash.frames:
+            picture = 255 - picture if flash.look == "negative" else _toned(picture, flash.look, 0.85)
+    top, bottom, left, right = crop_of(part.border, plan.size)
+    return np.pad(picture, ((top, bottom), (left, right), (0, 0)))
+
+
+def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
+    """The drawing enlarged until it fills the picture, and moved by its drift."""
+    import cv2
+
+    assert part.scene is not None
+    seconds = frame // part.step * part.step / plan.fps
+    drawing = draw_frame(part.scene, seconds * FPS * part.rate)
+    height, width = picture_size(part.border, plan.size)
+    scale = max(height / HEIGHT, width / WIDTH) * (1 + MARGIN)
+    reach = MARGIN / 2 * height
+    moved = min(DRIFT * seconds * height / 480, reach)
+    x, y = (
+        moved * share + (length - scale * own) / 2
+        for share, length, own in zip(part.drift, (width, height), (WIDTH, HEIGHT), strict=True)
+    )
+    matrix = np.float32([[scale, 0, x], [0, scale, y]])
+    picture = cv2.warpAffine(
+        drawing, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    ).astype(np.float32)
+    return _by_lamplight(picture) if part.kind == "dark" else picture
+
+
+def _by_lamplight(picture_HWC: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The picture in the dark, but for a small lamp at its upper right."""
+    height, width = picture_HWC.shape[:2]
+    rows, columns = np.ogrid[:height, :width]
+    distance = np.hypot(rows - 0.35 * height, columns - 0.7 * width) / (0.06 * height)
+    lamp = np.exp(-(distance**2)).astype(np.float32)[..., None]
+    return DARK * picture_HWC + lamp * np.float32([250, 220, 150])
+
+
+def _credits_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.uint8]:
+    height, width = plan.size
+    strip = _lettering(part.lines, width, height)
+    if not part.rolls:
+        top = (height - len(strip)) // 2
+        return np.pad(strip, ((top, height - len(strip) - top), (0, 0), (0, 0)))
+    offset = round((height + len(strip)) * frame / part.frames)  # how far the strip has come up from below
+    padded = np.pad(strip, ((height, height), (0, 0), (0, 0)))
+    return padded[offset : offset + height]
+
+
+@functools.lru_cache(maxsize=4)
+def _lettering(lines: tuple[str, ...], width: int, height: int) -> NDArray[np.uint8]:
+    """White lines on black, (their height, width, 3)."""
+    import cv2
+
+    size = height / 600
+    spacing = math.ceil(60 * size)
+    strip = np.zeros((spacing * len(lines), width, 3), np.uint8)
+    for number, line in enumerate(lines):
+        (wide, high), _ = cv2.getTextSize(line, cv2.FONT_HERSHEY_DUPLEX, size, 1)
+        place = ((width - wide) // 2, number * spacing + (spacing + high) // 2)
+        cv2.putText(strip, line, place, cv2.FONT_HERSHEY_DUPLEX, size, (235, 235, 235), 1, cv2.LINE_AA)
+    return strip
