@@ -113,6 +113,20 @@ def test_errors_name_the_line(tmp_path, change, sentence):
     assert "turns.jsonl:4: " in str(caught.value) and sentence in str(caught.value)
 
 
+def test_clips_are_looked_for_where_they_are_read(tmp_path):
+    finished(tmp_path)
+    whole = DatasetFolder.open(tmp_path)
+    (tmp_path / whole.turns[3].clip).unlink()
+    with pytest.raises(DatasetError, match=r"turns.jsonl:4: clip .* is missing; restore the file"):
+        DatasetFolder.open(tmp_path)
+    bare = DatasetFolder.open(tmp_path, clips=False)
+    assert bare == whole and bare.digest(captions=True) == whole.digest(captions=True)
+    with (tmp_path / "turns.jsonl").open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(DatasetError, match="turns.jsonl:"):
+        DatasetFolder.open(tmp_path, clips=False)
+
+
 def test_every_problem_is_found_at_once(tmp_path):
     finished(tmp_path)
     path = tmp_path / "turns.jsonl"

@@ -29,7 +29,7 @@ from test_train import (
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.adapters import is_update, read_stage_file, set_trainable
+from animegamer_core.train.adapters import is_update, read_stage_file, save_stage_file, set_trainable
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
@@ -38,6 +38,7 @@ from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.material import TrainingData
+from animegamer_core.train.run import prepare
 from animegamer_core.train.stages import LORA, LORA24, matching, stage_config
 from animegamer_core.train.weights import set_aside, set_precision
 
@@ -133,13 +134,13 @@ def command(ready, tmp_path):  # noqa: F811
     written_dataset(ready, tmp_path / "dataset")
     new_parts(ready).save(save_world(tmp_path / "world", TINY))
 
-    def call(stage: str, out: str) -> list[float]:
+    def call(stage: str, out: str, more: str = "") -> list[float]:
         parser = argparse.ArgumentParser()
         add_arguments(parser)
         places = {"dataset": "dataset", "world": "world", "out": out, "cache": "cache"}
         given = [word for name, place in places.items() for word in (f"--{name}", str(tmp_path / place))]
         words = [stage, *given, *"--recipe lora24 --steps 2 --batch 2 --log-every 1 --lora-rank 2 --lr 1e-3".split()]
-        train_command(parser.parse_args(words), lambda line: None)
+        train_command(parser.parse_args([*words, *more.split()]), lambda line: None)
         return losses_of(read_log(tmp_path / out / "log.jsonl"))
 
     return call
@@ -148,8 +149,7 @@ def command(ready, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("stage", ["joint", "adapt", "predict"])
 def test_once_cached_neither_clips_nor_towers_are_needed(stage, command, tmp_path):
     first = command(stage, "first")
-    for clip in (tmp_path / "dataset" / "clips").iterdir():
-        clip.write_bytes(b"")
+    shutil.rmtree(tmp_path / "dataset" / "clips")
     world = open_world(tmp_path / "world")
     loaded, loads = [], type(world).load_encoder
 
@@ -160,6 +160,71 @@ def test_once_cached_neither_clips_nor_towers_are_needed(stage, command, tmp_pat
     with mock.patch.object(type(world), "load_encoder", load):
         again = command(stage, "again")
     assert again == first and loaded == [("encoder",)]
+
+
+def test_clips_that_have_to_be_read_are_missed_by_name(command, tmp_path):
+    command("predict", "first")
+    kept = (tmp_path / "dataset" / "clips").rename(tmp_path / "kept")
+    with pytest.raises(ValueError, match="turns.jsonl:1: clip clips/0000.safetensors is missing"):
+        command("joint", "other")
+    kept.rename(tmp_path / "dataset" / "clips")
+    command("joint", "joint")
+    shutil.rmtree(tmp_path / "dataset" / "clips")
+    with pytest.raises(ValueError, match="clip clips/0000.safetensors is missing"):
+        command("predict", "sheets", "--shots-every 1")  # which would show them
+    command("predict", "again")
+
+
+def test_the_engines_stage_draws_sheets_from_the_command_line(command, tmp_path):
+    plain = command("predict", "plain")
+    assert command("predict", "run", "--shots-every 2 --shots-steps 2") == plain
+    assert [path.name for path in (tmp_path / "run" / "shots").iterdir()] == ["step-0000002.png"]
+    assert not (tmp_path / "plain" / "shots").exists()
+
+
+def test_a_corrected_caption_leaves_image_features_as_they_are(data, tmp_path):  # noqa: F811
+    cached = dataclasses.replace(data, cache=tmp_path)
+    computed = []
+    first = prepare("joint", tiny_config("joint"), new_parts(data), cached, CPU)
+    turns = (dataclasses.replace(data.folder.turns[0], motion="other"), *data.folder.turns[1:])
+    corrected = dataclasses.replace(
+        cached,
+        folder=dataclasses.replace(data.folder, turns=turns),
+        on_progress=lambda name, done, count: computed.append(name),
+    )
+    second = prepare("joint", tiny_config("joint"), new_parts(data), corrected, CPU)
+    assert set(computed) == {"text"}
+    rows = torch.arange(len(turns))
+    same = {
+        name: torch.equal(*(found.store.gather([name], rows, CPU)[name] for found in (first, second)))
+        for name in ("latents", "text", "image")
+    }
+    assert same == {"latents": True, "text": False, "image": True}
+
+
+@pytest.mark.parametrize("other", ["encoder", "games"])
+def test_predictions_made_from_other_representations_or_games_are_made_anew(other, data, tmp_path):  # noqa: F811
+    found = []
+    for number in (0, 1):
+        parts, folder = new_parts(data), data.folder
+        if number and other == "encoder":
+            parts = dataclasses.replace(parts, encoder=new_parts(data, seed=3).encoder)
+        if number and other == "games":
+            games = tuple(dataclasses.replace(game, clips=game.clips[::-1]) for game in folder.games)
+            folder = dataclasses.replace(folder, games=games)
+        given = dataclasses.replace(data, folder=folder, cache=tmp_path)
+        ready = prepare("adapt", tiny_config("adapt"), parts, given, CPU)  # noqa: F811
+        found.append(ready.store.gather(["predicted"], torch.arange(24), CPU)["predicted"].clone())
+    assert not torch.equal(*found)
+
+
+def test_towers_are_loaded_where_any_file_to_begin_from_changes_them(world, ready, tmp_path):  # noqa: F811
+    cached = dataclasses.replace(ready, cache=tmp_path)
+    config, path = tiny_config("joint"), tmp_path / "joint.safetensors"
+    with mock.patch("animegamer_core.train.job.has_tower_features", lambda *_: True):
+        for name, towers in (("encoder.text_norm.weight", False), ("encoder.text_tower.shared.weight", True)):
+            save_stage_file(path, "joint", config, {name: torch.zeros(1)}, TINY.to_dict())
+            assert how_to_load("joint", config, world, cached, CPU, [path]).towers is towers
 
 
 def test_features_of_other_towers_are_computed_anew(command, tmp_path, ready):  # noqa: F811
@@ -285,3 +350,66 @@ def test_measuring_runs_on_the_tiny_spec(tmp_path, monkeypatch, capsys):
         ("lora24", "predict", 1),
     ]
     assert all(row["seconds"] > 0 and row["cards"] == 1 for row in found) and "samples/s" in capsys.readouterr().out
+
+
+# --- before the first step -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"trainable": ("^decoder.none",)}, "'.decoder.none' fits no parameter"),
+        ({"trainable": ("^encoder.text_tower",)}, "fits no parameter"),  # whose features are computed once
+        ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "fits no parameter"),  # updated instead
+        ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer is named like none"),
+        ({"trainable": ()}, "nothing would train: lora_rank is 0"),
+        ({"optimizer": "adamw8bit"}, "needs the package torchao"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_features_are_computed(changes, sentence, data, tmp_path):  # noqa: F811
+    without = mock.patch.dict("sys.modules", {"torchao": None, "torchao.optim": None})
+    with without, mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
+        with pytest.raises(ValueError, match=sentence):
+            run("joint", new_parts(data), data, tmp_path, **changes)
+
+
+def test_a_folder_with_a_run_is_refused_before_features_are_computed(ready, data, tmp_path):  # noqa: F811
+    run("joint", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: True))
+    with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
+        with pytest.raises(ValueError, match="holds a run already"):
+            run("joint", new_parts(data), data, tmp_path, RunOptions(resume=False))
+
+
+@pytest.mark.parametrize("name", ["lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"])
+def test_numbers_below_zero_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
+        tiny_config("joint", **{name: -1})
+
+
+def test_the_launchers_precision_and_accumulation_do_not_mix_with_the_stages(ready, tmp_path, monkeypatch):  # noqa: F811
+    from accelerate.state import AcceleratorState, GradientState
+
+    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", **JOINT)
+    for state in (AcceleratorState, GradientState):
+        state._reset_state()
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    _, launched = run("joint", new_parts(ready), ready, tmp_path / "launched", **JOINT)
+    assert [(line["loss"], line["grad_norm"]) for line in launched] == [
+        (line["loss"], line["grad_norm"]) for line in plain
+    ]
+
+
+def test_held_out_losses_take_no_more_memory_than_steps(ready, tmp_path):  # noqa: F811
+    sizes, forward = [], DiffusionLearner.forward
+
+    def counting(self, batch):
+        sizes.append((self.training, len(batch["clean"])))
+        return forward(self, batch)
+
+    with mock.patch.object(DiffusionLearner, "forward", counting):
+        _, parted = run("joint", new_parts(ready), ready, tmp_path / "1", steps=2, per_card=2, validate_every=1)
+    assert set(sizes) == {(True, 2), (False, 2)}
+    _, whole = run("joint", new_parts(ready), ready, tmp_path / "2", steps=2, validate_every=1)
+    held_out = [[line["held_out_loss"] for line in lines] for lines in (parted, whole)]
+    assert held_out[0] == pytest.approx(held_out[1], rel=1e-5)

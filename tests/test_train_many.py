@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -62,7 +63,13 @@ def folder(tmp_path_factory) -> pathlib.Path:
         shutil.copytree(path / "one" / "parted", path / kind / "parted")
         launch(
             kind,
-            [*JOBS, *AGAIN, ["parted", "predict", WHOLE, 3], *([{"command": told(path)}] if kind == "ddp" else [])],
+            [
+                {"interrupted": ["broken", "joint", JOINT]},
+                *JOBS,
+                *AGAIN,
+                ["parted", "predict", WHOLE, 3],
+                *([{"command": told(path)}] if kind == "ddp" else []),
+            ],
             path,
         )
         work([["parted", "predict", WHOLE, 0]], path / kind)
@@ -157,6 +164,15 @@ def test_a_run_goes_on_with_another_number_of_processes(kind, folder):
         torch.testing.assert_close(right[name], value, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_an_interrupt_that_one_process_hears_ends_all_together(kind, folder):
+    """All leave with a checkpoint, and take part in the jobs that follow."""
+    said = [(folder / kind / f"broken-{rank}.txt").read_text() for rank in (0, 1)]
+    assert said == ["interrupted", "stopped"]
+    kept = list_checkpoints(folder / kind / "broken" / "checkpoints")
+    assert [path.name for path in kept] in (["step-0000002"], ["step-0000003"])
+
+
 def test_one_process_fills_the_cache_writes_and_speaks(folder):
     clips = len(list((folder / "dataset" / "clips").iterdir()))
     main, other = (json.loads((folder / "ddp" / f"read-{rank}.json").read_text()) for rank in (0, 1))
@@ -174,4 +190,6 @@ def test_fsdp_of_another_version_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="--fsdp_version 2"):
         spread.wanted()
     monkeypatch.setenv("FSDP_VERSION", "2")
+    assert not spread.wanted(), "one process has nothing to share"
+    monkeypatch.setattr(spread, "processes", lambda: mock.Mock(num_processes=2))
     assert spread.wanted()

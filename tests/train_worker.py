@@ -1,11 +1,13 @@
 """Run under `accelerate launch` by test_train_many.py: stages of tiny worlds, one after the other, in one group of
-processes. The job file lists [folder, stage, changes, steps to take], or {"command": [...]} for the command line.
+processes. The job file lists [folder, stage, changes, steps to take], or {"command": [...]} for the command line, or
+{"interrupted": [folder, stage, changes]} for a run whose main process alone hears Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from unittest import mock
@@ -30,7 +32,10 @@ def work(jobs: list, folder: Path) -> None:
     ready = prepare("adapt", tiny_config("adapt"), new_parts(data), data, torch.device("cpu"))
     for job in jobs:
         if isinstance(job, dict):
-            command(job["command"], folder)
+            if "command" in job:
+                command(job["command"], folder)
+            else:
+                interrupted(job["interrupted"], ready, folder)
         else:
             stage_run(ready, folder, *job)
 
@@ -49,7 +54,34 @@ def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes:
         taken.append(None)
         return len(taken) == steps
 
-    train_stage(stage, tiny_config(stage, **changes), parts, ready, folder / name, RunOptions(should_stop=enough))
+    result = train_stage(
+        stage, tiny_config(stage, **changes), parts, ready, folder / name, RunOptions(should_stop=enough)
+    )
+    if result.done and processes().is_main_process:
+        models = (result.parts.encoder, result.parts.decoder, result.parts.engine)
+        bare = [name for model in models for name, value in model.state_dict().items() if value.is_meta]
+        assert not bare, f"without memory: {bare}"
+
+
+def interrupted(job: list, ready: TrainingData, folder: Path) -> None:
+    """A run that stops since the main process hears Ctrl-C in its second step; what every process saw is noted."""
+    name, stage, changes = job
+    heard = []
+
+    def hear() -> bool:
+        heard.append(None)
+        if len(heard) == 2 and processes().is_main_process:
+            signal.raise_signal(signal.SIGINT)
+        return False
+
+    try:
+        result = train_stage(
+            stage, tiny_config(stage, **changes), new_parts(ready), ready, folder / name, RunOptions(should_stop=hear)
+        )
+        said = "done" if result.done else "stopped"
+    except KeyboardInterrupt:
+        said = "interrupted"
+    (folder / f"{name}-{processes().process_index}.txt").write_text(said)
 
 
 def command(words: list[str], folder: Path) -> None:

@@ -48,9 +48,12 @@ class DatasetFolder:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: str | Path) -> DatasetFolder:
-        """Read a folder; DatasetError lists what is wrong, each with its file and line."""
-        folder, problems = read_dataset(path)
+    def open(cls, path: str | Path, clips: bool = True) -> DatasetFolder:
+        """Read a folder; DatasetError lists what is wrong, each with its file and line.
+
+        clips: whether their files have to be there, which nothing needs once all that is read of them is cached.
+        """
+        folder, problems = read_dataset(path, clips)
         if problems:
             more = len(problems) - SHOWN_PROBLEMS
             tail = [f"... and {more} more"] if more > 0 else []
@@ -87,13 +90,13 @@ class DatasetFolder:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def read_dataset(path: str | Path) -> tuple[DatasetFolder, list[str]]:
-    """What can be read of a folder, and a line for each thing that is wrong with it."""
+def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[str]]:
+    """What can be read of a folder, and a line for each thing that is wrong with it. clips: look for their files."""
     folder = Path(path)
     if not (folder / TURNS).is_file():
         return DatasetFolder(folder, (), ()), [f"{folder / TURNS} is missing; is this a dataset folder?"]
     problems: list[str] = []
-    turns = _read_turns(folder, problems)
+    turns = _read_turns(folder, problems, clips)
     games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)
     return DatasetFolder(folder, tuple(turns), tuple(games), _read_info(folder, problems)), problems
 
@@ -111,7 +114,7 @@ def _lines(path: Path, problems: list[str]) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def _read_turns(folder: Path, problems: list[str]) -> list[ClipRecord]:
+def _read_turns(folder: Path, problems: list[str], clips: bool) -> list[ClipRecord]:
     turns: list[ClipRecord] = []
     seen: dict[str, int] = {}
     for number, values in _lines(folder / TURNS, problems):
@@ -122,7 +125,7 @@ def _read_turns(folder: Path, problems: list[str]) -> list[ClipRecord]:
             continue
         if turn.clip in seen:
             problems.append(f"{TURNS}:{number}: clip {turn.clip} stands in line {seen[turn.clip]} too; delete one")
-        elif not (folder / turn.clip).is_file():
+        elif clips and not (folder / turn.clip).is_file():
             problems.append(f"{TURNS}:{number}: clip {turn.clip} is missing; restore the file or delete the line")
         seen[turn.clip] = number
         turns.append(turn)
@@ -212,24 +215,11 @@ class DatasetWriter:
         games: (name, clip paths, held out). motion: backend and threshold of the motion values. caption: completes
         a record once its level is known, since an adverb depends on it. Calling it again gives the same files.
         """
-        values = [turn.motion_value for turn in self.turns if turn.motion_value is not None]
-        edges = level_edges(values)
-        self.turns = [_levelled(turn, edges) for turn in self.turns]
+        self.turns, levels = levelled(self.turns)
         if caption is not None:
             self.turns = [caption(turn) for turn in self.turns]
-        measured = {**motion, "edges": edges, "values": median_by_level(values, edges)}
-        lines = [{"game": name, "clips": list(clips), "held_out": held} for name, clips, held in games]
-        info = {
-            "format": FORMAT,
-            "provenance": dict(provenance),
-            "settings": {"fps": self.fps, **settings, "motion": measured},
-            "statistics": statistics(self.turns, len(lines)),
-        }
-        write_text(self.path / TURNS, "".join(turn.to_json() + "\n" for turn in self.turns))
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        write_text(self.path / GAMES, text)
-        write_text(self.path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
-        return DatasetFolder.open(self.path)
+        measured = {"fps": self.fps, **settings, "motion": {**motion, **levels}}
+        return write_tables(self.path, self.turns, games, provenance, measured)
 
     def _drop_cut_line(self) -> None:
         """Remove a last line that a kill cut off; its clip is written again."""
@@ -240,10 +230,41 @@ class DatasetWriter:
                 part.write_bytes(data[: data.rfind(b"\n") + 1])
 
 
+def levelled(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, tuple[float, ...]]]:
+    """The clips with the levels of their motion values, and the levels' edges and median values.
+
+    A level is the quintile of the clips' own values. ValueError where they cannot part five levels.
+    """
+    values = [turn.motion_value for turn in turns if turn.motion_value is not None]
+    edges = level_edges(values)
+    return [_levelled(turn, edges) for turn in turns], {"edges": edges, "values": median_by_level(values, edges)}
+
+
 def _levelled(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
     if turn.motion_value is None:
         return turn
     return dataclasses.replace(turn, motion_level=level_of(turn.motion_value, edges))
+
+
+def write_tables(
+    path: Path,
+    turns: Sequence[ClipRecord],
+    games: Iterable[tuple[str, Sequence[str], bool]],
+    provenance: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> DatasetFolder:
+    """Write turns.jsonl, games.jsonl and dataset.json, and read them back. games: (name, clip paths, held out)."""
+    lines = [{"game": name, "clips": list(clips), "held_out": held} for name, clips, held in games]
+    info = {
+        "format": FORMAT,
+        "provenance": dict(provenance),
+        "settings": dict(settings),
+        "statistics": statistics(turns, len(lines)),
+    }
+    write_text(path / TURNS, "".join(turn.to_json() + "\n" for turn in turns))
+    write_text(path / GAMES, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_text(path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
+    return DatasetFolder.open(path)
 
 
 def statistics(turns: Sequence[ClipRecord], games: int) -> dict[str, Any]:

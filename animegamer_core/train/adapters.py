@@ -26,21 +26,40 @@ FORMAT = 1
 def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
     """Freeze everything but what the configuration names, add its low-rank updates, and return the trained names.
 
-    ValueError for a pattern that fits nothing: the configuration belongs to another model.
+    ValueError as `check_trainable` says.
     """
+    check_trainable(learner, config)
     learner.requires_grad_(False)
     if config.lora_rank:
         _add_updates(learner, config)
     whole = set(matching(config.trainable, _plain_names(learner)))
-    for pattern in config.trainable:
-        if not matching((pattern,), whole):
-            raise ValueError(f"trainable pattern {pattern!r} fits no parameter of this stage")
     trained = []
     for name, parameter in learner.named_parameters():
         parameter.requires_grad_(name in whole or is_update(name))
         if parameter.requires_grad:
             trained.append(name)
     return tuple(trained)
+
+
+def check_trainable(learner: nn.Module, config: StageConfig) -> None:
+    """ValueError for a pattern that fits nothing, as it belongs to another model, and where nothing would train."""
+    targets = set(_targets(learner, config)) if config.lora_rank else ()
+    names = [name for name in _plain_names(learner) if name.rpartition(".")[0] not in targets]  # those get updates only
+    for pattern in config.trainable:
+        if not matching((pattern,), names):
+            raise ValueError(f"trainable pattern {pattern!r} fits no parameter of this stage")
+    if config.lora_rank and not targets:
+        raise ValueError(
+            f"no linear layer is named like {' or '.join(config.lora_targets)}; low-rank updates need some"
+        )
+    if not config.trainable and not config.lora_rank:
+        raise ValueError("nothing would train: lora_rank is 0 and trainable names no parameter; set one of them")
+
+
+def _targets(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
+    """The linear layers that take low-rank updates."""
+    linears = [name for name, module in learner.named_modules() if isinstance(module, nn.Linear)]
+    return matching(config.lora_targets, linears)
 
 
 def is_update(name: str) -> bool:
@@ -56,17 +75,11 @@ def _plain_names(learner: nn.Module) -> list[str]:
 def _add_updates(learner: nn.Module, config: StageConfig) -> None:
     from peft import LoraConfig, inject_adapter_in_model
 
-    linears = [name for name, module in learner.named_modules() if isinstance(module, nn.Linear)]
-    targets = matching(config.lora_targets, linears)
-    if not targets:
-        raise ValueError(
-            f"no linear layer is named like {' or '.join(config.lora_targets)}; low-rank updates need some"
-        )
     lora = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,
         lora_dropout=config.lora_dropout,
-        target_modules="|".join(re.escape(name) for name in targets),
+        target_modules="|".join(re.escape(name) for name in _targets(learner, config)),
     )
     inject_adapter_in_model(lora, learner, adapter_name=ADAPTER)
 

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,16 @@ from torch import Tensor, nn
 from ..checkpoint.storage import SafetensorsSource, StagedFolder, find_safetensors, read_json, write_json
 from ..files import PART
 from .optimizers import MOMENTS, restore_moments, stored_moments
-from .spread import local, on_place_of, whole
+from .spread import is_spread, local, on_place_of, whole
 from .stages import StageConfig
 
 CHECKPOINTS = "checkpoints"  # in a run's folder
 KEPT = 2
 FORMAT = 1
 # fields that may differ between a run and its continuation: they change its numbers not at all, or by how they round
+SPLITTING = ("accumulation", "per_card")  # free unless samples of a part are told from one another, as in stage towers
 FREE_FIELDS = (
-    "accumulation",  # unless samples of a part are told from one another, as in stage towers
-    "per_card",
+    *SPLITTING,
     "shots_every",
     "shots_steps",
     "minutes",
@@ -103,7 +103,8 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     info = read_json(path / "state.json")
     if info.get("format") != FORMAT or info.get("stage") != state.stage:
         raise ValueError(f"{path} is of stage {info.get('stage')!r}, not {state.stage!r}; give another folder (--out)")
-    free = FREE_FIELDS if state.stage != "towers" else FREE_FIELDS[2:]
+    fixed = SPLITTING if state.stage == "towers" else ()
+    free = set(FREE_FIELDS) - set(fixed)
     _check_config(path, info["config"], dataclasses.asdict(state.config), free)
     source = SafetensorsSource(find_safetensors(path))
     for name, parameter in state.parameters.items():
@@ -141,8 +142,8 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
             found[f"average.{name}"] = state.average[name]
         for key, value in found.items():
             full = whole(value.detach())
-            if keep:
-                tensors[key] = full if full is value or full.device.type == "cpu" else full.cpu()
+            if keep:  # what is whole already waits where it is, and is copied when its shard is written
+                tensors[key] = full.cpu() if is_spread(value) else full
     return tensors
 
 
@@ -177,7 +178,7 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
     return source.tensor(name)
 
 
-def _check_config(path: Path, stored: Mapping[str, Any], settings: Mapping[str, Any], free: Sequence[str]) -> None:
+def _check_config(path: Path, stored: Mapping[str, Any], settings: Mapping[str, Any], free: Container[str]) -> None:
     """ValueError for the first setting that differs and is not free to.
 
     One that an older program did not know had its default there.

@@ -17,7 +17,7 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .job import FEATURES, NEEDED, check_same, how_to_load, needed_parts
+from .job import FEATURES, NEEDED, check_same, how_to_load, models_of, needed_parts
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     """
     is_main = processes().is_main_process
     say = say if is_main else lambda line: None
-    folder = DatasetFolder.open(args.dataset)
+    folder = DatasetFolder.open(args.dataset, clips=False)  # train_stage looks for them if it reads any
     with processes().main_process_first():
         world, spec = _world(args.world, args.spec, folder)
     recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
         folder, FeatureStore(), cache=args.cache or (None if recipe == "scratch" else args.out / FEATURES)
     )
     if recipe == "scratch":
-        parts = _new_or_own(world, args.stage, config.seed, folder)
+        parts = _new_or_own(world, args.stage, config, folder)
     else:
         loading = how_to_load(args.stage, config, world, data, processes().device, args.start)
         parts = needed_parts(world, args.stage, loading)
@@ -145,14 +145,14 @@ def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[Wo
     return save_world(path, spec, motion_table=folder.motion_table, provenance={"dataset": folder.path.name}), spec
 
 
-def _new_or_own(world: World, stage: str, seed: int, folder: DatasetFolder) -> WorldParts:
+def _new_or_own(world: World, stage: str, config: StageConfig, folder: DatasetFolder) -> WorldParts:
     """The models that a stage needs: the world's own, and new ones where it has none."""
-    parts = WorldParts.load(world, NEEDED[stage])
+    parts = WorldParts.load(world, models_of(stage, config.shots_every > 0))
     missing = [name for name in NEEDED[stage] if getattr(parts, name) is None]
     if not missing:
         return parts
     tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
-    made = WorldParts.new(world.spec, tokenizer, world.profile, seed, missing)
+    made = WorldParts.new(world.spec, tokenizer, world.profile, config.seed, missing)
     return dataclasses.replace(parts, **{name: getattr(made, name) for name in missing})
 
 

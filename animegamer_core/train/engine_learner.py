@@ -116,7 +116,11 @@ def add_predictions(
     def compute(part: range) -> Tensor:
         return whole()[part.start : part.stop] if free_running else play().told(part)
 
-    return data.with_feature("predicted", compute, 1024, lambda: weights_digest(engine, window, free_running))
+    def depends_on() -> str:
+        games = [game.clips for game in data.folder.games]
+        return weights_digest(engine, window, free_running, games, data.stored_digest("states"))
+
+    return data.with_feature("predicted", compute, 1024, depends_on)
 
 
 class _Playing:

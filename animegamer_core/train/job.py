@@ -64,7 +64,7 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     """
     if not options.resume and list_checkpoints(job.out / CHECKPOINTS):
         raise ValueError(f"{job.out} holds a run already; go on with it, or choose another name")
-    folder = DatasetFolder.open(job.dataset)
+    folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
     check_same(job.out, job.stage, folder, job.start, job.world)
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
         data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
@@ -84,13 +84,23 @@ def how_to_load(
     anyhow, and no towers where the cache folder has their features and no file to begin from changes them.
     """
     dtype = torch.bfloat16 if halves_frozen(config, device) else torch.float32
-    changed = stage == "towers" or any(read_stage_file(path)[0] == "towers" for path in start)
-    return Loading(dtype, config.trainable, towers=changed or not has_tower_features(world, config, data))
+    changed = stage == "towers" or any(
+        name.startswith(("encoder.text_tower.", "encoder.image_tower."))
+        for path in start
+        for name in read_stage_file(path)[2]
+    )
+    towers = changed or not has_tower_features(world, config, data)
+    return Loading(dtype, config.trainable, towers, sheets=config.shots_every > 0)
+
+
+def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
+    """The models that a stage loads: those it needs, and for its contact sheets a decoder that no step reads."""
+    return (*NEEDED[stage], "decoder") if sheets and stage == "predict" else NEEDED[stage]
 
 
 def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
-    """The world's models that a stage needs; ValueError names the first that it lacks."""
-    parts = WorldParts.load(world, NEEDED[stage], loading)
+    """The world's models that a stage loads; ValueError names the first that it needs and the world lacks."""
+    parts = WorldParts.load(world, models_of(stage, loading.sheets), loading)
     for name in NEEDED[stage]:
         parts.of(name)
     return parts
@@ -134,16 +144,15 @@ def _short(value: object) -> str:
 @contextmanager
 def _own_accelerate() -> Iterator[None]:
     """accelerate keeps its state for the whole process; a run that found none leaves none to the program around it."""
-    from accelerate.state import AcceleratorState, GradientState, is_initialized
+    from accelerate import PartialState
 
-    if is_initialized():
+    if PartialState._shared_state:
         yield
         return
     try:
         yield
     finally:
-        AcceleratorState._reset_state(reset_partial_state=True)
-        GradientState._reset_state()
+        PartialState._reset_state()
 
 
 def brief(row: StageConfig, **asked: float) -> StageConfig:

@@ -1,5 +1,5 @@
-"""The training loop, the same for every stage: accelerate for devices and processes (DDP or FSDP2), AdamW, warm-up and
-cosine decay, clipping, accumulation, an average of the weights, log, checkpoints.
+"""The training loop, the same for every stage: one process or several (DDP or FSDP2), AdamW, warm-up and cosine decay,
+clipping, accumulation, an average of the weights, log, checkpoints.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from accelerate.utils import reduce
 from torch import Tensor, nn
 
 from . import spread
@@ -78,14 +79,13 @@ def run_loop(
         loop = _Loop(stage, config, learner, data, out, options.device)
         if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
             load_checkpoint(found[-1], loop.state)
-        elif list_checkpoints(out / CHECKPOINTS):
-            raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
         with _gentle_interrupt() as interrupted:
             loop.run(options, interrupted, idle)
-        if interrupted():
-            raise KeyboardInterrupt
         state = loop.state
-        return LoopResult(state.step >= config.steps, state.step, state.seconds, loop.leave(learner))
+        result = LoopResult(state.step >= config.steps, state.step, state.seconds, loop.leave(learner))
+        if interrupted():  # perhaps in this process alone, and the others wait for it to leave with them
+            raise KeyboardInterrupt
+        return result
 
 
 class _Loop:
@@ -100,36 +100,30 @@ class _Loop:
         out: Path,
         device: torch.device | None = None,
     ) -> None:
-        from accelerate import Accelerator, DistributedDataParallelKwargs
-
         self.config, self.data, self.out = config, data, out
-        self.accelerator = Accelerator(
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=learner.unused)]
-        )
-        self.device = device or self.accelerator.device
+        self.processes = spread.processes()
+        self.device = device or self.processes.device
         torch.manual_seed(random_seed(config.seed, "updates"))
         names = set(set_trainable(learner, config))
         set_precision(learner, config, self.device)
-        self.is_spread = spread.wanted() and self.accelerator.num_processes > 1
+        self.is_spread = spread.wanted()
         if self.is_spread:
             learner = spread.spread(learner, self.device)
         else:
             move(learner, self.device)
-            _leave_out_of_ddp(learner)
         self.learner = learner
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
-        optimizer = make_optimizer(config, parameters, self.device)
-        self.module, self.optimizer = learner, optimizer
-        if not spread.wanted():
-            self.module, self.optimizer = self.accelerator.prepare(learner, optimizer, device_placement=[False, False])
+        self.optimizer = make_optimizer(config, parameters, self.device)
+        self.is_shared = not self.is_spread and self.processes.num_processes > 1
+        self.module = spread.share(learner, learner.unused) if self.is_shared else learner
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
-        self.state = RunState(stage, config, parameters, optimizer, average)
-        self.parts = config.parts(self.accelerator.num_processes)
+        self.state = RunState(stage, config, parameters, self.optimizer, average)
+        self.parts = config.parts(self.processes.num_processes)
         self.order = learner.order(data)
 
     def run(self, options: RunOptions, interrupted: Callable[[], bool], idle: Mapping[str, nn.Module]) -> None:
         config, state = self.config, self.state
-        log = RunLog(self.out / LOG, state.step) if self.accelerator.is_main_process else None
+        log = RunLog(self.out / LOG, state.step) if self.processes.is_main_process else None
         started, before, sums = time.monotonic(), state.seconds, _Means()
         while state.step < config.steps:
             self.learner.train()
@@ -162,13 +156,13 @@ class _Loop:
         batch_rows = self.order.batch(state.step)
         set_rate(self.optimizer, learning_rate(config, state.step))
         for part in range(self.parts):
-            place = self._place(part)
+            place = self._place(state.step, part)
             torch.manual_seed(random_seed(config.seed, place.step, place.rank, part, "dropout"))
             batch = self.learner.batch(self.data, place.rows(batch_rows), place, self.device)
             with self._gradients_shared(part == self.parts - 1):
                 with autocast(self.device, config.precision):
                     losses = self.module(batch)
-                self.accelerator.backward(losses["loss"] / self.parts)
+                (losses["loss"] / self.parts).backward()
             means.add({name: value.detach() for name, value in losses.items()})
         norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
         self.optimizer.step()
@@ -181,11 +175,8 @@ class _Loop:
         """Processes exchange gradients in the backward pass of a step's last part only."""
         if self.is_spread:
             self.module.set_requires_gradient_sync(final)
-        elif not final and self.accelerator.num_processes > 1:
-            with self.accelerator.no_sync(self.module):
-                yield
-            return
-        yield
+        with self.module.no_sync() if self.is_shared and not final else nullcontext():
+            yield
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -196,10 +187,9 @@ class _Loop:
         self.learner.eval()
         with self._averaged(), autocast(self.device, self.config.precision):
             for number in range(VALIDATION_BATCHES):
-                place = Place(number, self.accelerator.process_index, self.accelerator.num_processes)
-                means.add(
-                    self.learner(self.learner.batch(self.data, place.rows(order.batch(number)), place, self.device))
-                )
+                rows = order.batch(number)
+                for place in (self._place(number, part) for part in range(self.parts)):
+                    means.add(self.learner(self.learner.batch(self.data, place.rows(rows), place, self.device)))
         return {f"held_out_{name}": value for name, value in self._over_processes(means.take()).items()}
 
     def leave(self, learner: Learner) -> dict[str, Tensor]:
@@ -207,20 +197,19 @@ class _Loop:
         trained = self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
         if not self.is_spread:
             return trained
-        main = self.accelerator.is_main_process
+        main = self.processes.is_main_process
         spread.gather_into(learner, self.learner, main)
         gathered = ((name, spread.whole(value)) for name, value in trained.items())
         return {name: value.cpu() for name, value in gathered if main}
 
-    def _place(self, part: int) -> Place:
-        accelerator = self.accelerator
-        return Place(self.state.step, accelerator.process_index, accelerator.num_processes, part, self.parts)
+    def _place(self, step: int, part: int) -> Place:
+        return Place(step, self.processes.process_index, self.processes.num_processes, part, self.parts)
 
     def _over_processes(self, values: dict[str, float]) -> dict[str, float]:
         """The means of logged values over all processes, each of which computed a share of the batch."""
-        if self.accelerator.num_processes == 1:
+        if self.processes.num_processes == 1:
             return values
-        mean = self.accelerator.reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
+        mean = reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
         return dict(zip(values, mean.tolist(), strict=True))
 
     def _average(self) -> None:
@@ -233,21 +222,23 @@ class _Loop:
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """The learner with its averaged weights for a while."""
-        kept = {name: value.detach().clone() for name, value in self.state.parameters.items()}
-        copy_into(self.state.parameters, self.state.average or kept)
+        """The learner with its averaged weights, where the stage averages, for a while."""
+        average, parameters = self.state.average, self.state.parameters
+        kept = {name: parameters[name].detach().clone() for name in average}
+        if average:
+            copy_into(parameters, average)
         try:
             yield
         finally:
             spread.let_go(self.learner)
-            copy_into(self.state.parameters, kept)
+            if kept:
+                copy_into(parameters, kept)
 
     def _agreed(self, stop: bool) -> bool:
         """Whether any process wants to stop."""
-        if self.accelerator.num_processes == 1:
+        if self.processes.num_processes == 1:
             return stop
-        flag = torch.tensor([float(stop)], device=self.device)
-        return bool(self.accelerator.reduce(flag, reduction="sum").item())
+        return bool(reduce(torch.tensor([float(stop)], device=self.device), reduction="sum").item())
 
     def _report(self, log: RunLog | None, values: dict[str, float], options: RunOptions) -> None:
         if not math.isfinite(values["loss"]):
@@ -266,13 +257,13 @@ class _Loop:
             yield
             returned = True
         finally:
-            if not returned and self.accelerator.is_main_process and not self.is_spread:  # alone it has a share only
+            if not returned and self.processes.is_main_process and not self.is_spread:  # alone it has a share only
                 save_checkpoint(self.out / CHECKPOINTS, self.state)
 
     def _save(self) -> None:
-        if self.is_spread or self.accelerator.is_main_process:
-            save_checkpoint(self.out / CHECKPOINTS, self.state, self.accelerator.is_main_process)
-        self.accelerator.wait_for_everyone()
+        if self.is_spread or self.processes.is_main_process:
+            save_checkpoint(self.out / CHECKPOINTS, self.state, self.processes.is_main_process)
+        self.processes.wait_for_everyone()
 
 
 class _Means:
@@ -295,13 +286,6 @@ class _Means:
         values = {name: float(value) for name, value in self.means().items()}
         self.__init__()
         return values
-
-
-def _leave_out_of_ddp(learner: Learner) -> None:
-    """DDP can neither hold tensors without memory nor needs the frozen ones."""
-    trained = {name for name, value in learner.named_parameters() if value.requires_grad}
-    names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
-    learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
 
 
 @contextmanager

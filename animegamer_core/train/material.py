@@ -26,6 +26,7 @@ from .order import generator
 from .spread import processes
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
+PICTURED = ("frames", "latents", *IMAGE_FEATURES.values())  # features that no caption changes
 ENCODED_PIXELS = 4_000_000  # of the clips that the VAE encodes at a time: 16 small ones, one at the published size
 WAIT_S = 0.5  # between looks at what the main process has cached
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
@@ -103,7 +104,12 @@ class TrainingData:
 
     def digest(self, name: str, weights: str) -> str:
         """What a cached feature has to be made of: these clips, their captions where it reads them, and weights."""
-        return f"{self.folder.digest(captions=name not in ('frames', 'latents'))}-{weights}"
+        return f"{self.folder.digest(captions=name not in PICTURED)}-{weights}"
+
+    def stored_digest(self, name: str) -> str:
+        """What the cache folder's feature was made of; '' where there is none."""
+        path = self.cache and self.cache / f"{name}.json"
+        return read_json(path).get("digest", "") if path and path.is_file() else ""
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature of this digest."""

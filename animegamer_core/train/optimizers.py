@@ -12,15 +12,29 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .spread import is_spread, on_place_of
+from .spread import on_place_of
 from .stages import StageConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _SCALE = "_scale"  # ends the name of an 8-bit moment's scales
 
 
+def check_optimizer(config: StageConfig, spread: bool) -> None:
+    """ValueError where the configured optimizer lacks its package, or cannot serve weights that FSDP2 spreads."""
+    if config.optimizer == "adamw":
+        return
+    if spread:
+        raise ValueError(f"optimizer {config.optimizer!r} cannot save moments that FSDP2 spread; choose adamw")
+    try:
+        import torchao.optim  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"optimizer {config.optimizer!r} needs the package torchao ({error}); install it, or choose adamw"
+        ) from error
+
+
 def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> Optimizer:
-    """The configured optimizer of these parameters; vectors are not decayed. ValueError where a package is missing."""
+    """The configured optimizer of these parameters; vectors are not decayed."""
     groups = [
         {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
@@ -29,14 +43,8 @@ def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], 
     settings = {"lr": config.lr, "betas": (0.9, config.beta2)}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, fused=device.type == "cuda", **settings)
-    if any(map(is_spread, parameters.values())):
-        raise ValueError(f"optimizer {config.optimizer!r} cannot save moments that FSDP2 spread; choose adamw")
-    try:
-        from torchao.optim import AdamW8bit
-    except ImportError as error:
-        raise ValueError(
-            f"optimizer {config.optimizer!r} needs the package torchao ({error}); install it, or choose adamw"
-        ) from error
+    from torchao.optim import AdamW8bit
+
     return AdamW8bit(groups, **settings)
 
 

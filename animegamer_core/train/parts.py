@@ -27,12 +27,14 @@ MODELS = ("encoder", "decoder", "engine")
 @dataclass(frozen=True)
 class Loading:
     """How a world's models are loaded: dtype of engine and decoder, but fp32 for parameters that a pattern of `full`
-    finds; whether with the encoder's towers, which nothing needs once their features are cached.
+    finds; whether with the encoder's towers, which nothing needs once their features are cached; whether with a
+    decoder for contact sheets where the stage itself needs none.
     """
 
     dtype: torch.dtype = torch.float32
     full: tuple[str, ...] = ()
     towers: bool = True
+    sheets: bool = False
 
 
 @dataclass(frozen=True)

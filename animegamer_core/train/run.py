@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from ..checkpoint.storage import write_json
+from ..data.dataset import DatasetFolder
+from ..files import replacing
 from . import spread
-from .adapters import save_stage_file, take_off_updates
+from .adapters import check_trainable, save_stage_file, take_off_updates
+from .checkpoints import CHECKPOINTS, list_checkpoints
 from .engine_learner import EngineLearner, add_predictions
 from .learners import DiffusionLearner, Learner, TowerLearner, VaeLearner
 from .loop import RunOptions, run_loop
@@ -27,11 +30,12 @@ from .material import (
     forget_names,
     pictures,
 )
+from .optimizers import check_optimizer
 from .parts import WorldParts
 from .shots import ShotSheets
 from .spread import processes
 from .stages import StageConfig
-from .weights import copy_into, lent
+from .weights import copy_into, lent, set_aside
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
@@ -74,9 +78,13 @@ def train_stage(
     """Run a stage, or go on with it; ValueError before the first step where data, sizes or settings do not fit."""
     out = Path(out)
     device = options.device or processes().device
+    if not options.resume and list_checkpoints(out / CHECKPOINTS):
+        raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
     check_stage(stage, config, parts, data)
-    data = prepare(stage, config, parts, data, device)
     learner = LEARNERS[stage](config, parts, data)
+    with set_aside(learner):
+        check_trainable(learner, config)  # before features, which may take hours
+    data = prepare(stage, config, parts, data, device)
     sheets = ShotSheets(stage, config, parts, data, out)
     result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
     if not result.done:
@@ -100,6 +108,7 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
             f"batch {config.batch} cannot be split over {count} processes and {config.accumulation} parts; "
             "choose a multiple of their product"
         )
+    check_optimizer(config, spread.wanted())
     if not data.clips():
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
     uncaptioned = [turn.clip for turn in data.folder.turns if not turn.captioned] if stage != "vae" else []
@@ -126,9 +135,10 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
     wanted = (decoder.frames, decoder.height, decoder.width, 3)
     if "frames" in data.store:
         found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
-    elif stage not in ("vae", "towers") and not _read_from_clips(stage, config, parts, data):
+    elif stage not in ("vae", "towers") and not _reads_clips(stage, config, parts, data):
         return
     else:
+        DatasetFolder.open(data.folder.path)  # with clips, which a stage that finds all it reads in a cache may lack
         found = data.clip_shape
     if stage == "predict" and found[0] and config.encoder_frame == "first":
         wanted = (found[0], *wanted[1:])  # the encoder sees the first picture alone, and the engine what it makes of it
@@ -152,11 +162,12 @@ def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     return wanted - known
 
 
-def _read_from_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> set[str]:
-    """The missing features for which clips have to be read, as neither memory nor the cache folder has them."""
+def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
+    """Whether clips are read: for features that neither memory nor the cache has, or shown where latents are not."""
     missing = _missing(stage, config, data)
+    shown = stage == "predict" and config.shots_every and parts.decoder is not None and "latents" not in data.store
     kept = cached_features(data, parts.encoder, parts.decoder)
-    return {name for name in missing if name in ("latents", *IMAGE_FEATURES.values()) and name not in kept}
+    return bool(shown or {"latents", *IMAGE_FEATURES.values()} & missing - kept)
 
 
 def prepare(
@@ -231,6 +242,7 @@ def _write(file: Path, stage: str, config: StageConfig, parts: WorldParts, train
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}
     if heads:
-        save_file(heads, file.with_name(HEADS))
+        with replacing(file.with_name(HEADS)) as part:
+            save_file(heads, part)
     rest = {name: value for name, value in trained.items() if not name.startswith("heads.")}
     save_stage_file(file, stage, config, rest, parts.spec.to_dict())

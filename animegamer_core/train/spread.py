@@ -1,8 +1,9 @@
 """The processes of a run, and FSDP2: a learner whose weights are spread over them, a share of every tensor on each.
 
 FSDP2 is asked for as accelerate asks for it: `accelerate launch --use_fsdp --fsdp_version 2`, or a configuration file.
-We call torch's own `fully_shard` with accelerate's settings, since accelerate's `prepare` knows FSDP on GPUs only, and
-on the CPU would not shard at all. Frozen weights in bf16 and trained ones in fp32 lie in one shard.
+We call torch's own DDP, and `fully_shard` with accelerate's settings, rather than accelerate's `prepare`: it knows FSDP
+on GPUs only, and would follow the launcher's mixed precision and accumulation beside those of a StageConfig. Frozen
+weights in bf16 and trained ones in fp32 lie in one shard.
 """
 
 from __future__ import annotations
@@ -25,13 +26,22 @@ def processes() -> PartialState:
 
 
 def wanted() -> bool:
-    """Whether the launcher asked for FSDP; ValueError where it is not version 2."""
+    """Whether the launcher asked for FSDP and there are processes to spread over; ValueError for another version."""
     if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
         return False
     version = getattr(FullyShardedDataParallelPlugin(cpu_ram_efficient_loading=False), "fsdp_version", 1)
     if version != 2:
         raise ValueError(f"the launcher asked for FSDP version {version}; give --fsdp_version 2 (accelerate >= 1.6)")
-    return True
+    return processes().num_processes > 1
+
+
+def share(learner: nn.Module, unused: bool) -> nn.Module:
+    """The learner under DDP, whole on every process. unused: whether some trained parameters may get no gradient."""
+    trained = {name for name, value in learner.named_parameters() if value.requires_grad}
+    names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
+    # DDP can neither hold tensors without memory nor needs the frozen ones
+    learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
+    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused)
 
 
 def spread(learner: nn.Module, device: torch.device) -> nn.Module:
@@ -88,12 +98,15 @@ def gather_into(learner: nn.Module, sharded: nn.Module, keep: bool) -> None:
 
     keep: whether this process wants them; elsewhere the learner's parameters stay without memory.
     """
-    for name, value in sharded.named_parameters():
+    places: dict[int, list[str]] = {}  # a tied tensor has several
+    for name, value in sharded.named_parameters(remove_duplicate=False):
+        places.setdefault(id(value), []).append(name)
+    for value in sharded.parameters():
         full = whole(value)
         if keep:
-            parent, _, own = name.rpartition(".")
             plain = nn.Parameter(full.detach().cpu(), requires_grad=value.requires_grad)
-            learner.get_submodule(parent).register_parameter(own, plain)
+            for parent, _, own in (name.rpartition(".") for name in places[id(value)]):
+                learner.get_submodule(parent).register_parameter(own, plain)
 
 
 def gathered(rows: Tensor) -> Tensor:

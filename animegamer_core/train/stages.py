@@ -58,7 +58,7 @@ class StageConfig:
     drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional")
     encoder_frame: str = _option("first", "the frame that the shot encoder reads: first, or random")
     sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
-    band_timesteps: bool = _option(True, "each process draws timesteps from its own band (uniform sampling)")
+    band_timesteps: bool = _option(True, "each sample of a batch draws its timestep from a band of its own")
 
     l1: float = _option(1.0, "weight of the VAE's mean absolute error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
@@ -89,6 +89,9 @@ class StageConfig:
         for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
         for name in ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
