@@ -7,6 +7,7 @@ from comfy_api.v0_0_2 import ComfyExtension, io
 from . import endpoint, host
 from .convert import ConvertAnimeGamer
 from .drawing import DecodeShot, EncodeShot
+from .films import BuildGameDataset
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
 from .story import LoadGameStory, PlayGameStory, SaveGameStory
 from .work import EvaluateGame, TrainLoRAStage
@@ -26,6 +27,7 @@ NODE_CLASS_MAPPINGS = {
     "TrainLoRAStage": TrainLoRAStage,
     "EvaluateGame": EvaluateGame,
     "ConvertAnimeGamer": ConvertAnimeGamer,
+    "BuildGameDataset": BuildGameDataset,
 }
 
 

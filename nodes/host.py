@@ -166,13 +166,15 @@ def stop_if_interrupted(*_: object) -> None:
 
 
 def make_interruptible(model: nn.Module) -> None:
-    """Let every layer of a model's stacks look for the interrupt first, so that it takes effect within one pass."""
+    """Let every layer of a model's stacks look for the interrupt first, so that it takes effect within one pass; and
+    every convolution over time, since a stack of the VAE may take seconds.
+    """
     from torch import nn
 
-    for module in model.modules():
-        if isinstance(module, nn.ModuleList):
-            for layer in module:
-                layer.register_forward_pre_hook(stop_if_interrupted)
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    slow = [module for module in model.modules() if isinstance(module, nn.Conv3d)]
+    for layer in dict.fromkeys([*(layer for stack in stacks for layer in stack), *slow]):
+        layer.register_forward_pre_hook(stop_if_interrupted)
 
 
 def progress(total: int) -> Callable[..., None]:

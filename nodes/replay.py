@@ -1,6 +1,7 @@
 """Whether a queued node would only repeat itself. Before a node runs, ComfyUI asks it for a fingerprint, and takes the
-cached outputs if that is the old one. A node that writes a story changes what its fingerprint is about; so it gets the
-old one back as long as the story is as the node left it, and a new one as soon as anything else has changed it.
+cached outputs if that is the old one. A node that writes a story (or a run, or a dataset) changes what its fingerprint
+is about; so it gets the old one back as long as the story is as the node left it, and a new one as soon as anything
+else has changed it.
 """
 
 from __future__ import annotations

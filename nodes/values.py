@@ -21,6 +21,7 @@ HistorySocket = io.Custom("ANIMEGAMER_HISTORY")  # core's GameSession
 StateSocket = io.Custom("ANIMEGAMER_STATE")  # Moment
 ShotSocket = io.Custom("ANIMEGAMER_SHOT")  # Shot
 LoraSocket = io.Custom("ANIMEGAMER_LORA")  # StageFiles
+DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder, a str
 
 StageFiles = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
 

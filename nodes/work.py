@@ -13,17 +13,20 @@ from ..animegamer_core.index import check_story_name
 from ..animegamer_core.train.stages import lr_warning, stage_config
 from . import host
 from .models import PACKAGES
-from .values import CATEGORY, LoraSocket, StageFiles, image_of_bytes
+from .replay import Replays
+from .values import CATEGORY, DatasetSocket, LoraSocket, StageFiles, image_of_bytes
 from .widgets import seed_input, world_input
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from PIL import Image
     from torch import Tensor
 
 STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers")
 REDRAWN_S = 1.0  # between previews of the loss
+TABLES = ("dataset.json", "turns.jsonl", "games.jsonl")
+TRAINED = Replays(lambda file: host.age_of_file(Path(file)))
 MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine
 
 
@@ -87,6 +90,11 @@ class TrainLoRAStage(io.ComfyNode):
                     tooltip="Go on with a run of this name; off: refuse a name that is taken.",
                 ),
                 LoraSocket.Input("lora", optional=True, tooltip="Stages to begin from, put on top of the world first."),
+                DatasetSocket.Input(
+                    "game_dataset",
+                    optional=True,
+                    tooltip="A dataset from Build Game Dataset, in place of the one that is chosen here.",
+                ),
             ],
             outputs=[
                 LoraSocket.Output(
@@ -97,6 +105,11 @@ class TrainLoRAStage(io.ComfyNode):
             ],
             is_output_node=True,
         )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
+        """Changes when the run's stage file is taken away or made by another run, or what it began from changes."""
+        return TRAINED.fingerprint(widgets | _ages(widgets))
 
     @classmethod
     def execute(
@@ -113,7 +126,11 @@ class TrainLoRAStage(io.ComfyNode):
         seed: int,
         resume: bool,
         lora: StageFiles | None = None,
+        game_dataset: str | None = None,
     ) -> io.NodeOutput:
+        called = dict(stage=stage, dataset=dataset, world=world, run=run, steps=steps, batch=batch, rank=rank, lr=lr)
+        called |= dict(games=games, seed=seed, resume=resume, game_dataset=game_dataset)
+        called |= _ages(called)
         host.require(*PACKAGES, "peft")
         from ..animegamer_core.train.job import Job, brief, run_job
         from ..animegamer_core.train.log import LOG, read_log
@@ -123,15 +140,16 @@ class TrainLoRAStage(io.ComfyNode):
         show, begun = Bars(), tuple(lora or ())
         out = host.output_folder() / "runs" / check_story_name(run, "run") / stage
         config = brief(stage_config(stage, "lora"), steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
-        clips = _dataset_folder(dataset, games, seed, show)
+        clips = Path(game_dataset) if game_dataset else _dataset_folder(dataset, games, seed, show)
         job = Job(stage, config, host.find_world(world), clips, out, [(Path(path), share) for path, share in begun])
         heard = _LossPreview(show, out / LOG)
         result = run_job(job, RunOptions(resume, heard, _asked_to_stop, host.clear_device()), show)
         lines = read_log(out / LOG)
-        plot = _image(draw_losses(lines))
+        plot = image_of_picture(draw_losses(lines))
         report = _told(stage, lines, result.seconds, job.dataset, result.file)
         lora_out = (*begun, (str(result.file), 1.0))
-        return io.NodeOutput(lora_out, plot, report, ui=_looks(cls, plot, report, lr_warning(config)))
+        TRAINED.done(called, str(result.file))
+        return io.NodeOutput(lora_out, plot, report, ui=looks(cls, plot, report, filter(None, [lr_warning(config)])))
 
 
 class EvaluateGame(io.ComfyNode):
@@ -168,6 +186,11 @@ class EvaluateGame(io.ComfyNode):
         )
 
     @classmethod
+    def fingerprint_inputs(cls, world: str | None = None, **_: object) -> str:
+        """Changes when the world on disk does."""
+        return host.age_of_world(world or "")
+
+    @classmethod
     def execute(cls, world: str, games: int, seed: int) -> io.NodeOutput:
         host.require(*PACKAGES, "cv2")
         from ..animegamer_core.evaluate.acceptance import accept
@@ -176,11 +199,11 @@ class EvaluateGame(io.ComfyNode):
 
         # Worker processes would start ComfyUI's own main module again, so everything is drawn here.
         bench = Bench(host.find_world(world), host.clear_device(), workers=1, on_progress=Bars())
-        for model in (bench.engine, bench.decoder, bench.encoder):
+        for model in (bench.engine, bench.decoder, bench.encoder, bench.probes):
             host.make_interruptible(model)
         report = accept(Trial(bench, QUICK.limited(games), seed), MEASURED)
-        sheet = _image(report.sheet())
-        return io.NodeOutput(report.text, sheet, ui=_looks(cls, sheet, report.text))
+        sheet = image_of_picture(report.sheet())
+        return io.NodeOutput(report.text, sheet, ui=looks(cls, sheet, report.text))
 
 
 class Bars:
@@ -227,6 +250,18 @@ def _datasets() -> dict[str, Path]:
     }
 
 
+def age_of_dataset(folder: Path) -> str:
+    """Changes when a dataset's tables do; empty where there is no finished dataset."""
+    return " ".join(host.age_of_file(folder / name) for name in TABLES) if (folder / TABLES[0]).is_file() else ""
+
+
+def _ages(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
+    """What a run begins from and lies on disk; the toybox dataset is drawn anew where it is gone."""
+    folder = _datasets().get(widgets.get("dataset") or "")
+    age = "" if folder is None else age_of_dataset(folder)
+    return {"ages": f"{host.age_of_world(widgets.get('world') or '')} {age}"}
+
+
 def _dataset_folder(name: str, games: int, seed: int, show: Bars) -> Path:
     """The folder of a listed dataset; the Toybox's games are drawn into one first, as far as it lacks them."""
     if name != host.TOYBOX:
@@ -257,14 +292,15 @@ def _told(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Pa
     )
 
 
-def _image(picture: Image.Image) -> Tensor:
+def image_of_picture(picture: Image.Image) -> Tensor:
     """A picture as an IMAGE of one frame."""
     import numpy as np
 
     return image_of_bytes(np.array(picture.convert("RGB"))[None])
 
 
-def _looks(cls: type[io.ComfyNode], image: Tensor, text: str, note: str | None = None) -> dict[str, typing.Any]:
-    """The `ui` of a job: its picture, its report and a note to the user."""
-    notes = {} if note is None else {"animegamer_notes": [note]}
-    return {**ui.PreviewImage(image, cls=cls).as_dict(), "text": [text], **notes}
+def looks(cls: type[io.ComfyNode], image: Tensor, text: str, notes: Iterable[str] = ()) -> dict[str, typing.Any]:
+    """The `ui` of a job: its picture, its report and notes to the user."""
+    shown = list(notes)
+    noted = {"animegamer_notes": shown} if shown else {}
+    return {**ui.PreviewImage(image, cls=cls).as_dict(), "text": [text], **noted}

@@ -15,7 +15,7 @@ NODES = sorted((ROOT / "nodes").glob("*.py"))
 SCHEMA = {"node_id", "display_name", "category", "description", "inputs", "outputs", "hidden", "is_output_node"}
 SCHEMA |= {"is_input_list", "not_idempotent", "is_experimental", "enable_expand"}
 INPUT = {"default", "min", "max", "step", "multiline", "tooltip", "optional", "lazy", "options", "force_input"}
-INPUT |= {"control_after_generate", "display_name", "round"}
+INPUT |= {"control_after_generate", "display_name", "round", "upload"}
 OUTPUT = {"display_name", "tooltip", "is_output_list"}
 # Saved workflows name nodes and widgets, and count outputs: nothing here may be renamed, moved or taken away.
 FROZEN = {
@@ -48,11 +48,15 @@ FROZEN = {
         "history:ANIMEGAMER_HISTORY state:ANIMEGAMER_STATE images:IMAGE fps:FLOAT instructions:STRING",
     ),
     "TrainLoRAStage": (
-        "stage dataset world run steps batch rank lr games seed resume | lora",
+        "stage dataset world run steps batch rank lr games seed resume | lora game_dataset",
         "lora:ANIMEGAMER_LORA loss_plot:IMAGE report:STRING",
     ),
     "EvaluateGame": ("world games seed |", "report:STRING sheet:IMAGE"),
     "ConvertAnimeGamer": ("source world precision |", "world:STRING report:STRING"),
+    "BuildGameDataset": (
+        "film dataset size captioner url model_name model_folder characters held_out |",
+        "dataset:ANIMEGAMER_DATASET report:STRING stats:IMAGE",
+    ),
 }
 
 

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 EXPECTED = "1-one-turn 2-five-turns 3-branching 4-motion-sweep 5-story 6-own-picture 7-train".split()
-EXPECTED += ["8-published-24gb", "8-published-8gb"]
-SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora"}  # inputs that no widget fills
+EXPECTED += ["8-published-24gb", "8-published-8gb", "9-film"]
+SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora", "game_dataset"}  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
     "SaveVideo": ["filename_prefix", "format", "codec"],
@@ -27,7 +27,7 @@ CORE = {
 }
 NOTES = {"MarkdownNote"}
 # The page stores one value more: of a display, of the upload button, of the bit depth that later versions ask for.
-ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo"}
+ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
 TOLD = ("instruction", "instructions", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
 
@@ -179,14 +179,25 @@ def test_the_toybox_knows_every_word_and_needs_no_download(name):
         assert {word for line in lines for word in words(line)} <= set(vocabulary())
 
 
-def test_pictures_that_examples_load_are_given():
-    loaded = {
-        node["inputs"]["image"]
-        for name in NAMES
-        for node in read(FOLDER / "api" / f"{name}.json").values()
-        if node["class_type"] == "LoadImage"
-    }
-    assert loaded == {path.name for path in (FOLDER / "input").iterdir()}
+def test_what_examples_load_is_given_and_small():
+    loaded = set()
+    for node in [node for name in NAMES for node in read(FOLDER / "api" / f"{name}.json").values()]:
+        if node["class_type"] == "LoadImage":
+            loaded.add(node["inputs"]["image"])
+        if node["class_type"] == "BuildGameDataset":
+            film = Path(node["inputs"]["film"])
+            loaded |= {film.name, film.with_suffix(".captions.jsonl").name}
+    given = list((FOLDER / "input").iterdir())
+    assert loaded == {path.name for path in given}
+    assert max(path.stat().st_size for path in given) < 400_000
+
+
+def test_the_film_of_the_example_is_told_in_words_that_the_toybox_knows():
+    lines = (FOLDER / "input" / "my-film.captions.jsonl").read_text(encoding="utf-8").splitlines()
+    spans = [json.loads(line) for line in lines]
+    told = [text for span in spans for text in (*span["character"], span["motion"], span["background"])]
+    told += [word for span in spans for word in span["adverbs"].values()]
+    assert len(spans) == 8 and {word for text in told for word in words(text)} <= set(vocabulary())
 
 
 def test_published_examples_are_for_their_cards():

@@ -79,6 +79,67 @@ def check_placing():
     }
 
 
+def check_tiles():
+    """Where little memory is free, shots are decoded in tiles: about the same picture, and whole again afterwards."""
+    import torch
+
+    model = GameModel(host.find_world("toybox"))
+    state = model.engine().predict((), TEXT).representation
+    latents = model.decoder().sample(state[None], torch.tensor([5.0]), [0])
+    free_memory, drawn, tiled = management.get_free_memory, [], []
+    for free in (10**12, model.decoder().working_bytes - 1, 10**12):
+        management.get_free_memory = lambda *_, free=free: free
+        try:
+            decoder = model.decoder()
+        finally:
+            management.get_free_memory = free_memory
+        tiled.append(decoder.tiled)
+        drawn.append(decoder.decode_latents(latents))
+    off = float((drawn[0] - drawn[1]).square().mean())
+    return {"tiled": tiled, "whole again": torch.equal(drawn[0], drawn[2]), "same": off == 0, "off": off}
+
+
+def check_ages():
+    """A world's age changes with what is read in place, be it one file of a folder of downloads."""
+    own = BASE / "models" / "animegamer"
+    files = [own / "MLLM-Old" / "pytorch_model.bin", own / "VDM_Decoder-Old" / "1" / "mp_rank_00_model_states.pt"]
+    files += [own / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", own / "3d-vae.pt"]
+    ages = {host.age_of_world("old")}
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for text in ("first", "replaced"):
+            path.write_text(text)
+            ages.add(host.age_of_world("old"))
+    load = next(node for node in classes if node.__name__ == "LoadAnimeGamer")
+    told = [load.fingerprint_inputs(world="old", lora_file="none") for _ in range(2)]
+    files[0].write_text("replaced again")
+    told.append(load.fingerprint_inputs(world="old", lora_file="none"))
+    for name in ("MLLM-Old", "VDM_Decoder-Old", "Mistral-7B-Instruct-v0.1"):
+        shutil.rmtree(own / name)
+    files[-1].unlink()
+    return {
+        "ages": len(ages),
+        "same": told[0] == told[1],
+        "changed": told[1] != told[2],
+        "toybox": host.age_of_world("toybox"),
+    }
+
+
+def check_packages():
+    """What a film's node says where a package is missing."""
+    find, said = importlib.util.find_spec, {}
+    build = next(node for node in classes if node.__name__ == "BuildGameDataset")
+    names = ("film", "dataset", "url", "model_name", "model_folder", "characters")
+    inputs = dict.fromkeys(names, "none") | {"size": "toybox", "held_out": 0.1}
+    for package, captioner in (("av", "none"), ("cv2", "none"), ("scenedetect", "script"), ("openai", "endpoint")):
+        importlib.util.find_spec = lambda name, *rest, gone=package: None if name == gone else find(name, *rest)
+        try:
+            said[package] = _error(lambda chosen=captioner: build.execute(**inputs, captioner=chosen))
+        finally:
+            importlib.util.find_spec = find
+    return said
+
+
 def check_interrupt():
     """How many layers still begin after the user has asked to stop, for each kind of work."""
     model = GameModel(host.find_world("toybox"))
@@ -192,6 +253,7 @@ import comfy.model_management as management  # noqa: E402
 from animegamer_pack.nodes import host, models  # noqa: E402
 
 GameModel = models.GameModel
-for check in (check_lives, check_placing, check_interrupt, check_stage_files, check_worlds, check_choices):
+CHECKS = (check_lives, check_placing, check_tiles, check_ages, check_packages, check_interrupt, check_stage_files)
+for check in (*CHECKS, check_worlds, check_choices):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

@@ -35,6 +35,24 @@ def test_models_are_placed_whole_before_every_use(inside):
     assert placing["loaded"] == [True, False, False, True], "loaded, partly unloaded, at work as it is, whole again"
 
 
+def test_a_small_device_decodes_in_tiles(inside):
+    tiles = inside["tiles"]
+    assert tiles["tiled"] == [False, True, False]
+    assert tiles["whole again"] and not tiles["same"], "with room again, as before; in tiles a little else"
+    assert tiles["off"] < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
+
+
+def test_a_world_that_is_read_in_place_is_loaded_anew_when_its_files_are_replaced(inside):
+    ages = inside["ages"]
+    assert ages == {"ages": 9, "same": True, "changed": True, "toybox": ""}, "none, and two for each of four files"
+
+
+def test_a_missing_package_is_named(inside):
+    named = {"av": "av", "cv2": "opencv-python-headless", "scenedetect": "scenedetect-headless", "openai": "openai"}
+    for package, wanted in named.items():
+        assert f"pip install {wanted}`" in inside["packages"][package] and "\n" not in inside["packages"][package]
+
+
 @pytest.mark.parametrize("work", ["text", "sampling", "decoding", "encoding"])
 def test_an_interrupt_stops_within_one_pass(inside, work):
     assert inside["interrupt"][work] == 0, "layers that began after the user asked to stop"

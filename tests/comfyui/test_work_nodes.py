@@ -163,6 +163,17 @@ def test_a_world_is_measured(server, measured_world):
     assert sheet.width == 1200 and sheet.height > 1000
 
 
+def test_a_measurement_stops_soon_after_the_user_asks(server):
+    """The whole of it takes minutes; the longest step without a look is some convolutions of the VAE."""
+    queued = server.queue({"measure": node("EvaluateGame", world="toybox", games=1, seed=3)})
+    time.sleep(10)
+    server.post("/interrupt", {})
+    asked = time.monotonic()
+    entry = server.wait(queued, PATIENCE_S)
+    assert message(entry, "execution_interrupted") is not None
+    assert time.monotonic() - asked < 30, "seconds on a quiet machine"
+
+
 @pytest.fixture
 def downloads(server):
     """A folder of downloads among the server's worlds, gone again after the test with what is made of it."""

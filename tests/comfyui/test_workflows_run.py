@@ -10,6 +10,7 @@ import pytest
 from comfy_server import message
 from PIL import Image
 
+from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.state import read_instructions
 from animegamer_core.toybox.world import MOTIONS
 from animegamer_core.video import read_clip
@@ -26,8 +27,8 @@ def prompt_of(name):
 @pytest.fixture(scope="module")
 def play(server):
     """Run an example by its name, once: (prompt, history entry)."""
-    for picture in (WORKFLOWS / "input").iterdir():
-        shutil.copy(picture, server.input_dir)
+    for given in (WORKFLOWS / "input").iterdir():
+        shutil.copy(given, server.input_dir)
     done = {}
 
     def run(name):
@@ -179,6 +180,20 @@ def test_7_train_and_play(server, play):
     assert pair.shape == (17, 96, 2 * 144 + 4, 3)
     difference = np.abs(pair[:, :, :144].astype(int) - pair[:, :, 148:]).mean()
     assert 0.3 < difference < 40, "the stage shows, and the picture is still one"
+    times = {kind: data["timestamp"] for kind, data in played[1]["status"]["messages"]}
+    assert (times["execution_success"] - times["execution_start"]) / 1000 < 180, "within three minutes"
+
+
+def test_9_a_film_becomes_a_world(server, play):
+    played = play("9-film")
+    (report,) = outputs(played, "PreviewAny").values()
+    assert re.search(r"captions +whole 14, in part 0, none 0", report["text"][0])
+    (dataset,) = (server.output_dir / "animegamer" / "datasets").glob("my-film")
+    assert len(DatasetFolder.open(dataset).turns) == 14 and (dataset / "review.html").is_file()
+    (trained,) = outputs(played, "TrainLoRAStage").values()
+    assert trained["text"][0].startswith("adapt: 6 steps in") and f"trained on {dataset}" in trained["text"][0]
+    (video,) = outputs(played, "SaveVideo").values()
+    assert clip(server, video).shape == (17, 96, 144, 3)
     times = {kind: data["timestamp"] for kind, data in played[1]["status"]["messages"]}
     assert (times["execution_success"] - times["execution_start"]) / 1000 < 180, "within three minutes"
 
