@@ -12,6 +12,7 @@ COMFYUI_DIR ?= .comfyui
 COMFYUI_URL := https://github.com/comfyanonymous/ComfyUI
 COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
 COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
+DATA := opencv-python-headless scenedetect-headless openai  # pyproject's extra [data]
 
 .PHONY: play test lint check soak comfyui comfyui-ready comfyui-python
 
@@ -43,7 +44,7 @@ comfyui-ready: $(COMFYUI_DIR)/main.py  ## get it and link the pack, without star
 comfyui-python:
 	$(PYTHON) -m venv $(COMFYUI_DIR)/.venv
 	{ $(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) torch torchvision torchaudio \
-		&& $(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) -r $(COMFYUI_DIR)/requirements.txt -r requirements.txt requests; } \
+		&& $(COMFYUI_PYTHON) -m pip install $(CPU_TORCH) -r $(COMFYUI_DIR)/requirements.txt -r requirements.txt requests $(DATA); } \
 		|| { rm -rf $(COMFYUI_DIR)/.venv; exit 1; }
 
 $(COMFYUI_DIR)/main.py:

@@ -16,6 +16,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "convert": ("animegamer_core.checkpoint.convert", "turn the published weight files into a world folder"),
     "fetch": ("animegamer_core.checkpoint.fetch", "download the published weight files, after asking"),
     "parity": ("animegamer_core.parity", "compare this code with recorded results of the published code"),
+    "dataset": ("animegamer_core.dataset_cli", "turn films into captioned clips to train on"),
     "train": ("animegamer_core.train.cli", "train one stage of a world on a dataset folder"),
     "evaluate": ("animegamer_core.evaluate.cli", "measure a world"),
 }

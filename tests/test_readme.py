@@ -17,8 +17,13 @@ COMMANDS = [
     for line in block.splitlines()
     if line.strip()
 ]
+TRIED = [line for line in COMMANDS if "toybox.film" in line or "captioner script" in line]
 PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
-ELSEWHERE = ("convert", "fetch", "train", "--world", "toybox.build", "evaluate toybox")  # downloads, a GPU, or minutes
+INSTALL = 'pip install ".[data]"'
+# These need downloads, a GPU, somebody's film, or minutes.
+WORDS = ("convert", "fetch", "dataset", "train", "--world", "toybox.build", "evaluate toybox")
+
+ELSEWHERE = [line for line in COMMANDS if line not in TRIED and any(word in line for word in WORDS)]
 
 
 def module_call(line):
@@ -56,21 +61,40 @@ def test_the_python_example_runs(tmp_path, monkeypatch):
     assert done.stdout.strip() == "(17, 3, 96, 144)"
 
 
+def test_a_film_becomes_a_dataset_as_the_readme_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert len(TRIED) == 2
+    for line in TRIED:
+        done = subprocess.run(module_call(line), cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    made = {path.name for path in (tmp_path / "out" / "mine").iterdir()}
+    assert {"clips", "turns.jsonl", "games.jsonl", "dataset.json", "review.html", "stats.png"} <= made
+
+
 def test_parity_as_the_readme_says():
     line = next(line for line in COMMANDS if " parity " in line)
     subprocess.run(module_call(line), cwd=ROOT, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("line", [line for line in COMMANDS if any(word in line for word in ELSEWHERE)])
+@pytest.mark.parametrize(
+    "line", [line for line in COMMANDS if line not in TRIED and any(word in line for word in ELSEWHERE)]
+)
 def test_commands_that_need_more_are_understood(line):
     """Every option that the README shows is one that the verb's help lists."""
     words = module_call(line)
-    verb = words[:4] if words[2] == "animegamer_core" else words[:3]
+    count = 3 if words[2] != "animegamer_core" else 5 if words[3] == "dataset" else 4
+    verb = words[:count]
     helped = subprocess.run([*verb, "--help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for option in re.findall(r"--[a-z]+", line):
+    for option in re.findall(r"--[a-z-]+", line):
         assert option in helped, f"{option} of: {line}"
 
 
 def test_no_command_is_left_out():
-    known = {*COMMANDS[:2], *PLAYED, *(line for line in COMMANDS if any(word in line for word in ELSEWHERE))}
+    known = {
+        *COMMANDS[:2],
+        INSTALL,
+        *TRIED,
+        *PLAYED,
+        *(line for line in COMMANDS if any(word in line for word in ELSEWHERE)),
+    }
     assert [line for line in COMMANDS if line not in known and " parity " not in line] == []

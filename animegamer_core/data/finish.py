@@ -1,0 +1,223 @@
+"""What is cut becomes a dataset: levels over all clips, captions, games, tables. It may be done again at any time.
+
+What captioners and people wrote into the tables stays: captions that were corrected, and clips that a person dropped
+through corrections. A clip whose line was merely deleted comes back.
+
+adverbs.jsonl    {clip, level, adverb}: which adverb a captioner chose for which level. Levels move as films are added,
+                 and an adverb fits one level, so it is asked for again; a person's own word, told by this table, stays
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..files import locked, write_text
+from .build import BuildSettings, OnProgress
+from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
+from .cutting import Cut
+from .dataset import TURNS, DatasetError, DatasetFolder, levelled, write_tables
+from .filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
+from .games import games_of
+from .records import ClipRecord
+from .segments import Duplicates
+from .tables import CAPTION_FIELDS, DROPPED, LOCK, read_lines, to_text
+
+ADVERBS = "adverbs.jsonl"
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a folder holds now. dropped: reason -> segments left out. broken: film -> why only its beginning is there.
+    open: film -> scenes that are not cut yet, or whose clips are gone."""
+
+    dropped: Mapping[str, int]
+    broken: Mapping[str, str]
+    open: Mapping[str, int]
+    captions: CaptionReport
+    dataset: DatasetFolder
+
+
+def finish(
+    out: Path,
+    settings: BuildSettings,
+    captioner: Captioner | None = None,
+    references: Sequence[Reference] = (),
+    workers: int = 1,
+    on_progress: OnProgress | None = None,
+) -> BuildReport:
+    """Make the tables of all that is cut. workers: clips that are asked about at a time.
+
+    ValueError: nothing is cut, or too little to part levels; clips cut with other settings; a table that a person left
+    unreadable; or another build at it.
+    """
+    if not (out / FILMS).is_dir():
+        raise ValueError(f"{out} holds nothing that was cut from a film; name a film")
+    with locked(out / LOCK, f"another build is finishing {out}, or corrections are being applied; wait for it"):
+        cutting = settings.cutting()
+        notes = read_notes(out)
+        check_same(out, notes, {}, cutting)
+        found = _Found.read(out, notes, aside=captioner is None)
+        if not found.records:
+            raise ValueError(f"{out} has no clip: {found.why_none(notes, settings)}")
+        try:
+            records, levels = levelled(found.records)
+        except ValueError as error:
+            raise ValueError(f"{out}: {error}; more of a film makes them") from error
+        told = on_progress or (lambda what, done, total: None)
+        report = _captioned(out, records, captioner, references, workers, told)
+        write_text(out / DROPPED, to_text([*found.dropped, *found.by_people]))
+        dataset = write_tables(
+            out,
+            report.records,
+            games_of(report.records, settings.games),
+            {
+                "films": {name: note.provenance for name, note in notes.items()},
+                "captioner": None if captioner is None else captioner.name,
+            },
+            {
+                "fps": settings.shape.fps,
+                **cutting,
+                "games": dataclasses.asdict(settings.games),
+                "motion": {**cutting["motion"], **levels},
+            },
+        )
+    broken = {name: note.survey.broken for name, note in notes.items() if note.survey.broken is not None}
+    return BuildReport(_counted(found.dropped), broken, found.open, report, dataset)
+
+
+@dataclass
+class _Found:
+    """What the folder holds before it is finished. records: clips in order of film and time, with the captions that
+    they have. dropped, by_people: rows of dropped.jsonl. open: film -> scenes that are not cut, or not wholly there."""
+
+    records: list[ClipRecord] = field(default_factory=list)
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+    by_people: list[dict[str, Any]] = field(default_factory=list)
+    open: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, out: Path, notes: Mapping[str, FilmNote], aside: bool) -> _Found:
+        """aside: whether clips that no valid caption was found for stay out, until somebody asks again."""
+        known = _turns_before(out)
+        found = cls(by_people=[row for row in _rows(out / DROPPED) if _clip_in(row) is not None])
+        gone = {_clip_in(row) for row in found.by_people}
+        gone |= {item.record.clip for item in read_set_aside(out)} if aside else set()
+        likes = Duplicates()
+        for name, note in notes.items():
+            scenes = noted_scenes(out, name)
+            whole = 0
+            for number, cuts in scenes.items():
+                there = [cut for cut in cuts if cut.dropped is not None or (out / cut.clip).is_file()]
+                whole += there == cuts
+                for cut in there:
+                    found._sort(name, cut, cut.dropped or likes.add(cut.signature, cut.clip, f"{name}#{number}"), gone)
+            if whole < len(note.survey.scenes):
+                found.open[name] = len(note.survey.scenes) - whole
+        others = [record for record in known.values() if record.film not in notes]  # clips that a person added
+        found.records = [_as_before(record, known.get(record.clip)) for record in found.records] + others
+        return found
+
+    def _sort(self, name: str, cut: Cut, reason: str | None, gone: set[str | None]) -> None:
+        if reason is not None:
+            row = {"film": name, "start": cut.start, "end": cut.end, "reason": reason}
+            self.dropped.append(row | ({"clip": cut.clip} if cut.dropped is None else {}))  # a duplicate's file is kept
+        elif cut.clip not in gone:
+            self.records.append(
+                ClipRecord(film=name, start=cut.start, end=cut.end, clip=cut.clip, motion_value=cut.value)
+            )
+
+    def why_none(self, notes: Mapping[str, FilmNote], settings: BuildSettings) -> str:
+        """Why there is no clip, for people."""
+        if not notes:
+            return "no film was cut"
+        if self.dropped or self.by_people:
+            reasons = _counted([*self.dropped, *self.by_people])
+            return f"all its segments were left out ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})"
+        if self.open:
+            return "no scene is cut yet"
+        lengths = [item.scene.end - item.scene.start for note in notes.values() for item in note.survey.scenes]
+        wanted = (settings.shape.frames - 1) / settings.shape.fps
+        return f"a clip lasts {wanted:g} s, and the longest scene of these films {max(lengths, default=0):.1f} s"
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a table that is written anew; DatasetError for one that cannot be read, since it would be lost."""
+    rows, broken = read_lines(path)
+    if broken:
+        raise DatasetError(f"{path}:{broken[0][0]}: {broken[0][1]}; correct or delete the line")
+    return [row for _, row in rows if isinstance(row, dict)]
+
+
+def _turns_before(out: Path) -> dict[str, ClipRecord]:
+    """The lines of turns.jsonl by clip, whose captions are kept; DatasetError names a line that cannot be read."""
+    rows, broken = read_lines(out / TURNS)
+    records = {}
+    for number, values in rows:
+        try:
+            record = ClipRecord.from_dict(values)
+            records[record.clip] = record
+        except ValueError as error:
+            broken.append((number, str(error)))
+    if broken:
+        number, text = min(broken)
+        raise DatasetError(f"{out / TURNS}:{number}: {text}; correct or delete the line, it would be lost")
+    return records
+
+
+def _clip_in(row: Mapping[str, Any]) -> str | None:
+    """The clip that a person left out by this row of dropped.jsonl; None for what was left out by rule."""
+    record = row.get("record")
+    return record.get("clip") if isinstance(record, dict) else None
+
+
+def _as_before(record: ClipRecord, known: ClipRecord | None) -> ClipRecord:
+    """A clip's record with the caption that it was given before."""
+    if known is None:
+        return record
+    return dataclasses.replace(record, **{name: getattr(known, name) for name in CAPTION_FIELDS})
+
+
+def _captioned(
+    out: Path,
+    records: Sequence[ClipRecord],
+    captioner: Captioner | None,
+    references: Sequence[Reference],
+    workers: int,
+    told: OnProgress,
+) -> CaptionReport:
+    """Caption what has no caption; adverbs that a captioner chose for another level are asked for again."""
+    if captioner is None:
+        return caption_clips(out, records, None)
+    chosen = {(row["clip"], row["level"], row["adverb"]) for row in _rows(out / ADVERBS)}
+    levels: dict[tuple[str, str | None], set[int]] = {}
+    for clip, level, adverb in chosen:
+        levels.setdefault((clip, adverb), set()).add(level)
+    asked = [_without_old_adverb(record, levels.get((record.clip, record.adverb), ())) for record in records]
+    report = caption_clips(
+        out, asked, captioner, references, workers, lambda done, total: told("clips captioned", done, total)
+    )
+    unsaid = {record.clip for record in asked if record.adverb is None}
+    now = chosen | {
+        (record.clip, record.motion_level, record.adverb)
+        for record in report.records
+        if record.clip in unsaid and record.adverb is not None
+    }
+    if now != chosen:
+        rows = ({"clip": clip, "level": level, "adverb": adverb} for clip, level, adverb in sorted(now))
+        write_text(out / ADVERBS, to_text(rows))
+    return report
+
+
+def _without_old_adverb(record: ClipRecord, levels: Collection[int]) -> ClipRecord:
+    """levels: those that a captioner chose the record's adverb for, none for a person's own."""
+    return dataclasses.replace(record, adverb=None) if levels and record.motion_level not in levels else record
+
+
+def _counted(dropped: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Rows by the first word of their reason."""
+    return dict(Counter(str(row.get("reason", "dropped")).split()[0] for row in dropped))

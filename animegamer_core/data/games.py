@@ -1,0 +1,58 @@
+"""Sequences of clips that make games: consecutive shots of one film, in the order they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .records import ClipRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamePlan:
+    """How clips become games.
+
+    turns: clips of a game. shortest: a rest of fewer clips is no game. gap: seconds between two clips that may be
+    missing from a game, such as credits or what had no valid caption. held_out: share of the games kept from training
+    for validation: at least one of two games or more, unless it is 0.
+    """
+
+    turns: int = 10
+    shortest: int = 2
+    gap: float = 30.0
+    held_out: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.turns:
+            raise ValueError(
+                f"games of {self.shortest} to {self.turns} turns cannot be made; expected 1 or more, rising"
+            )
+        if not 0 <= self.held_out < 1 or self.gap < 0:
+            raise ValueError(f"held_out {self.held_out} must lie from 0 to below 1, and gap {self.gap} be 0 or more")
+
+
+def games_of(records: Sequence[ClipRecord], plan: GamePlan) -> list[tuple[str, list[str], bool]]:
+    """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
+
+    Which games are held out depends on their number alone: one in so many, spread evenly over the films. Where there
+    are too few for that, it is the last one.
+    """
+    rows = [row for row in _rows(records, plan) if len(row) >= plan.shortest]
+    held = _held_out(len(rows), plan.held_out)
+    return [(f"game-{number:05d}", [record.clip for record in row], number in held) for number, row in enumerate(rows)]
+
+
+def _held_out(count: int, share: float) -> set[int]:
+    spread = {number for number in range(count) if int((number + 1) * share) > int(number * share)}
+    return spread or ({count - 1} if share and count > 1 else set())
+
+
+def _rows(records: Sequence[ClipRecord], plan: GamePlan) -> Iterator[list[ClipRecord]]:
+    row: list[ClipRecord] = []
+    for record in records:
+        if row and (len(row) == plan.turns or record.film != row[-1].film or record.start - row[-1].end > plan.gap):
+            yield row
+            row = []
+        row.append(record)
+    if row:
+        yield row

@@ -1,0 +1,91 @@
+"""The first reading of a film: its scenes and the borders of each, from every frame once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .film import FilmFrame, probe, read_frames
+from .filmfile import FilmError
+from .framing import BorderSample, Crop, border_sample, crops_of_scenes
+from .scenes import Scene, SceneFinder, SceneSettings
+
+SAMPLED = 1 / 3  # seconds between looks at the borders
+OnSeconds = Callable[[float, float], None]  # (seconds of the film read, seconds in all or 0.0)
+
+
+@dataclass(frozen=True)
+class FilmScene:
+    """A scene and what is cut off its picture."""
+
+    scene: Scene
+    crop: Crop
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first reading tells. facts: what the file says of itself; seconds: those that could be read; broken:
+    the sentence of a film that breaks off, or None."""
+
+    facts: Mapping[str, Any]
+    seconds: float
+    scenes: tuple[FilmScene, ...]
+    broken: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The survey as json keeps it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Survey:
+        """The survey that `to_dict` wrote."""
+        scenes = (FilmScene(Scene(**row["scene"]), Crop(**row["crop"])) for row in values["scenes"])
+        return cls(values["facts"], values["seconds"], tuple(scenes), values["broken"])
+
+
+def survey_film(
+    path: Path, settings: SceneSettings, *, threads: int = 0, on_seconds: OnSeconds | None = None
+) -> Survey:
+    """Read a film from start to end; FilmError for one of which nothing can be read.
+
+    threads: of the decoder, 0 for one a core; who reads several films at once gives 1.
+    """
+    info = probe(path)
+    finder, samples, end = SceneFinder(settings, info.fps), [], 0.0
+    frames = Readable(read_frames(path, threads=threads))
+    for frame in frames:
+        finder.add(frame)
+        if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
+            samples.append(border_sample(frame))
+            if on_seconds is not None:
+                on_seconds(frame.seconds, info.seconds)
+        end = frame.seconds + 1 / info.fps
+    scenes = finder.finish(end)
+    facts = {name: value for name, value in dataclasses.asdict(info).items() if name != "path"}
+    return Survey(facts, round(end, 6), _framed(samples, scenes), frames.broken)
+
+
+def _framed(samples: list[BorderSample], scenes: list[Scene]) -> tuple[FilmScene, ...]:
+    return tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
+
+
+class Readable:
+    """The frames of a film as far as they can be read; `broken` then says why they end. FilmError if there is none."""
+
+    def __init__(self, frames: Iterable[FilmFrame]) -> None:
+        self._frames = frames
+        self.broken: str | None = None
+
+    def __iter__(self) -> Iterator[FilmFrame]:
+        begun = False
+        try:
+            for frame in self._frames:
+                begun = True
+                yield frame
+        except FilmError as error:
+            if not begun:
+                raise
+            self.broken = str(error)

@@ -1,0 +1,312 @@
+"""The verb `dataset`: films into a folder that a person can correct and training reads (build, check, stats, cache)."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import errno
+import functools
+import os
+import shlex
+import sys
+import time
+import typing
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from .play import choose_device
+from .spec import get_spec
+
+if typing.TYPE_CHECKING:
+    from .data.build import BuildSettings
+    from .data.captions import Captioner
+    from .data.dataset import DatasetFolder
+    from .data.finish import BuildReport
+
+CAPTIONERS = ("none", "endpoint", "transformers", "script")
+BACKENDS = ("dis", "raft", "memflow")
+SIDECAR = ".captions.jsonl"
+SHOWN_PROBLEMS = 50
+PROGRAM = "python -m animegamer_core"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+CAPTIONER_OPTIONS = {  # of open_captioner, by the names that they have here
+    **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries", "per_minute")},
+    **{"price_in": "price_in", "price_out": "price_out", "device": "captioner_device", "dtype": "captioner_dtype"},
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `dataset`."""
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache")
+    _build_arguments(tasks.add_parser("build", help="cut films into captioned clips; the same command goes on"))
+    check = tasks.add_parser("check", help="name what is wrong, file and line; exit status 1 if anything is")
+    check.add_argument("folder", type=Path, metavar="DATASET")
+    check.add_argument("--deep", action="store_true", help="decode every frame of every clip")
+    check.add_argument("--apply", type=Path, metavar="FILE", help="first apply corrections exported by review.html")
+    stats = tasks.add_parser("stats", help="print counts, draw stats.png and write review.html")
+    stats.add_argument("folder", type=Path, metavar="DATASET")
+    cache = tasks.add_parser("cache", help="compute what training reads once: latents, text and image features")
+    cache.add_argument("folder", type=Path, metavar="DATASET")
+    cache.add_argument("--world", required=True, help="the world whose VAE and towers compute them")
+    cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="what `train --cache` is then given")
+    cache.add_argument("--features", nargs="+", metavar="NAME", help="of latents, text, image, image_random, states")
+    cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+
+
+def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("films", nargs="*", type=Path, metavar="FILM", help="film files, or folders of them; none: finish what is cut")
+    add("--out", required=True, type=Path, metavar="DATASET", help="the dataset's folder")
+    add("--spec", default="release", help="the spec whose frames the clips are: toybox, release (default %(default)s)")
+    add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
+    add("--workers", type=int, metavar="N", help="processes that read films (default: one a core)")
+    add("--shard", metavar="I/N", help="cut only every N-th film from the I-th; afterwards run once without")
+    captions = parser.add_argument_group("captions", "What is not said is the captioner's own default.")
+    add = captions.add_argument
+    add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
+    add("--url", help="endpoint: an OpenAI-compatible address, as http://localhost:8000/v1; its key is OPENAI_API_KEY")
+    add("--model", help="endpoint: the model's name; transformers: its folder")
+    add("--asked-at-once", type=int, default=4, metavar="N", help="questions under way (default %(default)s)")
+    add("--tries", type=int, metavar="N", help="replies to a question before a clip is set aside")
+    add("--max-tokens", type=int, metavar="N", help="of one reply")
+    add("--timeout", type=float, metavar="SECONDS", help="endpoint: for one whole answer")
+    add("--retries", type=int, metavar="N", help="endpoint: further requests after one that failed")
+    add("--per-minute", type=float, metavar="N", help="endpoint: requests a minute at most")
+    add("--price-in", type=float, metavar="X", help="endpoint: price of a million tokens read, for the cost")
+    add("--price-out", type=float, metavar="X", help="endpoint: price of a million tokens written")
+    add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
+    add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
+    flow = parser.add_argument_group("motion")
+    add = flow.add_argument
+    add("--flow", choices=BACKENDS, default="dis", help="what measures motion (default %(default)s)")
+    add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
+    add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
+    add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
+    add("--threshold", type=float, default=0.2, help="px a frame under which a pixel is still (default %(default)s)")
+    games = parser.add_argument_group("games")
+    games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")
+    games.add_argument(
+        "--held-out",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="of the games, kept from training; at least one of two or more, unless 0 (default %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the task; returns the exit status.
+
+    1: films broke off, clips stay without a caption, or a check found something. 2: no film could be read, or the disk
+    is full. 130: interrupted.
+    """
+    try:
+        status = {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has seen enough, as `| head`
+        for stream in (sys.stdout, sys.stderr):
+            _silence(stream)
+        return 1
+    return status
+
+
+def _silence(stream: typing.TextIO) -> None:
+    """Let what is still held for a stream that nobody reads go nowhere, as Python writes it out at its end."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _build(args: argparse.Namespace) -> int:
+    try:
+        return _cut_and_finish(args)
+    except KeyboardInterrupt:
+        print("\nstopped; what is finished is kept, and the same command goes on", file=sys.stderr)
+        return 130
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        told = f"dataset: {args.out}: {os.strerror(error.errno)}; what is finished is kept"
+        print(f"{told}; make room, and the same command goes on", file=sys.stderr)
+        return 2
+
+
+def _cut_and_finish(args: argparse.Namespace) -> int:
+    from .data.build import cut_films, shard_of
+    from .data.captions import read_references
+    from .data.film import find_films
+    from .data.filmnotes import read_notes
+    from .data.finish import finish
+
+    films = find_films(args.films) if args.films else []
+    settings = _settings(args)
+    captioner = _captioner(args, films)
+    references = read_references(args.characters) if args.characters else ()
+    part = shard_of(films, *_shard(args.shard)) if args.shard else films
+    broken = cut_films(part, args.out, settings, args.workers, _Progress()) if part else {}
+    for sentence in broken.values():
+        print(sentence, file=sys.stderr)
+    if args.shard:
+        print(f"shard {args.shard}: {len(part) - len(broken)} of {len(part)} films cut to their end")
+        return int(bool(broken))
+    if broken and not read_notes(args.out):
+        return 2  # not one film could be read, as was said
+    report = finish(args.out, settings, captioner, references, args.asked_at_once, _Progress())
+    _tell(report, said_before=broken.values())
+    _pictures(args.out)
+    _tell_next(report.dataset, get_spec(args.spec).name)
+    return int(bool(broken or report.broken or report.open or report.captions.failures))
+
+
+def _settings(args: argparse.Namespace) -> BuildSettings:
+    from .data.build import BuildSettings
+    from .data.cutting import ClipShape
+    from .data.flow import FlowSettings
+    from .data.games import GamePlan
+
+    decoder = get_spec(args.spec).decoder
+    flow = FlowSettings(
+        backend=args.flow,
+        weights=args.flow_weights,
+        python=args.flow_python,
+        device="cpu" if args.flow == "dis" else choose_device(args.flow_device),
+        threshold=args.threshold,
+    )
+    return BuildSettings(
+        shape=ClipShape(decoder.height, decoder.width, decoder.frames),
+        flow=flow,
+        games=GamePlan(turns=args.turns, held_out=args.held_out),
+    )
+
+
+def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:
+    """The captioner that was asked for; ValueError names an option that it does not take."""
+    from .data.captions import open_captioner
+
+    options: dict[str, object] = {name: getattr(args, given) for name, given in CAPTIONER_OPTIONS.items()}
+    if args.captioner == "script":
+        options["sidecars"] = _sidecars(args.out, films)
+    return open_captioner(args.captioner, **options)
+
+
+def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
+    """The sidecar of each film; ValueError where a film of the dataset is not named, since nobody could caption it."""
+    from .data.filmnotes import named_films, read_notes
+
+    sidecars = {name: film.with_suffix(SIDECAR) for name, film in named_films(films).items()}
+    for name, note in read_notes(out).items():
+        if name not in sidecars:
+            raise ValueError(f"captioner 'script' reads what lies beside the films; name {note.file} too")
+    return sidecars
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise ValueError(f"--shard {text}: expected the number of this part and of all, as 1/4")
+    return int(number), int(count)
+
+
+class _Progress:
+    """One line that is overwritten on a terminal; elsewhere a line every ten seconds, and the last."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._told = time.monotonic()
+
+    def __call__(self, what: str, done: int, count: int) -> None:
+        """count 0: nobody knows of how much."""
+        now = time.monotonic()
+        if done != count and now - self._told < (0.1 if self._terminal else 10.0):
+            return
+        self._told = now
+        line = f"  {what}: {done}" + (f" of {count}" if count else "")
+        if self._terminal:
+            print(f"{line:<60}", end="\r" if done != count else "\n", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _tell(report: BuildReport, said_before: Collection[str]) -> None:
+    """What the folder holds now, and what it lacks."""
+    for sentence in report.broken.values():
+        if sentence not in said_before:
+            print(sentence, file=sys.stderr)
+    for film, scenes in report.open.items():
+        print(f"{film}: {scenes} scenes are not cut; name the film again to cut them", file=sys.stderr)
+    dataset = report.dataset
+    films = len(dataset.info["provenance"]["films"])
+    print(f"{films} films, {len(dataset.turns)} clips, left out: {_counts(report.dropped)}")
+    print(report.captions.text)
+    held_out = sum(game.held_out for game in dataset.games)
+    print(f"{len(dataset.games)} games, {held_out} of them held out, in {dataset.path}")
+
+
+def _tell_next(dataset: DatasetFolder, spec: str) -> None:
+    """The commands that come next."""
+    from .train.stages import SCRATCH_SPECS, STAGES_IN_ORDER
+
+    folder = shlex.quote(str(dataset.path))
+    print(f"next: look through review.html, and put in what it exports: {PROGRAM} dataset check {folder} --apply FILE")
+    if not all(turn.captioned for turn in dataset.turns):
+        print("clips without a caption can train stage vae alone; for the others give --captioner")
+    elif spec in SCRATCH_SPECS:
+        print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
+        print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")
+    else:
+        starts = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
+        for stage, before in starts.items():
+            start = "".join(f" runs/{name}/{name}.safetensors" for name in before)
+            told = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
+            print(f"then: {PROGRAM} {told}{' --start' + start if start else ''}")
+
+
+def _counts(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
+
+
+def _check(args: argparse.Namespace) -> int:
+    from .data.check import check
+    from .data.corrections import apply_corrections
+    from .data.review import write_review
+
+    if args.apply is not None:
+        print(f"{apply_corrections(args.folder, args.apply)} clips corrected")
+        write_review(args.folder)
+    problems = check(args.folder, args.deep, functools.partial(_Progress(), "clips opened"))
+    for problem in problems[:SHOWN_PROBLEMS]:
+        print(problem)
+    if len(problems) > SHOWN_PROBLEMS:
+        print(f"... and {len(problems) - SHOWN_PROBLEMS} more")
+    serious = sum(problem.serious for problem in problems)
+    print(f"{serious} to mend" if serious else "nothing to mend")
+    return int(bool(serious))
+
+
+def _stats(args: argparse.Namespace) -> int:
+    from .data.stats import stats
+
+    print(stats(args.folder))
+    _pictures(args.folder)
+    return 0
+
+
+def _pictures(folder: Path) -> None:
+    """stats.png and review.html, for people."""
+    from .data.review import write_review
+    from .data.stats import write_stats
+
+    print(write_stats(folder))
+    print(write_review(folder))
+
+
+def _cache(args: argparse.Namespace) -> int:
+    from .train.cache_job import DEFAULT_FEATURES, cache_features
+
+    features = args.features or DEFAULT_FEATURES
+    done = cache_features(args.folder, args.world, args.out, features, _Progress(), args.device)
+    for feature in done:
+        state = "computed" if feature.fresh else "was there"
+        print(f"{feature.name}: {feature.clips} clips, {feature.bytes / 2**20:.1f} MiB, {state}")
+    return 0
