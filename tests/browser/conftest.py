@@ -1,23 +1,14 @@
 """A real Chromium on the page of a real ComfyUI server, shared by the tests of this folder."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
+from chromium import FLAGS, NEEDED, find_chromium
 from comfy_server import server  # noqa: F401  (the fixture)
 
-NEEDED = "tests/browser need `pip install playwright` and Chromium (`apt-get install chromium`, or CHROMIUM=path)"
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
-FLAGS += ("--disable-component-update", "--disable-dev-shm-usage", "--disable-quic", "--mute-audio")
 READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
 SCRIPTS = Path(__file__).parent / "scripts"
-
-
-def find_chromium():
-    """The browser's path, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 class ComfyPage:
@@ -89,22 +80,25 @@ def world(server):  # noqa: F811
 
 
 @pytest.fixture(scope="session")
-def comfy(request, shots):
-    """The page, loaded."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.skip(NEEDED)
+def browser():
+    """The one Chromium of a test run: two of Playwright's loops cannot run in one process."""
+    playwright = pytest.importorskip("playwright.sync_api", reason=NEEDED)
     chromium = find_chromium()
     if chromium is None:
         pytest.skip(NEEDED)
-    server = request.getfixturevalue("server")  # noqa: F811
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
-        page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
-        page.open()
-        yield page
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
+        yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def comfy(request, browser, shots):
+    """ComfyUI's page, loaded."""
+    server = request.getfixturevalue("server")  # noqa: F811
+    page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
+    page.open()
+    return page
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ import re
 import shutil
 
 import pytest
-from chromium import FLAGS, NEEDED, find_chromium
 from hypothesis import strategies as st
 
 from animegamer_core.data.corrections import apply_corrections
@@ -48,18 +47,6 @@ def drawn(tmp_path_factory):
 
 def write_lines(folder, name, rows):
     (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason=NEEDED)
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip(NEEDED)
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 class Review:
