@@ -417,7 +417,14 @@ def test_an_interrupt_waits_for_the_replies_under_way(world, tmp_path):
     folder, _, _ = world
     with StubEndpoint(slow_answer, [GOOD] * 3 + [Slow(0.5)] * 21) as stub:
         command = [sys.executable, "-c", CHILD, stub.url, folder, tmp_path / "characters"]
-        child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A job in the background ignores Ctrl-C, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
         while len(stub.asks) < 6 and child.poll() is None:
             time.sleep(0.002)
         child.send_signal(signal.SIGINT)
