@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
+SHARED := tests/comfyui tests/browser
 GAME := animegamer_core/toybox/games/first-game.txt
 # Without an NVIDIA driver the CPU build of torch is taken, a tenth of the size; constraints.txt names the version.
 CPU_TORCH := $(if $(shell command -v nvidia-smi),,--extra-index-url https://download.pytorch.org/whl/cpu)
@@ -19,8 +20,9 @@ DATA := opencv-python-headless scenedetect-headless openai  # pyproject's extra 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
 
-test: $(READY)  ## all tests
-	$(RUN) -m pytest
+test: $(READY)  ## all tests: a process a core, then those that share one ComfyUI and one browser
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(SHARED:%=--ignore=%)
+	$(RUN) -m pytest $(SHARED)
 
 lint: $(READY)
 	$(RUN) -m ruff check .
