@@ -6,6 +6,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may reach for a mod
 
 import pytest
 import torch
+from hypothesis import settings
 
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
@@ -13,6 +14,12 @@ from animegamer_core.engine import GameEngine
 from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.world import vocabulary
+
+# The same examples in every run, so that a change is judged by what it changed; `--hypothesis-profile hunt` looks for
+# new ones, and what it finds becomes an @example.
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("hunt", max_examples=2000, deadline=None)
+settings.load_profile("same")
 
 torch.set_num_threads(1)  # models this small only wait for one another on several threads
 

@@ -212,6 +212,10 @@ def test_other_matching_replies_are_refused(reply, sentence):
 
 @given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))
 @example("[Number]1[Index]1", "", 0, 0)
+@example("\u0336" * 80, "", 0, 0)
+@example("\U0001f600" * 40 + "<S>", GOOD, 0, 0)
+@example("[Index]" * 100, "", 0, 0)
+@example("[Number]2[Index]" + ",".join("2" * 600), "", 0, 0)
 def test_no_text_whatever_does_harm(noise, base, place, cut):
     text = base[:place] + noise + base[place + cut :]
     for parse in (parse_caption, lambda reply: parse_matching(reply, 3)):

@@ -15,7 +15,7 @@ from .prompts import TIMES
 from .words import LONGEST_WORDS
 
 LONGEST_REPLY = 1500  # characters; a right reply has about 100
-SHOWN = 60  # characters of a reply that a message quotes
+SHOWN = 60  # characters of a reply that a message quotes, counted as they are written there: \u0336 is six
 TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
 _ALLOWED = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
@@ -58,8 +58,8 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
     body = _body(text, _MATCHING_FORM)
     tags = list(_MATCHING_TAG.finditer(body))
     if [tag[1][0] for tag in tags] != ["N", "I"]:
-        shown = ", ".join(tag[0] for tag in tags) or "no tag"
-        raise ReplyError(f"the reply has {shown}: {_quoted(body)}", _MATCHING_FORM, text)
+        shown = ", ".join(tag[0] for tag in tags[:4]) + (", ..." if len(tags) > 4 else "")
+        raise ReplyError(f"the reply has {shown or 'no tag'}: {_quoted(body)}", _MATCHING_FORM, text)
     before, number, indices = body[: tags[0].start()], body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
     if before.strip():
         raise ReplyError(f"there is text before {tags[0][0]}: {_quoted(before)}", _MATCHING_FORM, text)
@@ -78,7 +78,8 @@ def _checked_indices(number: int, indices: tuple[int, ...], count: int, text: st
     if outside:
         raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
     if len(set(indices)) < len(indices):
-        raise ReplyError(f"an index stands twice in {indices}", "each index once", text)
+        twice = next(index for index in indices if indices.count(index) > 1)
+        raise ReplyError(f"index {twice} stands twice", "each index once", text)
     if number != len(indices):
         raise ReplyError(f"the number is {number} and there are {len(indices)} indices", "as many indices", text)
     return indices
@@ -158,5 +159,8 @@ def _level(tag: str, value: str) -> int:
 
 
 def _quoted(text: str) -> str:
-    """The beginning of a stranger's text, made safe to show in a message."""
-    return ascii(text if len(text) <= SHOWN else text[: SHOWN - 3] + "...")
+    """The beginning of a stranger's text, made safe to show in a message: at most SHOWN characters long."""
+    start, end = text[:SHOWN], "" if len(text) <= SHOWN else "..."
+    while len(ascii(start + end)) > SHOWN:
+        start, end = start[:-1], "..."
+    return ascii(start + end)
