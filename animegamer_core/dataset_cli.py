@@ -135,8 +135,8 @@ def _build(args: argparse.Namespace) -> int:
 def _cut_and_finish(args: argparse.Namespace) -> int:
     from .data.build import cut_films, shard_of
     from .data.captions import read_references
-    from .data.film import find_films
-    from .data.filmnotes import read_notes
+    from .data.films.film import find_films
+    from .data.films.filmnotes import read_notes
     from .data.finish import finish
 
     films = find_films(args.films) if args.films else []
@@ -161,7 +161,7 @@ def _cut_and_finish(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> BuildSettings:
     from .data.build import BuildSettings
-    from .data.cutting import ClipShape
+    from .data.films.cutting import ClipShape
     from .data.flow import FlowSettings
     from .data.games import GamePlan
 
@@ -192,7 +192,7 @@ def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | N
 
 def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """The sidecar of each film; ValueError where a film of the dataset is not named, since nobody could caption it."""
-    from .data.filmnotes import named_films, read_notes
+    from .data.films.filmnotes import named_films, read_notes
 
     sidecars = {name: film.with_suffix(SIDECAR) for name, film in named_films(films).items()}
     for name, note in read_notes(out).items():

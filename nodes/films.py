@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.data.film import FILM_SUFFIXES
+from ..animegamer_core.data.films.film import FILM_SUFFIXES
 from ..animegamer_core.index import check_story_name
 from . import host
 from .replay import Replays
@@ -244,7 +244,7 @@ def _packages(captioner: str) -> tuple[str, ...]:
 
 def _settings(size: str, held_out: float) -> BuildSettings:
     from ..animegamer_core.data.build import BuildSettings
-    from ..animegamer_core.data.cutting import ClipShape
+    from ..animegamer_core.data.films.cutting import ClipShape
     from ..animegamer_core.data.games import GamePlan
     from ..animegamer_core.spec import get_spec
 
@@ -257,7 +257,7 @@ def _settings(size: str, held_out: float) -> BuildSettings:
 
 def _new_dataset(name: str) -> Path:
     """The folder of a dataset to build or go on with; ValueError where it would mix with one made otherwise."""
-    from ..animegamer_core.data.filmnotes import FILMS
+    from ..animegamer_core.data.films.filmnotes import FILMS
 
     out = _datasets() / check_story_name(name, "dataset")
     if age_of_dataset(out) and not (out / FILMS).is_dir():
@@ -283,7 +283,7 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """What lies beside the chosen films, and beside those that the dataset has already: levels move, and with them
     their adverbs. ValueError for one of these that is gone.
     """
-    from ..animegamer_core.data.filmnotes import film_name, named_films, read_notes
+    from ..animegamer_core.data.films.filmnotes import film_name, named_films, read_notes
 
     named, listed = named_films(films), {film_name(film): film for row in _films().values() for film in row}
     for name, note in read_notes(out).items():

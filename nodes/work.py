@@ -193,15 +193,15 @@ class EvaluateGame(io.ComfyNode):
     @classmethod
     def execute(cls, world: str, games: int, seed: int) -> io.NodeOutput:
         host.require(*PACKAGES, "cv2")
-        from ..animegamer_core.evaluate.acceptance import accept
-        from ..animegamer_core.evaluate.bench import Bench
-        from ..animegamer_core.evaluate.trial import QUICK, Trial
+        from ..animegamer_core.evaluate.acceptance.lab import Lab
+        from ..animegamer_core.evaluate.acceptance.table import accept
+        from ..animegamer_core.evaluate.acceptance.trial import QUICK, Trial
 
         # Worker processes would start ComfyUI's own main module again, so everything is drawn here.
-        bench = Bench(host.find_world(world), host.clear_device(), workers=1, on_progress=Bars())
-        for model in (bench.engine, bench.decoder, bench.encoder, bench.probes):
+        lab = Lab(host.find_world(world), host.clear_device(), workers=1, on_progress=Bars())
+        for model in (lab.engine, lab.decoder, lab.encoder, lab.probes):
             host.make_interruptible(model)
-        report = accept(Trial(bench, QUICK.limited(games), seed), MEASURED)
+        report = accept(Trial(lab, QUICK.limited(games), seed), MEASURED)
         sheet = image_of_picture(report.sheet())
         return io.NodeOutput(report.text, sheet, ui=looks(cls, sheet, report.text))
 

@@ -24,12 +24,12 @@ import numpy as np  # noqa: E402
 from test_film_show import rank_correlation, true_motion  # noqa: E402
 
 from animegamer_core.data.build import BuildSettings  # noqa: E402
-from animegamer_core.data.cutting import ClipShape, Cut, cut_span, spans_of  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
+from animegamer_core.data.films.cutting import ClipShape, Cut, cut_span, spans_of  # noqa: E402
+from animegamer_core.data.films.segments import Duplicates  # noqa: E402
+from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.motion import level_edges, level_of  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
-from animegamer_core.data.segments import Duplicates  # noqa: E402
-from animegamer_core.data.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.toybox.film import FilmTruth, make_film  # noqa: E402
 from animegamer_core.toybox.film_parts import BORDERS, FilmPlan  # noqa: E402
 

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.__main__ import main
-from animegamer_core.data import cutting
 from animegamer_core.data.build import BuildSettings, cut_films, shard_of
 from animegamer_core.data.captions import open_captioner
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
-from animegamer_core.data.cutting import ClipShape, Span
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
-from animegamer_core.data.filmnotes import film_name, named_films, note_scenes, noted_scenes
+from animegamer_core.data.films import cutting
+from animegamer_core.data.films.cutting import ClipShape, Span
+from animegamer_core.data.films.filmnotes import film_name, named_films, note_scenes, noted_scenes
 from animegamer_core.data.finish import finish
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
@@ -41,7 +41,7 @@ PLANS = {"one": FilmPlan(seed=3, scenes=6, **PLAN), "two": FilmPlan(seed=4, scen
 # A build in a process of its own, in spans so short that a kill finds some of them finished.
 BUILD = """
 import sys
-from animegamer_core.data import cutting
+from animegamer_core.data.films import cutting
 cutting.SPAN_SECONDS = 0.5
 from animegamer_core import dataset_cli
 from animegamer_core.__main__ import main

@@ -29,7 +29,7 @@ PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(
 # The command in a process of its own, in spans so short that what ends it finds some of them finished.
 COMMAND = """
 import sys
-from animegamer_core.data import cutting
+from animegamer_core.data.films import cutting
 cutting.SPAN_SECONDS = 0.5
 from animegamer_core.__main__ import main
 if __name__ == "__main__":

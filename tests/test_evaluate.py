@@ -19,11 +19,12 @@ from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
-from animegamer_core.evaluate import acceptance, cli, metrics
-from animegamer_core.evaluate.bench import Bench
-from animegamer_core.evaluate.lockstep import Script, play_games
+from animegamer_core.evaluate import cli, figures
+from animegamer_core.evaluate.acceptance import table as acceptance
+from animegamer_core.evaluate.acceptance.lab import Lab
+from animegamer_core.evaluate.acceptance.lockstep import Script, play_games
+from animegamer_core.evaluate.acceptance.trial import FULL, QUICK, Plan, Trial
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
-from animegamer_core.evaluate.trial import FULL, QUICK, Plan, Trial
 from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession, GameState, MotionTable
@@ -49,7 +50,7 @@ def one_thread():
 
 def test_share_is_wilsons_interval():
     """8 of 10 by hand: p 0.8, z^2/n 0.38415; middle (0.8 + 0.19207) / 1.38415, half as in Wilson's formula."""
-    figure = metrics.share([True] * 8 + [False] * 2)
+    figure = figures.share([True] * 8 + [False] * 2)
     assert (figure.value, figure.count) == (0.8, 10)
     assert figure.low == pytest.approx(0.4902, abs=1e-4)
     assert figure.high == pytest.approx(0.9433, abs=1e-4)
@@ -57,49 +58,49 @@ def test_share_is_wilsons_interval():
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))
 def test_share_lies_in_its_interval(flags):
-    figure = metrics.share(flags)
+    figure = figures.share(flags)
     assert 0 <= figure.low <= figure.value <= figure.high <= 1
 
 
 def test_nothing_measured_is_no_number():
-    assert metrics.share([]).count == 0 and math.isnan(metrics.mean([]).value)
+    assert figures.share([]).count == 0 and math.isnan(figures.mean([]).value)
 
 
 def test_mean_has_the_normal_interval():
-    figure = metrics.mean([1.0, 2.0, 3.0])
+    figure = figures.mean([1.0, 2.0, 3.0])
     assert figure.value == 2.0
     assert figure.high - figure.value == pytest.approx(1.96 / math.sqrt(3), abs=1e-3)
 
 
 def test_psnr_of_a_known_error():
     true = np.zeros((17, 4, 4, 3), np.uint8)
-    assert metrics.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
-    assert metrics.psnr(true, true) == math.inf
+    assert figures.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
+    assert figures.psnr(true, true) == math.inf
     with pytest.raises(ValueError, match="cannot be compared"):
-        metrics.psnr(true[:3], true)
+        figures.psnr(true[:3], true)
 
 
 def test_motion_level_metrics():
     asked, measured = [1, 2, 3, 4, 5], [1, 2, 4, 4, 2]
-    assert metrics.motion_accuracy(asked, measured).value == pytest.approx(0.6)
-    assert metrics.motion_error(asked, measured).value == pytest.approx(0.8)
+    assert figures.motion_accuracy(asked, measured).value == pytest.approx(0.6)
+    assert figures.motion_error(asked, measured).value == pytest.approx(0.8)
 
 
 def test_rank_correlation_by_hand():
-    assert metrics.rank_correlation([1, 2, 3], [10, 20, 30]) == pytest.approx(1)
-    assert metrics.rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    assert metrics.rank_correlation([1, 2, 3, 4], [2, 1, 4, 3]) == pytest.approx(1 - 6 * 4 / (4 * 15))
+    assert figures.rank_correlation([1, 2, 3], [10, 20, 30]) == pytest.approx(1)
+    assert figures.rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert figures.rank_correlation([1, 2, 3, 4], [2, 1, 4, 3]) == pytest.approx(1 - 6 * 4 / (4 * 15))
     # ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3 give 4.5 / sqrt(4.5 * 5)
-    assert metrics.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(22.5))
-    assert metrics.rank_correlation([5, 5, 5], [1, 2, 3]) == 0
+    assert figures.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(22.5))
+    assert figures.rank_correlation([5, 5, 5], [1, 2, 3]) == 0
     with pytest.raises(ValueError, match="two or more"):
-        metrics.rank_correlation([1], [1])
+        figures.rank_correlation([1], [1])
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=20), st.integers(1, 7))
 def test_rank_correlation_ignores_rising_maps(values, factor):
     expected = 1.0 if len(set(values)) > 1 else 0.0
-    assert metrics.rank_correlation(values, [factor * value**3 for value in values]) == pytest.approx(expected)
+    assert figures.rank_correlation(values, [factor * value**3 for value in values]) == pytest.approx(expected)
 
 
 def test_blindness_is_measured_against_the_most_frequent_class():
@@ -270,13 +271,13 @@ def test_verdicts():
     def verdict(figure, few, low=0.9, high=math.inf):
         return Line("row", "name", figure, Target(low, high)).verdict(few)
 
-    assert verdict(metrics.share([True] * 50), False) == OK
-    assert verdict(metrics.share([True] * 8 + [False] * 2), False) == SHORT
-    assert verdict(metrics.share([True] * 8 + [False] * 2), True) == UNSURE
-    assert verdict(metrics.share([False] * 10), True) == SHORT
-    assert verdict(metrics.share([]), False) == SHORT
-    assert verdict(metrics.mean([12.0, 12.0]), True, -math.inf, 10) == SHORT
-    assert Line("row", "name", metrics.share([False])).verdict(False) == ""
+    assert verdict(figures.share([True] * 50), False) == OK
+    assert verdict(figures.share([True] * 8 + [False] * 2), False) == SHORT
+    assert verdict(figures.share([True] * 8 + [False] * 2), True) == UNSURE
+    assert verdict(figures.share([False] * 10), True) == SHORT
+    assert verdict(figures.share([]), False) == SHORT
+    assert verdict(figures.mean([12.0, 12.0]), True, -math.inf, 10) == SHORT
+    assert Line("row", "name", figures.share([False])).verdict(False) == ""
 
 
 def test_plans_scale_with_the_number_of_games():
@@ -314,7 +315,7 @@ def test_every_row_runs_and_repeats(tiny_world):
 
     def measured(rows):
         heard = []
-        trial = Trial(Bench(open_world(tiny_world), workers=1), SMALLEST, seed=3)
+        trial = Trial(Lab(open_world(tiny_world), workers=1), SMALLEST, seed=3)
         report = acceptance.accept(trial, rows, heard.append)
         assert heard == list(report.outcomes)
         return report
@@ -354,4 +355,4 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):
 def test_a_world_without_measured_edges_is_refused(tiny_world):
     world = replace(open_world(tiny_world), motion_table=replace(TABLE, edges=None))
     with pytest.raises(ValueError, match="no measured edges"):
-        Bench(world)
+        Lab(world)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.data.colour import tone_map
-from animegamer_core.data.film import FilmError, FilmFrame, find_films, frames_at, probe, read_frames
-from animegamer_core.data.filmfile import Clock
+from animegamer_core.data.films.colour import tone_map
+from animegamer_core.data.films.film import FilmError, FilmFrame, find_films, frames_at, probe, read_frames
+from animegamer_core.data.films.filmfile import Clock
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
 H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}

@@ -11,8 +11,8 @@ import pytest
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.filmnotes import read_notes
-from animegamer_core.data.framing import Crop, fit
+from animegamer_core.data.films.filmnotes import read_notes
+from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.motion import level_edges, level_of, motion_value
 from animegamer_core.toybox.film import FilmTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan, parts_of

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.data.film import FilmFrame, read_frames
-from animegamer_core.data.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
-from animegamer_core.data.scenes import Scene
+from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
+from animegamer_core.data.films.scenes import Scene
 from animegamer_core.toybox.film import make_film
 from animegamer_core.toybox.film_parts import FilmPlan
 

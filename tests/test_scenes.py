@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.data.fades import blank_fades
-from animegamer_core.data.film import FilmFrame, read_frames
-from animegamer_core.data.looks import Look, change
-from animegamer_core.data.scenes import Scene, SceneFinder, SceneSettings
+from animegamer_core.data.films.fades import blank_fades
+from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.looks import Look, change
+from animegamer_core.data.films.scenes import Scene, SceneFinder, SceneSettings
 from animegamer_core.toybox.film import FilmTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan
 

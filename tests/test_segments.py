@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.data.film import frames_at, read_frames
-from animegamer_core.data.framing import Crop, fit
+from animegamer_core.data.films.film import frames_at, read_frames
+from animegamer_core.data.films.framing import Crop, fit
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.data.films.segments import Duplicates, segments_of, signature, why_left_out
 from animegamer_core.data.motion import motion_value
-from animegamer_core.data.scenes import Scene
-from animegamer_core.data.segments import Duplicates, segments_of, signature, why_left_out
 from animegamer_core.toybox.film import FilmTruth, SceneTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .cutting import ClipShape, cut_span, spans_of
-from .filmfile import FilmError
-from .filmnotes import begin, check_same, finished_scenes, named_films, note_scenes, read_notes, settle
+from .films.cutting import ClipShape, cut_span, spans_of
+from .films.filmfile import FilmError
+from .films.filmnotes import begin, check_same, finished_scenes, named_films, note_scenes, read_notes, settle
+from .films.scenes import SceneSettings
+from .films.survey import OnSeconds, Survey, survey_film
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
-from .scenes import SceneSettings
-from .survey import OnSeconds, Survey, survey_film
 from .workers import spread
 
 OnProgress = Callable[[str, int, int], None]  # (what is done, how much of it, of how much or 0)

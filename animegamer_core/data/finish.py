@@ -19,12 +19,12 @@ from typing import Any
 from ..files import locked, write_text
 from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
-from .cutting import Cut
 from .dataset import TURNS, DatasetError, DatasetFolder, levelled, write_tables
-from .filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
+from .films.cutting import Cut
+from .films.filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
+from .films.segments import Duplicates
 from .games import games_of
 from .records import ClipRecord
-from .segments import Duplicates
 from .tables import CAPTION_FIELDS, DROPPED, LOCK, read_lines, to_text
 
 ADVERBS = "adverbs.jsonl"

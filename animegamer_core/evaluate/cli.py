@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
 
     from ..checkpoint import open_world
     from ..play import choose_device
-    from .acceptance import accept
-    from .bench import Bench
+    from .acceptance.lab import Lab
+    from .acceptance.table import accept
+    from .acceptance.trial import FULL, QUICK, Trial
     from .report import TABLE_HEAD
-    from .trial import FULL, QUICK, Trial
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; seeds count from 0, training has the numbers below")
@@ -48,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     plan = plan if args.limit is None else plan.limited(args.limit)
     few = plan.games < FULL.games
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    bench = Bench(open_world(args.world), device, args.workers, _show_progress if sys.stderr.isatty() else None)
+    lab = Lab(open_world(args.world), device, args.workers, _show_progress if sys.stderr.isatty() else None)
     if few:
         print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
     print(TABLE_HEAD)
     begun = time.perf_counter()
-    report = accept(Trial(bench, plan, args.seed), args.rows, lambda outcome: _show(outcome, few))
+    report = accept(Trial(lab, plan, args.seed), args.rows, lambda outcome: _show(outcome, few))
     report = replace(report, facts={**report.facts, "command": shlex.join(sys.argv)})
     for path in report.save(args.out):
         print(path)

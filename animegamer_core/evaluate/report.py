@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import replacing, write_text
-from .metrics import Figure
+from .figures import Figure
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..files import replacing, write_text
-from ..toybox.world import FRAMES, HEIGHT, WIDTH
 from .scenes import HEADS, NONE, Labels, draw_labelled
+from .world import FRAMES, HEIGHT, WIDTH
 
 FOLDER, WEIGHTS, CARD = "probes", "probes.safetensors", "probes.json"
 FRAME_STRIDE = 2  # every second frame tells as much at half the cost

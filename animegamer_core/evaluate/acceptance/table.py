@@ -14,14 +14,14 @@ from dataclasses import asdict, replace
 import numpy as np
 from PIL.Image import Image
 
-from ..sheet import contact_sheet
-from ..state import DEFAULT_WINDOW
-from ..toybox.games import Game, sample_game
-from ..toybox.probes import BlindCheck, noise_check, read_card
-from ..toybox.scenes import HEADS, NONE, Labels, labels_of
-from ..toybox.world import COLOURS, MOTIONS, Scene
-from .metrics import Figure, mean, motion_accuracy, motion_error, psnr, rank_correlation, share
-from .report import Line, Outcome, Report, Target, machine, strips
+from ...sheet import contact_sheet
+from ...state import DEFAULT_WINDOW
+from ...toybox.games import Game, sample_game
+from ...toybox.probes import BlindCheck, noise_check, read_card
+from ...toybox.scenes import HEADS, NONE, Labels, labels_of
+from ...toybox.world import COLOURS, MOTIONS, Scene
+from ..figures import Figure, mean, motion_accuracy, motion_error, psnr, rank_correlation, share
+from ..report import Line, Outcome, Report, Target, machine, strips
 from .speed import measure_speed
 from .trial import FULL, Trial
 
@@ -35,11 +35,11 @@ SCORED = ("character", "place", "time", "motion")  # heads that the table has ta
 def probes_row(trial: Trial) -> Outcome:
     """The probes themselves: nearly perfect on true held-out clips, blind on noise and where labels were shuffled."""
     labels = trial.true.labels
-    seen = trial.bench.see(trial.true.clips)
+    seen = trial.lab.see(trial.true.clips)
     lines = _recognised("probes", "true clips: ", seen, labels, dict.fromkeys(SCORED, 0.98))
-    noise = noise_check(trial.bench.probes, labels)
+    noise = noise_check(trial.lab.probes, labels)
     lines.append(_blind_line("heads at chance on noise frames", noise, len(labels["character"])))
-    facts = read_card(trial.bench.world.folder).get("facts", {})
+    facts = read_card(trial.lab.world.folder).get("facts", {})
     if "shuffled" not in facts:
         return Outcome(tuple(lines), notes=("the probes' card tells of no training on shuffled labels",))
     checks = {name: BlindCheck(**values) for name, values in facts["shuffled"].items()}
@@ -50,7 +50,7 @@ def probes_row(trial: Trial) -> Outcome:
 def vae_row(trial: Trial) -> Outcome:
     """Reconstruction: 30 dB, or 28 dB where every probe still reads 97 % of the reconstructions rightly."""
     pairs = zip(trial.rebuilt, trial.true.clips, strict=True)
-    lines = _recognised("vae", "reconstructions: ", trial.bench.see(trial.rebuilt), trial.true.labels, {})
+    lines = _recognised("vae", "reconstructions: ", trial.lab.see(trial.rebuilt), trial.true.labels, {})
     clear = all(line.figure.value >= 0.97 for line in lines)
     quality = Line("vae", "PSNR", mean([psnr(*pair) for pair in pairs]), Target(28 if clear else 30), "dB")
     sheet = strips([trial.true.clips[:PICTURED], trial.rebuilt[:PICTURED]], ("true", "reconstructed"))
@@ -60,9 +60,9 @@ def vae_row(trial: Trial) -> Outcome:
 def shots_row(trial: Trial) -> Outcome:
     """Shots decoded from the true representation at the measured motion value."""
     told = trial.told
-    clips = trial.bench.shoot(trial.states, told.values, trial.seeds(len(told.scenes)))
+    clips = trial.lab.shoot(trial.states, told.values, trial.seeds(len(told.scenes)))
     targets = {"character": 0.95, "place": 0.95, "time": 0.98, "motion": 0.85}
-    seen = trial.bench.see(clips)
+    seen = trial.lab.see(clips)
     lines = _recognised("shots", "", seen, told.labels, targets)
     lines.append(_colour_line("shots", "colour of a visible prop", seen, told.scenes))
     sheet = strips([told.clips[:PICTURED], clips[:PICTURED]], ("true", "decoded from its representation"))
@@ -74,14 +74,14 @@ def motion_row(trial: Trial) -> Outcome:
 
     The ceiling is what the drawn world itself scores when it is drawn at the middle of each level.
     """
-    bench, told = trial.bench, trial.told.scenes
+    lab, told = trial.lab, trial.told.scenes
     asked, values = _asked(trial, len(told))
-    measured = bench.levels(bench.measure(bench.shoot(trial.states, values, trial.seeds(len(told)))))
-    centres = level_centres(bench.world.motion_table.edges)
+    measured = lab.levels(lab.measure(lab.shoot(trial.states, values, trial.seeds(len(told)))))
+    centres = level_centres(lab.world.motion_table.edges)
     wanted = [1 + index % 5 for index in range(len(trial.true.scenes))]
     ideal = zip(trial.true.scenes, wanted, strict=True)
-    drawn = bench.draw([replace(scene, amplitude=centres[level - 1]) for scene, level in ideal]).levels
-    rebuilt = motion_accuracy(trial.true.levels, bench.levels(bench.measure(trial.rebuilt)))
+    drawn = lab.draw([replace(scene, amplitude=centres[level - 1]) for scene, level in ideal]).levels
+    rebuilt = motion_accuracy(trial.true.levels, lab.levels(lab.measure(trial.rebuilt)))
     lines = (
         Line("motion", "ACC-F", motion_accuracy(asked, measured), Target(0.73), ""),
         Line("motion", "MAE-F", motion_error(asked, measured), Target(high=0.40), "levels"),
@@ -96,21 +96,21 @@ def override_row(trial: Trial) -> Outcome:
 
     States count as moving whose true shot is above the lowest level.
     """
-    bench, table = trial.bench, trial.bench.world.motion_table.values
+    lab, table = trial.lab, trial.lab.world.motion_table.values
     moving = [index for index, level in enumerate(trial.told.levels) if level > 1][: trial.plan.sweeps]
     values = np.geomspace(table[0], table[-1], SWEEP)
     rows = [index for index in moving for _ in values]
-    clips = bench.shoot(trial.states[rows], np.tile(values, len(moving)), [trial.first + index for index in rows])
-    measured = bench.measure(clips).reshape(len(moving), SWEEP)
+    clips = lab.shoot(trial.states[rows], np.tile(values, len(moving)), [trial.first + index for index in rows])
+    measured = lab.measure(clips).reshape(len(moving), SWEEP)
     correlations = [rank_correlation(values, row) for row in measured]
     return Outcome((Line("override", "rank correlation with measured motion", mean(correlations), Target(0.9), ""),))
 
 
 def games_row(trial: Trial) -> Outcome:
     """Games played by the engine from text, or from a picture and text, at the default window."""
-    played, bench = trial.played, trial.bench
+    played, lab = trial.played, trial.lab
     truth = labels_of(played.scenes)
-    lines = _recognised("games", "", bench.see(played.clips), truth, {"character": 0.9, "place": 0.9})
+    lines = _recognised("games", "", lab.see(played.clips), truth, {"character": 0.9, "place": 0.9})
     right = {
         gauge: [
             getattr(MOTIONS[scene.motion], gauge) == getattr(state.change, gauge)
@@ -123,7 +123,7 @@ def games_row(trial: Trial) -> Outcome:
     lines += [Line("games", f"{gauge} right", share(flags)) for gauge, flags in right.items()]
     predicted = [state.motion for state in played.states]
     lines.append(Line("games", "motion level predicted as typed", motion_accuracy(played.levels, predicted)))
-    measured = bench.levels(bench.measure(played.clips))
+    measured = lab.levels(lab.measure(played.clips))
     lines.append(Line("games", "measured motion level as predicted", motion_accuracy(predicted, measured)))
     return Outcome(tuple(lines), _game_sheets(trial))
 
@@ -145,7 +145,7 @@ def colour_row(trial: Trial) -> Outcome:
             shots = trial.play(trial.scripted, window, _spread(due, trial.plan.colours))
         target = Target(0.85) if window else Target(guess - 0.1, guess + 0.1)
         name = f"window {window}: prop told once, seen again" if window else "window 0: a guess among six"
-        seen = trial.bench.see(shots.clips, () if window else ("colour",))
+        seen = trial.lab.see(shots.clips, () if window else ("colour",))
         lines.append(_colour_line("colour", name, seen, shots.scenes, target))
     return Outcome(tuple(lines))
 
@@ -155,7 +155,7 @@ def unseen_row(trial: Trial) -> Outcome:
     games = [sample_game(trial.first + index, turns=2, split="unseen") for index in range(trial.plan.unseen)]
     scripted = trial.script(games)
     played = trial.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
-    seen, truth = trial.bench.see(played.clips), labels_of(played.scenes)
+    seen, truth = trial.lab.see(played.clips), labels_of(played.scenes)
     who, what = (seen[head] == truth[head] for head in ("character", "motion"))
     lines = (
         Line("unseen", "right character doing the right motion", share(who & what), Target(0.7)),
@@ -167,9 +167,9 @@ def unseen_row(trial: Trial) -> Outcome:
 
 def speed_row(trial: Trial) -> Outcome:
     """Seconds and memory of playing on this machine's CPU, in a fresh process with two threads."""
-    if trial.bench.device.type != "cpu":
+    if trial.lab.device.type != "cpu":
         return Outcome((), notes=("speed is measured on machines without a GPU only",))
-    speed = measure_speed(trial.bench.world.folder, trial.scripted.scripts[0].instructions[:SPEED_TURNS])
+    speed = measure_speed(trial.lab.world.folder, trial.scripted.scripts[0].instructions[:SPEED_TURNS])
     lines = [
         Line("speed", "a turn at default steps, clip written", mean(speed.turns), Target(high=10), "s"),
         Line("speed", "loading after imports", mean([speed.loading]), Target(high=5), "s"),
@@ -205,14 +205,14 @@ def accept(
             seconds[name] = round(time.perf_counter() - begun, 1)
             if on_outcome is not None:
                 on_outcome(outcomes[-1])
-    world = trial.bench.world
+    world = trial.lab.world
     facts = {
         "world": world.spec.name,
         "fingerprint": world.fingerprint,
         "profile": world.profile.name,
         "seed": trial.seed,
         "plan": asdict(trial.plan),
-        "device": str(trial.bench.device),
+        "device": str(trial.lab.device),
         "machine": machine(),
         "seconds": seconds,
     }
@@ -248,7 +248,7 @@ def level_centres(edges: Sequence[float]) -> tuple[float, ...]:
 def _asked(trial: Trial, count: int) -> tuple[list[int], list[float]]:
     """All five levels in turn, `count` in all, and the world's motion value of each."""
     levels = [1 + index % 5 for index in range(count)]
-    return levels, [trial.bench.world.motion_table.value(level) for level in levels]
+    return levels, [trial.lab.world.motion_table.value(level) for level in levels]
 
 
 def _recognised(row: str, prefix: str, seen: Labels, truth: Labels, targets: Mapping[str, float]) -> list[Line]:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import PART, replacing, write_text
+from ...files import PART, replacing, write_text
+from ..dataset import CLIPS
 from .cutting import Cut, Span, from_line, to_line
-from .dataset import CLIPS
 from .survey import Survey
 
 FILMS = "films"

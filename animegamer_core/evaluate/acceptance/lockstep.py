@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..engine import GameEngine
-from ..prompt import GRAMMAR, Levels, TurnPrompt
-from ..state import GameSession, GameState, StateChange, Turn
+from ...engine import GameEngine
+from ...prompt import GRAMMAR, Levels, TurnPrompt
+from ...state import GameSession, GameState, StateChange, Turn
 
 LOCKSTEP = 32  # games a batch
 

@@ -15,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint import World
-from ..decoder import ShotDecoder
-from ..encoder import ShotEncoder
-from ..engine import GameEngine
-from ..state import motion_text
-from ..toybox.probes import ProbeNet, load_probes, recognise
-from ..toybox.scenes import Labels, draw_clips, labels_of, measure_clips
-from ..toybox.world import Scene, instruction
-from ..train.material import pictures
-from ..video import to_uint8
+from ...checkpoint import World
+from ...decoder import ShotDecoder
+from ...encoder import ShotEncoder
+from ...engine import GameEngine
+from ...state import motion_text
+from ...toybox.probes import ProbeNet, load_probes, recognise
+from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
+from ...toybox.world import Scene, instruction
+from ...train.material import pictures
+from ...video import to_uint8
 
 Clips = NDArray[np.uint8]
 OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
@@ -53,7 +53,7 @@ class TrueShots:
         return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
 
 
-class Bench:
+class Lab:
     """The world's models and the probes on one device, in fp32 and in batches; each is loaded when first needed."""
 
     def __init__(

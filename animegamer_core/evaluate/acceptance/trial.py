@@ -11,10 +11,10 @@ from functools import cached_property
 
 from torch import Tensor
 
-from ..state import DEFAULT_WINDOW, GameState, Turn
-from ..toybox.games import Game, opening_game, sample_game
-from ..toybox.world import Scene, instruction
-from .bench import Bench, Clips, TrueShots
+from ...state import DEFAULT_WINDOW, GameState, Turn
+from ...toybox.games import Game, opening_game, sample_game
+from ...toybox.world import Scene, instruction
+from .lab import Clips, Lab, TrueShots
 from .lockstep import Script, play_games
 
 SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's own held-out games count from 0
@@ -99,10 +99,10 @@ class PlayedGames:
 
 
 class Trial:
-    """A world on the bench and a plan, with everything that more than one row needs made once."""
+    """A world in the lab and a plan, with everything that more than one row needs made once."""
 
-    def __init__(self, bench: Bench, plan: Plan, seed: int = 0) -> None:
-        self.bench = bench
+    def __init__(self, lab: Lab, plan: Plan, seed: int = 0) -> None:
+        self.lab = lab
         self.plan = plan
         self.seed = seed
         self.first = (seed + 1) * SEED_SPAN
@@ -112,7 +112,7 @@ class Trial:
         """True shots of held-out scenes, each of another game, at all turns of a game."""
         count = max(self.plan.true, self.plan.shots)
         games = (sample_game(self.first + index, split="heldout") for index in range(count))
-        return self.bench.draw([game.scenes[index % len(game.scenes)] for index, game in enumerate(games)])
+        return self.lab.draw([game.scenes[index % len(game.scenes)] for index, game in enumerate(games)])
 
     @cached_property
     def told(self) -> TrueShots:
@@ -122,12 +122,12 @@ class Trial:
     @cached_property
     def states(self) -> Tensor:
         """(M, N, D) true representations of `told`."""
-        return self.bench.encode(self.told)
+        return self.lab.encode(self.told)
 
     @cached_property
     def rebuilt(self) -> Clips:
         """The true clips through the VAE."""
-        return self.bench.rebuild(self.true.clips)
+        return self.lab.rebuild(self.true.clips)
 
     @cached_property
     def scripted(self) -> ScriptedGames:
@@ -145,7 +145,7 @@ class Trial:
 
     def script(self, games: Sequence[Game]) -> ScriptedGames:
         """The games with their instructions, whose adverbs follow the measured level of each true shot."""
-        measured = iter(self.bench.draw([scene for game in games for scene in game.scenes]).levels)
+        measured = iter(self.lab.draw([scene for game in games for scene in game.scenes]).levels)
         levels = tuple(tuple(next(measured) for _ in game.scenes) for game in games)
         openings = iter(self._openings([game.opening for game in games if game.opening is not None]))
         scripts = tuple(
@@ -161,17 +161,17 @@ class Trial:
         """Each picture's instruction, which tells no colour, and its encoded state."""
         if not scenes:
             return []
-        shots = self.bench.draw(scenes)
-        states = (GameState.of_picture(state_ND) for state_ND in self.bench.encode(shots))
+        shots = self.lab.draw(scenes)
+        states = (GameState.of_picture(state_ND) for state_ND in self.lab.encode(shots))
         return list(zip(shots.instructions, states, strict=True))
 
     def play(self, scripted: ScriptedGames, window: int, shots: Sequence[tuple[int, int]]) -> PlayedGames:
         """Play all games and draw the shots of these (game, turn number) at their predicted motion scopes' values."""
-        turns = tuple(play_games(self.bench.engine, scripted.scripts, window))
+        turns = tuple(play_games(self.lab.engine, scripted.scripts, window))
         states = [turns[game][number - 1].state for game, number in shots]
-        values = [self.bench.world.motion_table.value(state.motion) for state in states]
+        values = [self.lab.world.motion_table.value(state.motion) for state in states]
         seeds = self.seeds(len(shots), GAME_OFFSET)
-        clips = self.bench.shoot([state.representation for state in states], values, seeds)
+        clips = self.lab.shoot([state.representation for state in states], values, seeds)
         return PlayedGames(scripted, turns, tuple(shots), clips)
 
     def seeds(self, count: int, offset: int = 0) -> range:

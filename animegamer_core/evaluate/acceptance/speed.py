@@ -17,7 +17,9 @@ from tempfile import TemporaryDirectory
 
 THREADS = 2
 LIMIT_S = 600
-MODULE = "animegamer_core.evaluate.speed"  # also where the package is loaded under a longer name, as in ComfyUI
+MODULE = (
+    "animegamer_core.evaluate.acceptance.speed"  # also where the package is loaded under a longer name, as in ComfyUI
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def measure_speed(world: Path, instructions: Sequence[str]) -> Speed:
     """Play the instructions in a fresh process; RuntimeError carries what it said if it fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-m", MODULE, str(world.resolve()), repr(time.time()), *instructions]
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
@@ -51,11 +53,11 @@ def _timed(folder: str, started: float, instructions: Sequence[str]) -> Speed:
     """Load and play here and now. started: time.time() when this process was asked for."""
     import torch
 
-    from ..checkpoint import open_world
-    from ..decoder import ShotDecoder  # noqa: F401  imported here, so that `loading` is loading alone
-    from ..engine import GameEngine  # noqa: F401
-    from ..state import GameSession
-    from ..video import clip_suffix, to_uint8, write_clip
+    from ...checkpoint import open_world
+    from ...decoder import ShotDecoder  # noqa: F401  imported here, so that `loading` is loading alone
+    from ...engine import GameEngine  # noqa: F401
+    from ...state import GameSession
+    from ...video import clip_suffix, to_uint8, write_clip
 
     torch.set_num_threads(THREADS)
     begun = time.perf_counter()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..video import clip_suffix, write_clip
+from ...video import clip_suffix, write_clip
+from ..flow import Flow, FlowSettings, open_flow
+from ..motion import motion_value
 from .film import frames_at, read_frames
 from .filmfile import FilmError
-from .flow import Flow, FlowSettings, open_flow
 from .framing import fit
-from .motion import motion_value
 from .segments import Segment, segments_of, signature, why_left_out
 from .survey import FilmScene, Readable, Survey
 
