@@ -19,7 +19,8 @@ from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
-from animegamer_core.evaluate import cli, figures
+from animegamer_core.evaluate import figures
+from animegamer_core.evaluate.acceptance import cli
 from animegamer_core.evaluate.acceptance import table as acceptance
 from animegamer_core.evaluate.acceptance.lab import Lab
 from animegamer_core.evaluate.acceptance.lockstep import Script, play_games

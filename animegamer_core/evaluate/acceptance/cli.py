@@ -1,0 +1,76 @@
+"""The task `evaluate toybox`: the acceptance table of a Toybox world, and where it falls short."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..report import Outcome
+
+ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen", "speed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `evaluate toybox`."""
+    parser.add_argument("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
+    parser.add_argument("--full", action="store_true", help="all samples; always so on a GPU, hours on a CPU")
+    parser.add_argument("--limit", type=int, metavar="N", help="games to play; everything else in proportion")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
+    parser.add_argument("--seed", type=int, default=0, help="another seed asks other games (default %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
+    parser.add_argument("--workers", type=int, help="processes that draw and measure (default: one a core)")
+    parser.add_argument("--out", type=Path, default=Path("out/evaluate"), help="for the report (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print and save as asked; 1 if a figure falls short of its target."""
+    import torch
+
+    from ...checkpoint import open_world
+    from ...play import choose_device
+    from ..report import TABLE_HEAD
+    from .lab import Lab
+    from .table import accept
+    from .trial import FULL, QUICK, Trial
+
+    if args.seed < 0:
+        raise ValueError(f"--seed is {args.seed}; seeds count from 0, training has the numbers below")
+    device = choose_device(args.device)
+    plan = FULL if args.full or device.startswith("cuda") else QUICK
+    plan = plan if args.limit is None else plan.limited(args.limit)
+    few = plan.games < FULL.games
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    lab = Lab(open_world(args.world), device, args.workers, _show_progress if sys.stderr.isatty() else None)
+    if few:
+        print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
+    print(TABLE_HEAD)
+    begun = time.perf_counter()
+    report = accept(Trial(lab, plan, args.seed), args.rows, lambda outcome: _show(outcome, few))
+    report = replace(report, facts={**report.facts, "command": shlex.join(sys.argv)})
+    for path in report.save(args.out):
+        print(path)
+    print(f"{'a figure falls short' if report.short else 'nothing falls short'}; {time.perf_counter() - begun:.0f} s")
+    return int(report.short)
+
+
+def _show(outcome: Outcome, few: bool) -> None:
+    """Print a row that is done."""
+    from ..report import table_line
+
+    for line in outcome.lines:
+        print(table_line(line, few), flush=True)
+    for note in outcome.notes:
+        print(f"          ({note})", flush=True)
+
+
+def _show_progress(what: str, done: int, count: int) -> None:
+    """One line on the terminal that is overwritten as work goes on."""
+    end = "\r" if done < count else "\r\x1b[K"
+    print(f"  {what} {done} of {count}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,162 @@
+"""The benchmark: games as text, one line a turn, that say what a player types and what a right answer would be.
+
+The line is that of the paper's constructor (supplement, section 4):
+`<S>Characters</S><MD>Motion</MD><EV>Environment</EV><ML>Level</ML><MA>Adverb</MA><SC>0</SC><ET>1</ET><ST>-1</ST>`.
+A file holds games with a blank line between them. Lines that begin with # are remarks; `# name: qiqi-01` in a game
+names it, other games are game-001 and so on by their place in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..prompt import GRAMMAR
+from ..state import Instruction, StateChange, clean_text
+
+TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
+FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
+_LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\s*")
+_NAME = re.compile(r"#\s*name:\s*(.*)")
+_FILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+_ALLOWED = {choice.opening[1:-1]: choice.allowed for choice in GRAMMAR}
+
+
+class BenchmarkError(ValueError):
+    """A benchmark that cannot be played: the file, the line's number, what it holds and what was expected."""
+
+
+@dataclass(frozen=True)
+class BenchmarkTurn:
+    """One turn: who does what where, how lively (level 1..5), and what it does to the gauges.
+
+    characters: the main one first. background: '{time} {place}', or the one word of the paper's form.
+    """
+
+    characters: tuple[str, ...]
+    motion: str
+    background: str
+    level: int
+    adverb: str
+    change: StateChange
+
+    @property
+    def instruction(self) -> str:
+        """What the player types, in the published form."""
+        return Instruction(self.characters, self.motion, self.background, self.adverb).checked().text
+
+    @property
+    def line(self) -> str:
+        """The turn as a line of a benchmark file."""
+        change = self.change
+        values = (
+            ", ".join(self.characters),
+            self.motion,
+            self.background,
+            self.level,
+            self.adverb,
+            change.social,
+            change.entertainment,
+            change.stamina,
+        )
+        return "".join(f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, values, strict=True))
+
+
+@dataclass(frozen=True)
+class BenchmarkGame:
+    """The turns of one game; its name is a file's name too, so that results can be kept under it."""
+
+    name: str
+    turns: tuple[BenchmarkTurn, ...]
+
+    @property
+    def character(self) -> str:
+        """The main character, who opens the game."""
+        return self.turns[0].characters[0]
+
+
+def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
+    """The games of a file; BenchmarkError names the file and every line that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BenchmarkError(f"{path} is not a text file in UTF-8 ({error.reason}); save it as one") from error
+    return parse_benchmark(text, str(path))
+
+
+def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[BenchmarkGame, ...]:
+    """The games of a text; BenchmarkError names every line that is wrong, with `source` before its number."""
+    games: list[BenchmarkGame] = []
+    problems: list[str] = []
+    for block in _blocks(text):
+        name, turns = f"game-{len(games) + 1:03}", []
+        for number, line in block:
+            told = _NAME.fullmatch(line)
+            try:
+                if told:
+                    name = _checked_name(told[1], games)
+                elif not line.startswith("#"):
+                    turns.append(parse_turn(line))
+            except BenchmarkError as error:
+                problems.append(f"{source}, line {number}: {error}")
+        if turns:
+            games.append(BenchmarkGame(name, tuple(turns)))
+    if problems:
+        raise BenchmarkError("\n".join(problems))
+    if not games:
+        raise BenchmarkError(f"{source} holds no game; give lines of the form {FORM}")
+    return tuple(games)
+
+
+def parse_turn(line: str) -> BenchmarkTurn:
+    """The turn that a line describes; BenchmarkError says which part is wrong and what was expected."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise BenchmarkError(f"{ascii(line[:60])} is no turn; expected {FORM}")
+    told = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
+    numbers = {tag: _number(tag, told[tag]) for tag in ("ML", "SC", "ET", "ST")}
+    characters = tuple(name.strip() for name in told["S"].split(","))
+    if not all(characters):
+        raise BenchmarkError(f"<S> is {ascii(told['S'])}; expected one or more names with commas between")
+    change = StateChange(numbers["SC"], numbers["ET"], numbers["ST"])
+    turn = BenchmarkTurn(characters, told["MD"], told["EV"], numbers["ML"], told["MA"], change)
+    try:
+        turn.instruction  # noqa: B018  the words may be unfit
+    except ValueError as error:
+        raise BenchmarkError(str(error)) from error
+    return turn
+
+
+def benchmark_text(games: Sequence[BenchmarkGame], remarks: Sequence[str] = ()) -> str:
+    """The file's text, which `parse_benchmark` reads back; remarks come first."""
+    heads = [f"# {remark}" for remark in remarks]
+    blocks = ["\n".join([f"# name: {game.name}", *(turn.line for turn in game.turns)]) for game in games]
+    return "\n\n".join(["\n".join(heads), *blocks] if heads else blocks) + "\n"
+
+
+def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
+    """The (number, line) of lines between blank ones."""
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate([*(line.strip() for line in text.lstrip("\ufeff").split("\n")), ""], 1):
+        if line:
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+
+
+def _checked_name(name: str, games: Sequence[BenchmarkGame]) -> str:
+    if not _FILE_NAME.fullmatch(name):
+        raise BenchmarkError(f"{ascii(name[:60])} is no game's name; expected a-z, 0-9 and -, at most 60")
+    if name in (game.name for game in games):
+        raise BenchmarkError(f"the name {name} is taken by an earlier game; give each its own")
+    return name
+
+
+def _number(tag: str, value: str) -> int:
+    allowed = {str(number): number for number in _ALLOWED[tag]}
+    if value not in allowed:
+        raise BenchmarkError(f"<{tag}> is {ascii(value[:60])}; expected {' or '.join(allowed)}")
+    return allowed[value]

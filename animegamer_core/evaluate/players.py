@@ -1,0 +1,53 @@
+"""Whoever plays a benchmark: a world of ours, or a baseline, behind one small interface.
+
+F frames, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..state import StateChange
+    from .benchmark import BenchmarkGame
+
+
+@dataclass(frozen=True)
+class PlayedShot:
+    """What a player made of one turn.
+
+    frames: (F, H, W, 3) uint8 RGB. level, change: the motion level 1..5 and the change of the gauges that it predicted;
+    None where it predicts none, as the baselines do. seconds: from instruction to frames.
+    """
+
+    frames: NDArray[np.uint8]
+    level: int | None
+    change: StateChange | None
+    seconds: float
+
+
+class GamePlayer(Protocol):
+    """Plays games of a benchmark. The same game and seed give the same shots, whichever games were played before.
+
+    name: as tables print it. fps: of its shots. facts: what a report has to say about it, as plain json values.
+    """
+
+    @property
+    def name(self) -> str:
+        """As tables print it."""
+
+    @property
+    def fps(self) -> float:
+        """Frames a second of its shots."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a report has to say of it, as plain json values."""
+
+    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
+        """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
