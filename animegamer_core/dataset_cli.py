@@ -23,9 +23,6 @@ if typing.TYPE_CHECKING:
     from .data.dataset import DatasetFolder
     from .data.finish import BuildReport
 
-CAPTIONERS = ("none", "endpoint", "transformers", "script")
-BACKENDS = ("dis", "raft", "memflow")
-SIDECAR = ".captions.jsonl"
 SHOWN_PROBLEMS = 50
 PROGRAM = "python -m animegamer_core"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -54,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    from .data.captions import CAPTIONERS
+    from .data.flow import BACKENDS
+
     add = parser.add_argument
     add("films", nargs="*", type=Path, metavar="FILM", help="film files, or folders of them; none: finish what is cut")
     add("--out", required=True, type=Path, metavar="DATASET", help="the dataset's folder")
@@ -165,7 +165,6 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     from .data.flow import FlowSettings
     from .data.games import GamePlan
 
-    decoder = get_spec(args.spec).decoder
     flow = FlowSettings(
         backend=args.flow,
         weights=args.flow_weights,
@@ -174,7 +173,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
         threshold=args.threshold,
     )
     return BuildSettings(
-        shape=ClipShape(decoder.height, decoder.width, decoder.frames),
+        shape=ClipShape.of(get_spec(args.spec).decoder),
         flow=flow,
         games=GamePlan(turns=args.turns, held_out=args.held_out),
     )
@@ -192,9 +191,10 @@ def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | N
 
 def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """The sidecar of each film; ValueError where a film of the dataset is not named, since nobody could caption it."""
+    from .data.captions import sidecar_of
     from .data.films.filmnotes import named_films, read_notes
 
-    sidecars = {name: film.with_suffix(SIDECAR) for name, film in named_films(films).items()}
+    sidecars = {name: sidecar_of(film) for name, film in named_films(films).items()}
     for name, note in read_notes(out).items():
         if name not in sidecars:
             raise ValueError(f"captioner 'script' reads what lies beside the films; name {note.file} too")

@@ -32,7 +32,6 @@ CAPTIONERS = {  # name: packages beyond those that cut films
 }
 PACKAGES = ("av", "cv2", "scenedetect")
 MODELS, CAST = "captioners", "characters"  # below models/animegamer, and below input/animegamer
-SIDECAR = ".captions.jsonl"
 ASKED_AT_ONCE = 4  # questions to an endpoint
 HOME = ("localhost", "127.0.0.1", "::1")  # a service on this machine
 SERVICE, SERVICE_KEPT = "https://api.openai.com/v1", "OPENAI_BASE_URL"
@@ -229,8 +228,10 @@ def _chosen(name: str) -> tuple[Path, ...]:
 
 def _ages(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
     """What decides a dataset and lies on disk: the films, the files beside them, and the reference pictures."""
+    from ..animegamer_core.data.captions import sidecar_of
+
     films = _films().get(widgets.get("film") or "", ())
-    beside = [film.with_suffix(SIDECAR) for film in films]
+    beside = [sidecar_of(film) for film in films]
     folder = _characters().get(widgets.get("characters") or "")
     pictures = sorted(folder.rglob("*")) if folder is not None else ()
     return {"ages": " ".join(map(host.age_of_file, (*films, *beside, *pictures)))}
@@ -250,9 +251,7 @@ def _settings(size: str, held_out: float) -> BuildSettings:
 
     if size not in SIZES:
         raise ValueError(f"size is {size!r}; choose {' or '.join(SIZES)}")
-    decoder = get_spec(size).decoder
-    shape = ClipShape(decoder.height, decoder.width, decoder.frames)
-    return BuildSettings(shape=shape, games=GamePlan(held_out=held_out))
+    return BuildSettings(shape=ClipShape.of(get_spec(size).decoder), games=GamePlan(held_out=held_out))
 
 
 def _new_dataset(name: str) -> Path:
@@ -283,6 +282,7 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """What lies beside the chosen films, and beside those that the dataset has already: levels move, and with them
     their adverbs. ValueError for one of these that is gone.
     """
+    from ..animegamer_core.data.captions import sidecar_of
     from ..animegamer_core.data.films.filmnotes import film_name, named_films, read_notes
 
     named, listed = named_films(films), {film_name(film): film for row in _films().values() for film in row}
@@ -290,10 +290,10 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
         if name not in named and name not in listed:
             raise ValueError(
                 f"captioner 'script' reads what lies beside the films; put {note.file} back into "
-                f"{host.input_folder().parent}, with its {SIDECAR[1:]}"
+                f"{host.input_folder().parent}, with {sidecar_of(Path(note.file)).name}"
             )
         named.setdefault(name, listed.get(name))
-    return {name: film.with_suffix(SIDECAR) for name, film in named.items()}
+    return {name: sidecar_of(film) for name, film in named.items()}
 
 
 def _trusted(url: str) -> str:

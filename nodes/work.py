@@ -25,7 +25,6 @@ if typing.TYPE_CHECKING:
 
 STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers")
 REDRAWN_S = 1.0  # between previews of the loss
-TABLES = ("dataset.json", "turns.jsonl", "games.jsonl")
 TRAINED = Replays(lambda file: host.age_of_file(Path(file)))
 MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine
 
@@ -252,7 +251,11 @@ def _datasets() -> dict[str, Path]:
 
 def age_of_dataset(folder: Path) -> str:
     """Changes when a dataset's tables do; empty where there is no finished dataset."""
-    return " ".join(host.age_of_file(folder / name) for name in TABLES) if (folder / TABLES[0]).is_file() else ""
+    from ..animegamer_core.data.dataset import GAMES, INFO, TURNS
+
+    return (
+        " ".join(host.age_of_file(folder / name) for name in (INFO, TURNS, GAMES)) if (folder / INFO).is_file() else ""
+    )
 
 
 def _ages(widgets: Mapping[str, typing.Any]) -> dict[str, str]:

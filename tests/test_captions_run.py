@@ -20,7 +20,8 @@ from stub_endpoint import FOREIGN, GOOD, PROSE, Changed, CutOff, Say, Slow, Stat
 from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
 from animegamer_core.data.captions.answers import ANSWERS, AnswerLog
 from animegamer_core.data.captions.questions import Reply
-from animegamer_core.data.captions.run import GIVE_UP, SET_ASIDE
+from animegamer_core.data.captions.run import GIVE_UP
+from animegamer_core.data.tables import SET_ASIDE
 from animegamer_core.state import Instruction
 
 ROOT = Path(__file__).parent.parent

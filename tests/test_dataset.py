@@ -138,13 +138,13 @@ def test_every_problem_is_found_at_once(tmp_path):
         file.write('{"game": "third", "clips": ["clips/0042.safetensors"]}\n')
         file.write('{"game": "second", "clips": ["clips/0004.safetensors"]}\n')
     problems = read_dataset(tmp_path)[1]
-    places = [problem.split(": ")[0] for problem in problems]
+    places = [f"{problem.file}:{problem.line}" for problem in problems]
     assert places == ["turns.jsonl:2", "turns.jsonl:9", "games.jsonl:1", "games.jsonl:3", "games.jsonl:4"]
-    assert "clips/0042.safetensors" in problems[3] and "rename one" in problems[4]
+    assert "clips/0042.safetensors" in problems[3].text and "rename one" in problems[4].text
 
 
 def test_what_is_no_dataset_says_so(tmp_path):
-    with pytest.raises(DatasetError, match=r"turns.jsonl is missing"):
+    with pytest.raises(DatasetError, match=r"turns.jsonl: is missing"):
         DatasetFolder.open(tmp_path)
     finished(tmp_path)
     (tmp_path / "dataset.json").write_text('{"format": 99}')

@@ -259,7 +259,7 @@ def test_boxes_with_long_and_open_lengths_are_read(tmp_path):
 
 def test_what_is_no_dataset_says_so(tmp_path):
     (problem,) = check(tmp_path / "absent")
-    assert problem.serious and "turns.jsonl is missing; is this a dataset folder?" in str(problem)
+    assert problem.serious and "turns.jsonl: is missing; is this a dataset folder?" in str(problem)
     assert str(Problem("dataset.json", 0, "is odd", False)) == "dataset.json: note: is odd"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,28 +21,13 @@ from .clipfacts import ClipFacts, clip_facts
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset, statistics
 from .motion import LEVELS, level_of
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, check_instruction, read_lines
+from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, Problem, check_instruction, read_lines
 
 SHARE_OF_A_LEVEL = 0.05  # a level with fewer clips is nearly empty: the dataset's own quintiles hold a fifth each
 SHIFTED = 0.05  # by how much of all clips a level may differ from a fifth before its edges are called old
 CLOSE = 1e-6  # seconds, and pixels a frame
 SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong in a file. line 0: the whole file. serious: training would refuse it or learn wrong things from
-    it; what is not is good to know."""
-
-    file: str
-    line: int
-    text: str
-    serious: bool = True
-
-    def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.text}" if self.serious else f"{place}: note: {self.text}"
 
 
 def check(folder: str | Path, deep: bool = False, on_progress: OnProgress | None = None) -> list[Problem]:
@@ -57,7 +41,7 @@ def check(folder: str | Path, deep: bool = False, on_progress: OnProgress | None
             "a deep check decodes the clips, which takes PyAV; run `pip install av`, or check without --deep"
         )
     read, told = read_dataset(folder)
-    data, problems = _Tables(read), [_parsed(line) for line in told]
+    data, problems = _Tables(read), list(told)
     if not (read.path / TURNS).is_file():
         return problems
     for rule in (_turns, _levels, _captions, _games, _info, _left_out, _files):
@@ -106,11 +90,6 @@ class _Tables:
     def turn(self, record: ClipRecord, text: str, serious: bool = True) -> Problem:
         """A problem of a clip's line."""
         return Problem(TURNS, self.line_of[record.clip], text, serious)
-
-
-def _parsed(problem: str) -> Problem:
-    match = re.match(r"([a-z]+\.jsonl?)(?::(\d+))?: (.*)", problem, re.DOTALL)
-    return Problem(match[1], int(match[2] or 0), match[3]) if match else Problem(TURNS, 0, problem)
 
 
 def _turns(data: _Tables) -> Iterator[Problem]:
@@ -173,14 +152,11 @@ def _edges(data: _Tables, values: list[float], edges: list[float]) -> Iterator[P
     few = [level for level in range(1, LEVELS + 1) if values and counts[level] < SHARE_OF_A_LEVEL * len(values)]
     for level in few:
         yield Problem(TURNS, 0, f"level {level} has {counts[level]} of {len(values)} clips; few to learn from", False)
-    off = (
-        max((abs(counts[level] / len(values) - 1 / LEVELS) for level in range(1, LEVELS + 1)), default=0)
-        if values
-        else 0
-    )
-    if not few and len(values) >= 100 and off > SHIFTED:
-        told = f"a level differs from a fifth of the clips by {off:.0%}"
-        yield Problem(INFO, 0, f"settings.motion.edges are not these clips' quintiles: {told}", False)
+    if not few and len(values) >= 100:
+        off = max(abs(counts[level] / len(values) - 1 / LEVELS) for level in range(1, LEVELS + 1))
+        if off > SHIFTED:
+            told = f"a level differs from a fifth of the clips by {off:.0%}"
+            yield Problem(INFO, 0, f"settings.motion.edges are not these clips' quintiles: {told}", False)
     still = [record for record in data.turns if record.motion_value == 0]
     if still:
         yield data.turn(still[0], f"clips that stand still (motion_value 0): {len(still)}, this is the first", False)

@@ -13,16 +13,26 @@ and the same call completes it.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..files import locked, write_text
-from .dataset import GAMES, INFO, SHOWN_PROBLEMS, TURNS, DatasetError, DatasetFolder, statistics
+from .dataset import GAMES, INFO, TURNS, DatasetError, DatasetFolder, info_text, statistics, turns_text
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, LOCK, SET_ASIDE, check_instruction, read_lines, record_of, to_text
+from .tables import (
+    CAPTION_FIELDS,
+    DROPPED,
+    LOCK,
+    SET_ASIDE,
+    Problem,
+    check_instruction,
+    first_of,
+    read_lines,
+    record_of,
+    to_text,
+)
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
@@ -58,15 +68,10 @@ def _apply(folder: str | Path, file: str | Path) -> int:
         except ValueError as error:
             problems[number] = str(error)
     if problems:
-        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *_told(file, problems)]))
+        told = [Problem(Path(file).name, number, text) for number, text in sorted(problems.items())]
+        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_of(told)]))
     tables.write()  # even if nothing changed now: a killed call may have left the last tables as they were
     return len(changed)
-
-
-def _told(file: str | Path, problems: Mapping[int, str]) -> list[str]:
-    lines = [f"{Path(file).name}:{number}: {text}" for number, text in sorted(problems.items())]
-    more = len(lines) - SHOWN_PROBLEMS
-    return lines[:SHOWN_PROBLEMS] + ([f"... and {more} more"] if more > 0 else [])
 
 
 def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
@@ -165,17 +170,16 @@ class _Tables:
         taken from one table only after it stands in another."""
         path, turns = self.folder.path, self._in_order()
         games = list(self._games())
-        lines = "".join(turn.to_json() + "\n" for turn in turns)
         steps = [
             (DROPPED, to_text([*self.dropped.values(), *self.restored.values()])),
             (GAMES, to_text(games)),
-            (TURNS, lines),
+            (TURNS, turns_text(turns)),
             (SET_ASIDE, to_text(self.aside.values())),
             (DROPPED, to_text(self.dropped.values())),
         ]
         if self.folder.info:
             info = {**self.folder.info, "statistics": statistics(turns, len(games))}
-            steps.append((INFO, json.dumps(info, indent=1, ensure_ascii=False)))
+            steps.append((INFO, info_text(info)))
         for name, text in steps:
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
                 write_text(path / name, text)

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from ..state import MotionTable
 from ..video import read_clip, write_clip
 from .motion import level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
+from .tables import Lines, Problem, first_of, read_lines, to_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
-SHOWN_PROBLEMS = 10
 
 
 class DatasetError(ValueError):
@@ -55,9 +55,7 @@ class DatasetFolder:
         """
         folder, problems = read_dataset(path, clips)
         if problems:
-            more = len(problems) - SHOWN_PROBLEMS
-            tail = [f"... and {more} more"] if more > 0 else []
-            raise DatasetError("\n".join([f"{path} cannot be used:", *problems[:SHOWN_PROBLEMS], *tail]))
+            raise DatasetError("\n".join([f"{path} cannot be used:", *first_of(problems)]))
         return folder
 
     @property
@@ -90,49 +88,45 @@ class DatasetFolder:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[str]]:
-    """What can be read of a folder, and a line for each thing that is wrong with it. clips: look for their files."""
+def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[Problem]]:
+    """What can be read of a folder, and each thing that is wrong with it. clips: look for their files."""
     folder = Path(path)
     if not (folder / TURNS).is_file():
-        return DatasetFolder(folder, (), ()), [f"{folder / TURNS} is missing; is this a dataset folder?"]
-    problems: list[str] = []
+        return DatasetFolder(folder, (), ()), [Problem(TURNS, 0, "is missing; is this a dataset folder?")]
+    problems: list[Problem] = []
     turns = _read_turns(folder, problems, clips)
     games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)
     return DatasetFolder(folder, tuple(turns), tuple(games), _read_info(folder, problems)), problems
 
 
-def _lines(path: Path, problems: list[str]) -> Iterator[tuple[int, Any]]:
+def _lines(path: Path, problems: list[Problem]) -> Lines:
     """(line number, value) of each line that is json; the others become problems."""
-    if not path.is_file():
-        return
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            value = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            problems.append(f"{path.name}:{number}: not a line of json ({error})")
-            continue
-        yield number, value
+    lines, broken = read_lines(path)
+    problems.extend(Problem(path.name, number, text) for number, text in broken)
+    return lines
 
 
-def _read_turns(folder: Path, problems: list[str], clips: bool) -> list[ClipRecord]:
+def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[ClipRecord]:
     turns: list[ClipRecord] = []
     seen: dict[str, int] = {}
     for number, values in _lines(folder / TURNS, problems):
         try:
             turn = ClipRecord.from_dict(values)
         except ValueError as error:
-            problems.append(f"{TURNS}:{number}: {error}")
+            problems.append(Problem(TURNS, number, str(error)))
             continue
         if turn.clip in seen:
-            problems.append(f"{TURNS}:{number}: clip {turn.clip} stands in line {seen[turn.clip]} too; delete one")
+            told = f"clip {turn.clip} stands in line {seen[turn.clip]} too; delete one"
+            problems.append(Problem(TURNS, number, told))
         elif clips and not (folder / turn.clip).is_file():
-            problems.append(f"{TURNS}:{number}: clip {turn.clip} is missing; restore the file or delete the line")
+            told = f"clip {turn.clip} is missing; restore the file or delete the line"
+            problems.append(Problem(TURNS, number, told))
         seen[turn.clip] = number
         turns.append(turn)
     return turns
 
 
-def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[str]) -> list[GameRecord]:
+def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Problem]) -> list[GameRecord]:
     games, names = [], set()
     for number, values in _lines(folder / GAMES, problems):
         try:
@@ -148,7 +142,7 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[str]) 
             if values["game"] in names:
                 raise ValueError(f"game {values['game']!r} stands in an earlier line too; rename one")
         except ValueError as error:
-            problems.append(f"{GAMES}:{number}: {error}")
+            problems.append(Problem(GAMES, number, str(error)))
             continue
         names.add(values["game"])
         held_out = values.get("held_out") is True
@@ -156,16 +150,17 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[str]) 
     return games
 
 
-def _read_info(folder: Path, problems: list[str]) -> Mapping[str, Any]:
+def _read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
     if not (folder / INFO).is_file():
         return {}
     try:
         info = json.loads((folder / INFO).read_text(encoding="utf-8"))
     except ValueError as error:
-        problems.append(f"{INFO}: not json ({error})")
+        problems.append(Problem(INFO, 0, f"not json ({error})"))
         return {}
     if not isinstance(info, dict) or info.get("format", FORMAT) != FORMAT:
-        problems.append(f"{INFO}: expected an object of format {FORMAT}; a newer version of the program wrote it")
+        told = f"expected an object of format {FORMAT}; a newer version of the program wrote it"
+        problems.append(Problem(INFO, 0, told))
         return {}
     return info
 
@@ -179,7 +174,7 @@ class DatasetWriter:
         self._drop_cut_line()
         folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
         if problems:
-            raise DatasetError("\n".join([f"{path} cannot be continued:", *problems[:SHOWN_PROBLEMS]]))
+            raise DatasetError("\n".join([f"{path} cannot be continued:", *first_of(problems)]))
         self.turns: list[ClipRecord] = list(folder.turns) if folder else []
         self._known = {turn.clip for turn in self.turns}
 
@@ -261,10 +256,20 @@ def write_tables(
         "settings": dict(settings),
         "statistics": statistics(turns, len(lines)),
     }
-    write_text(path / TURNS, "".join(turn.to_json() + "\n" for turn in turns))
-    write_text(path / GAMES, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    write_text(path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
+    write_text(path / TURNS, turns_text(turns))
+    write_text(path / GAMES, to_text(lines))
+    write_text(path / INFO, info_text(info))
     return DatasetFolder.open(path)
+
+
+def turns_text(turns: Iterable[ClipRecord]) -> str:
+    """The lines of turns.jsonl."""
+    return "".join(turn.to_json() + "\n" for turn in turns)
+
+
+def info_text(info: Mapping[str, Any]) -> str:
+    """The text of dataset.json."""
+    return json.dumps(info, indent=1, ensure_ascii=False)
 
 
 def statistics(turns: Sequence[ClipRecord], games: int) -> dict[str, Any]:

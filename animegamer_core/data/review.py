@@ -34,7 +34,7 @@ def write_review(folder: str | Path) -> Path:
     """
     read, problems = read_dataset(folder)
     if problems and not read.turns:
-        raise ValueError(problems[0])
+        raise ValueError(str(problems[0]))
     style, script = _text("style.css"), "\n".join(_text(name) for name in _SCRIPTS).replace('"use strict";\n', "")
     script = f'"use strict";\n{script}'
     policy = _POLICY.format(style=_hash(style), script=_hash(script))
@@ -43,7 +43,7 @@ def write_review(folder: str | Path) -> Path:
         ("__POLICY__", policy),
         ("__STYLE__", style),
         ("__SCRIPT__", script),
-        ("__DATASET__", script_safe(shown(read, problems))),  # last: its text is somebody else's
+        ("__DATASET__", script_safe(shown(read, list(map(str, problems))))),  # last: its text is somebody else's
     ):
         page = page.replace(mark, part, 1)
     write_text(read.path / REVIEW, page)

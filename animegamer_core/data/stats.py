@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import replacing
+from ..state import MotionScope
 from .dataset import DatasetFolder
 from .records import ClipRecord
 from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, read_objects
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PICTURE = "stats.png"
-LEVEL_NAMES = ("still", "gentle", "brisk", "fast", "wild")
+LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
 GAUGES = {"social": (0, 1), "entertainment": (0, 1), "stamina": (-1, 1)}
 MOST = 8  # of names, films, words that are listed
 

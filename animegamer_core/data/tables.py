@@ -8,7 +8,8 @@ set_aside.jsonl   {clip, reason, reply, record}: clips whose caption stayed inva
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,23 @@ from .records import ClipRecord
 DROPPED, SET_ASIDE = "dropped.jsonl", "set_aside.jsonl"
 LOCK = "build.lock"  # held by whoever writes the tables
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
+SHOWN_PROBLEMS = 10
 Lines = list[tuple[int, Any]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong in a file. line 0: the whole file. serious: training would refuse it or learn wrong things from
+    it; what is not is good to know."""
+
+    file: str
+    line: int
+    text: str
+    serious: bool = True
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.text}" if self.serious else f"{place}: note: {self.text}"
 
 
 def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:
@@ -36,6 +53,12 @@ def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:
 def read_objects(path: Path) -> list[dict[str, Any]]:
     """The lines that are json objects, for people to look at; the others are `dataset check`'s to name."""
     return [value for _, value in read_lines(path)[0] if isinstance(value, dict)]
+
+
+def first_of(problems: Sequence[object]) -> list[str]:
+    """A line for each of the first problems, and how many more there are."""
+    more = len(problems) - SHOWN_PROBLEMS
+    return [*map(str, problems[:SHOWN_PROBLEMS]), *([f"... and {more} more"] if more > 0 else [])]
 
 
 def to_text(rows: Iterable[Mapping[str, Any]]) -> str:

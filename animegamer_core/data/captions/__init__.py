@@ -6,6 +6,7 @@ from .pictures import Reference, read_references
 from .questions import CaptionerError
 from .replies import Caption, ReplyError
 from .run import CaptionReport, SetAside, caption_clips, read_set_aside
+from .script import sidecar_of
 
 __all__ = [
     "CAPTIONERS",
@@ -21,4 +22,5 @@ __all__ = [
     "open_captioner",
     "read_references",
     "read_set_aside",
+    "sidecar_of",
 ]

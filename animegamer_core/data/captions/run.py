@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ...files import write_text
 from ...video import read_clip
 from ..records import ClipRecord
+from ..tables import CAPTION_FIELDS, SET_ASIDE
 from .answers import AnswerLog
 from .captioner import Captioner, ClipTask, ModelCaptioner
 from .pictures import Cast, Reference
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SET_ASIDE = "set_aside.jsonl"
 GIVE_UP = 8  # clips in a row that no question about could be answered: the service is away
 SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
-CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
 
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 

@@ -19,10 +19,15 @@ from .captioner import ClipTask
 from .replies import Caption, ReplyError
 from .words import why_unfit
 
-SIDECAR = ".captions.jsonl"
+SIDECAR = ".captions.jsonl"  # behind the name of a film, in place of its ending
 SLACK = 0.25  # seconds by which a clip may reach over its span: cuts are found within a frame, and a fade takes longer
 _KEYS = ("start", "end", "character", "motion", "background", "adverb", "adverbs", *(c.name for c in GRAMMAR[1:]))
 _OPTIONAL = ("adverb", "adverbs")
+
+
+def sidecar_of(film: Path) -> Path:
+    """The file beside a film that says what it shows, as `pond.captions.jsonl` beside `pond.mp4`."""
+    return film.with_suffix(SIDECAR)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from .survey import FilmScene, Readable, Survey
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...spec import DecoderSpec
+
 SPAN_SECONDS = 20.0  # of a film that a process takes at a time: the way to the first frame of a span costs a second
 
 
@@ -40,6 +42,11 @@ class ClipShape:
     def __post_init__(self) -> None:
         if self.height < 16 or self.width < 16 or self.height % 2 or self.width % 2:
             raise ValueError(f"clips of {self.width} x {self.height} cannot be written; give even numbers from 16 on")
+
+    @classmethod
+    def of(cls, decoder: DecoderSpec) -> ClipShape:
+        """The clips that a world's decoder is trained on."""
+        return cls(decoder.height, decoder.width, decoder.frames, decoder.fps)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,7 @@ READING_HEIGHT, STILL_HEIGHT = 240, 96  # pixels: to tell letters, and to tell m
 BLACK = 40.0  # brightest grey level (but for one pixel in a hundred) of a black frame
 PAPER, INK = 16.0, 50.0  # grey levels from the commonest tone: up to PAPER is ground, from INK on drawn on it
 GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least shares of ground and of ink in a page of letters
-STROKE, THIN_SHARE = (
-    9,
-    0.9,
-)  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so thin
+STROKE, THIN_SHARE = 9, 0.9  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so
 LINE_SHARE = 0.03  # ink in the rows that have any: lines of letters fill them, stars do not
 STILL, NOISE_RATIO, STILL_MOST = 1.3, 4.0, 4.0  # see is_still
 

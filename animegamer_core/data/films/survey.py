@@ -10,7 +10,7 @@ from typing import Any
 
 from .film import FilmFrame, probe, read_frames
 from .filmfile import FilmError
-from .framing import BorderSample, Crop, border_sample, crops_of_scenes
+from .framing import Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
 
 SAMPLED = 1 / 3  # seconds between looks at the borders
@@ -65,11 +65,8 @@ def survey_film(
         end = frame.seconds + 1 / info.fps
     scenes = finder.finish(end)
     facts = {name: value for name, value in dataclasses.asdict(info).items() if name != "path"}
-    return Survey(facts, round(end, 6), _framed(samples, scenes), frames.broken)
-
-
-def _framed(samples: list[BorderSample], scenes: list[Scene]) -> tuple[FilmScene, ...]:
-    return tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
+    framed = tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
+    return Survey(facts, round(end, 6), framed, frames.broken)
 
 
 class Readable:
