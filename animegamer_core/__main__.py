@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "dataset": ("animegamer_core.dataset_cli", "turn films into captioned clips to train on"),
     "train": ("animegamer_core.train.cli", "train one stage of a world on a dataset folder"),
     "evaluate": ("animegamer_core.evaluate.cli", "measure a world"),
+    "bench": ("animegamer_core.bench.cli", "time a turn, beside the same turn by stock calls"),
 }
 
 

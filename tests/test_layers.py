@@ -17,7 +17,7 @@ LAYERS = (
     {"play", "data"},
     {"train"},
     {"toybox", "evaluate"},
-    {"parity", "play_cli", "dataset_cli"},
+    {"parity", "play_cli", "dataset_cli", "bench"},
     {"__main__"},
 )
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
@@ -79,10 +79,21 @@ def test_imports_go_one_way(path):
             assert RANK[other] <= RANK[room], f"{room} imports {other}, which stands above it"
 
 
+ABOVE_TRAINING = ("benchmark", "build", "calibrate", "dataset", "probes", "scenes", "scorers")
+
+
 def test_the_drawn_world_does_not_need_its_training():
     """What draws and names the Toybox stands below training; only its build stands above."""
     for path in CORE.glob("toybox/*.py"):
-        if path.name not in ("build.py", "calibrate.py", "dataset.py", "probes.py", "scenes.py"):
+        if path.name not in (
+            "benchmark.py",
+            "build.py",
+            "calibrate.py",
+            "dataset.py",
+            "probes.py",
+            "scenes.py",
+            "scorers.py",
+        ):
             assert not [room for room, ours in imports(path) if ours and room != "files"], path
 
 
@@ -146,7 +157,7 @@ def test_the_verbs_and_the_options_of_play():
     from animegamer_core.__main__ import VERBS
     from animegamer_core.play_cli import add_arguments
 
-    assert list(VERBS) == ["play", "convert", "fetch", "parity", "dataset", "train", "evaluate"]
+    assert list(VERBS) == ["play", "convert", "fetch", "parity", "dataset", "train", "evaluate", "bench"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}

@@ -1,0 +1,83 @@
+"""The verb `bench`: seconds and memory of a turn beside stock calls."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import typing
+from pathlib import Path
+
+from ..files import write_text
+
+if typing.TYPE_CHECKING:
+    from .run import Plan
+
+SPECS = ("release", "toybox", "tiny")
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `bench`."""
+    add = parser.add_argument
+    add("--spec", choices=SPECS, help="sizes, with random weights (default: toybox)")
+    add("--world", help="a world's real weights in place of a spec's random ones")
+    add("--profile", help="paper, reference or as_run (default: the world's, or paper)")
+    add("--guidance", help="reference_wave, cosine or constant (default: the profile's)")
+    add("--steps", type=int, metavar="N", help="sampling steps (default: the spec's)")
+    add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
+    add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
+    add("--json", type=Path, metavar="FILE", help="also write everything measured there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; returns the exit status."""
+    from .run import known_step_note, run_bench
+
+    plan = _plan(args)
+    bench = run_bench(plan, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
+    facts = bench.facts
+    print(f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, ", end="")
+    print(f"{facts['guided_steps']} guided and {facts['unguided_steps']} single steps, guidance {facts['guidance']}")
+    print(f"a square matmul reaches {bench.matmul:.3g} TFLOP/s")
+    print(bench.text)
+    if note := known_step_note(bench):
+        print(f"({note})")
+    if args.json is not None:
+        values = {**bench.values(), "command": shlex.join(sys.argv)}
+        write_text(args.json, json.dumps(values, indent=1) + "\n")
+        print(args.json)
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    import torch
+
+    from ..checkpoint import open_world
+    from ..play import choose_device
+    from ..spec import get_profile, get_spec
+    from .run import Plan
+
+    if args.spec and args.world:
+        raise ValueError("--spec and --world are both given; a world has a spec of its own, so give one of them")
+    if args.profile and args.world:
+        raise ValueError("--profile and --world are both given; a world has a profile of its own, so leave it out")
+    if args.repeats < 1:
+        raise ValueError(f"--repeats is {args.repeats}; a part runs 1 time or more")
+    world = open_world(args.world) if args.world else None
+    device = torch.device(choose_device(args.device))
+    dtype = getattr(torch, args.dtype or ("float32" if device.type == "cpu" else "bfloat16"))
+    profile = get_profile(args.profile) if args.profile else (world.profile if world else get_profile("paper"))
+    return Plan(
+        spec=world.spec if world else get_spec(args.spec or "toybox"),
+        device=device,
+        dtype=dtype,
+        profile=profile,
+        world=world,
+        steps=args.steps,
+        guidance=args.guidance,
+        repeats=args.repeats,
+    )

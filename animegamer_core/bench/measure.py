@@ -1,0 +1,85 @@
+"""Timing one piece of work: seconds, memory and arithmetic, on any device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+MATMUL_SIDES = {"cuda": 8192, "cpu": 1024}
+MATMUL_RUNS = 20
+GIB = 2**30
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """seconds: of every run. allocated, reserved: the most GiB that torch held while they ran, weights included; None
+    where the device does not tell. flop: floating-point operations of one run, None where nobody counted them.
+    """
+
+    seconds: tuple[float, ...]
+    allocated: float | None = None
+    reserved: float | None = None
+    flop: int | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle run's seconds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def tflops(self) -> float | None:
+        """10^12 operations a second in the middle run."""
+        return None if self.flop is None else self.flop / self.median / 1e12
+
+
+def timed(work: Work, device: torch.device, repeats: int, flop: int | None = None) -> Timing:
+    """Run work once to warm up and then `repeats` times, waiting each time until the device is done."""
+    work()
+    settle(device)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # what the warm-up set aside once is no part of what the work needs
+        torch.cuda.reset_peak_memory_stats(device)
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        settle(device)
+        seconds.append(time.perf_counter() - begun)
+    if device.type != "cuda":
+        return Timing(tuple(seconds), flop=flop)
+    allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    return Timing(tuple(seconds), allocated / GIB, reserved / GIB, flop)
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done all that it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def counted(work: Work) -> int:
+    """The floating-point operations of matrix products, convolutions and attention in one run, as torch counts them."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+def matmul_tflops(device: torch.device, dtype: torch.dtype) -> float:
+    """10^12 operations a second of a square matrix product, what this machine can reach at best."""
+    side = MATMUL_SIDES["cuda" if device.type == "cuda" else "cpu"]
+    first, second = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+
+    def multiply() -> None:
+        for _ in range(MATMUL_RUNS):
+            torch.matmul(first, second)
+
+    return timed(multiply, device, 3, 2 * MATMUL_RUNS * side**3).tflops

@@ -1,0 +1,98 @@
+"""A turn of ours, part by part: the engine's prediction, the sampler's steps, the VAE, and all of it.
+
+K past turns, N state tokens, D state width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ..decoder import ShotDecoder
+from ..engine import GameEngine
+from ..prompt import GameTokenizer, TurnPrompt
+from ..sampler import Schedule, guidance_scale
+from ..spec import ModelSpec, Profile
+from ..state import CharacterState, GameState, MotionScope, Turn
+from ..toybox.world import vocabulary
+from ..video import to_uint8
+from .measure import Work
+
+INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
+PAST = 4  # turns that the engine reads, the default window
+MOTION = 10.0  # px a frame
+SEED = 1
+
+
+@contextmanager
+def made_on(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Modules made inside have their random weights there and of that type from the beginning."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def random_models(
+    spec: ModelSpec, profile: Profile, device: torch.device, dtype: torch.dtype
+) -> tuple[GameEngine, ShotDecoder]:
+    """An engine and a decoder of these sizes with random weights: as fast as real ones, and as large."""
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    with made_on(device, dtype):
+        engine, decoder = GameEngine(spec, tokenizer, profile), ShotDecoder(spec, profile)
+    return engine.eval(), decoder.eval()
+
+
+@dataclass(frozen=True)
+class OurTurn:
+    """One turn in the middle of a game. steps, guidance: of the sampler."""
+
+    engine: GameEngine
+    decoder: ShotDecoder
+    steps: int
+    guidance: str
+
+    @property
+    def forwards(self) -> tuple[int, int]:
+        """Of the sampler's steps: how many ask for both halves of the guidance, and how many for one."""
+        schedule, spec = Schedule.of(self.steps), self.decoder.spec.decoder
+        scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
+        alone = sum(scale < self.decoder.profile.skip_guidance_below for scale in scales)
+        return self.steps - alone, alone
+
+    def parts(self) -> Mapping[str, Work]:
+        """The work of each row; a part takes what the ones before it would have given."""
+        past = past_turns(self.engine.spec)
+        latents = self._sample(past[0].state.representation, steps=1)
+        return {
+            "engine": partial(self.engine.predict, past, INSTRUCTION),
+            "sampler": partial(self._sample, past[0].state.representation, self.steps),
+            "vae": partial(self.decoder.decode_latents, latents),
+            "turn": partial(self._whole, past),
+        }
+
+    def _whole(self, past: tuple[Turn, ...]) -> None:
+        latents = self._sample(self.engine.predict(past, INSTRUCTION).representation, self.steps)
+        to_uint8(self.decoder.decode_latents(latents)[0].cpu())
+
+    def _sample(self, state_ND: torch.Tensor, steps: int) -> torch.Tensor:
+        return self.decoder.sample(state_ND[None], torch.tensor([MOTION]), [SEED], steps=steps, guidance=self.guidance)
+
+
+def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
+    """The turns that the engine reads, each with a random representation."""
+    draw = torch.Generator().manual_seed(SEED)
+    state = GameState(torch.randn(spec.state.tokens, spec.state.width, generator=draw), MotionScope.BRISK)
+    return tuple(Turn(number, INSTRUCTION, number, state, CharacterState()) for number in range(1, PAST + 1))
+
+
+def prompt_of(engine: GameEngine, past: tuple[Turn, ...]) -> TurnPrompt:
+    """The prompt of the turn that follows."""
+    return engine.prompt([(turn.instruction, turn.state.levels) for turn in past], INSTRUCTION)

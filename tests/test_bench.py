@@ -1,0 +1,130 @@
+"""The verb `bench`: what it measures is there, comes from the right work, and compares like with like."""
+
+import json
+
+import pytest
+import torch
+from tiny_world import save_tiny_world
+
+from animegamer_core.__main__ import main
+from animegamer_core.bench import run as bench_run
+from animegamer_core.bench.measure import Timing, counted, timed
+from animegamer_core.bench.plain import PlainTurn
+from animegamer_core.bench.run import PARTS, Plan, known_step_note, run_bench
+from animegamer_core.bench.table import Bench, Row
+from animegamer_core.bench.turn import OurTurn, past_turns, prompt_of, random_models
+from animegamer_core.spec import PROFILES, SPECS
+
+CPU = torch.device("cpu")
+
+
+def plan(**changes):
+    return Plan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return run_bench(plan(steps=3))
+
+
+def test_every_part_is_timed_on_both_sides(bench):
+    assert tuple(row.part for row in bench.rows) == PARTS
+    for row in bench.rows:
+        for side in (row.stock, row.ours):
+            assert len(side.seconds) == 1 and side.median > 0 and side.flop > 0
+    whole = {side: next(getattr(row, side) for row in bench.rows if row.part == "turn") for side in ("stock", "ours")}
+    parts = {side: sum(getattr(row, side).flop for row in bench.rows if row.part != "turn") for side in whole}
+    assert {side: timing.flop for side, timing in whole.items()} == parts  # a turn is its parts and nothing else
+
+
+def test_both_sides_do_the_same_arithmetic_where_every_step_is_guided():
+    """What differs is small: the text projection inside the stock transformer, the seam's two little layers."""
+    guided = run_bench(plan(profile=PROFILES["reference"], steps=2))
+    for row in guided.rows:
+        if row.part != "engine":
+            assert row.ours.flop == pytest.approx(row.stock.flop, rel=0.1), row.part
+    assert (guided.facts["guided_steps"], guided.facts["unguided_steps"]) == (2, 0)
+
+
+def test_skipped_halves_are_told_and_counted(bench):
+    facts = bench.facts
+    assert facts["guidance"] == "cosine" and facts["unguided_steps"] >= 1
+    sampler = next(row for row in bench.rows if row.part == "sampler")
+    both, alone = facts["guided_steps"], facts["unguided_steps"]
+    assert sampler.ours.flop / sampler.stock.flop == pytest.approx((both + alone / 2) / (both + alone), rel=0.1)
+
+
+def test_the_stock_turn_is_of_the_same_sizes():
+    spec = SPECS["tiny"]
+    plain = PlainTurn.of(spec, CPU, torch.float32, steps=1)
+    engine, decoder = random_models(spec, PROFILES["paper"], CPU, torch.float32)
+    assert plain.length == len(prompt_of(engine, past_turns(spec)).ids_L)
+    assert plain._sample().shape == (1, *spec.decoder.latent_shape)
+    assert plain._decode(plain._noise()).shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
+    for stock, ours in ((plain.vae, decoder.vae), (plain.engine, engine.llm)):
+        assert sum(p.numel() for p in stock.parameters()) == sum(p.numel() for p in ours.parameters())
+
+
+def test_operations_are_counted_as_by_hand():
+    left, right = torch.randn(3, 5), torch.randn(5, 7)
+    assert counted(lambda: left @ right) == 2 * 3 * 5 * 7
+
+
+def test_work_is_warmed_up_once_and_then_repeated():
+    calls = []
+    timing = timed(lambda: calls.append(1), CPU, repeats=4, flop=8)
+    assert len(calls) == 5 and len(timing.seconds) == 4 and timing.allocated is None
+
+
+def test_medians_ratios_and_shares_by_hand():
+    row = Row("sampler", Timing((4.0, 2.0, 3.0), flop=6 * 10**12), Timing((1.5, 1.5, 9.0), flop=6 * 10**12), steps=10)
+    assert row.ratio == 2.0 and row.ours.tflops == 4.0
+    assert "300 / 150" in row.line(8.0) and "50 %" in row.line(8.0) and "1.500 .. 9.000" in row.line(8.0)
+    assert row.values()["stock"]["median"] == 3.0
+    assert "-" in Row("vae", Timing((1.0,)), Timing((1.0,))).line(8.0)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "seconds", "said"),
+    [
+        ("NVIDIA H200", 8.4, "known are 168 ms (+0 %)"),
+        ("NVIDIA H200", 12.6, "compare the matmul"),
+        ("NVIDIA L4", 30, None),
+    ],
+)
+def test_the_stock_step_is_held_against_the_known_one(gpu, seconds, said):
+    row = Row("sampler", Timing((seconds,)), Timing((1.0,)), steps=50)
+    note = known_step_note(Bench((row,), 745.0, {"spec": "release", "machine": {"gpu": gpu}}))
+    assert note is None if said is None else said in note
+    assert ("compare" in (note or "")) == (said == "compare the matmul")
+
+
+def test_a_worlds_own_weights_are_taken(tmp_path):
+    tiny_world = save_tiny_world(tmp_path)
+    turn = bench_run._ours(plan(spec=tiny_world.spec, world=tiny_world))
+    assert isinstance(turn, OurTurn) and turn.guidance == tiny_world.profile.guidance
+    stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
+    assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
+
+
+def test_the_command_prints_the_table_and_writes_json(tmp_path, capsys):
+    assert main(["bench", "--spec", "tiny", "--steps", "1", "--repeats", "1", "--json", str(tmp_path / "b.json")]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n{part} " in printed for part in PARTS) and "random weights" in printed
+    values = json.loads((tmp_path / "b.json").read_text())
+    assert [row["part"] for row in values["rows"]] == list(PARTS) and values["matmul_tflops"] > 0
+    assert values["command"] and values["machine"]["torch"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--spec", "tiny", "--world", "toybox"], "give one of them"),
+        (["--world", "toybox", "--profile", "paper"], "leave it out"),
+        (["--repeats", "0"], "1 time or more"),
+        (["--device", "cuda:77"], "not available here"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
+    assert main(["bench", *words]) == 2
+    assert sentence in capsys.readouterr().err
