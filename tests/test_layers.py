@@ -13,7 +13,7 @@ LAYERS = (
     {"spec", "state", "files"},
     {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
-    {"checkpoint", "story", "video", "sheet"},
+    {"checkpoint", "story", "video", "sheet", "tuning"},
     {"play", "data"},
     {"train"},
     {"toybox", "evaluate"},

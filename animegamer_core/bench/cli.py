@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", help="paper, reference or as_run (default: the world's, or paper)")
     add("--guidance", help="reference_wave, cosine or constant (default: the profile's)")
     add("--steps", type=int, metavar="N", help="sampling steps (default: the spec's)")
+    add("--with", nargs="+", default=(), dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
     add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     facts = bench.facts
     print(f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, ", end="")
     print(f"{facts['guided_steps']} guided and {facts['unguided_steps']} single steps, guidance {facts['guidance']}")
+    if facts["tuned"]:
+        print(f"ours is tuned: {', '.join(facts['tuned'])}")
     print(f"a square matmul reaches {bench.matmul:.3g} TFLOP/s")
     print(bench.text)
     if note := known_step_note(bench):
@@ -80,4 +83,5 @@ def _plan(args: argparse.Namespace) -> Plan:
         steps=args.steps,
         guidance=args.guidance,
         repeats=args.repeats,
+        tuned=tuple(args.tuned),
     )

@@ -11,6 +11,7 @@ import torch
 from ..checkpoint import World
 from ..evaluate.report import machine
 from ..spec import PROFILES, ModelSpec, Profile
+from ..tuning import tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
 from .plain import PlainTurn
 from .table import Bench, Row
@@ -25,7 +26,8 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, and how often. world: real weights in place of random ones; guidance None is the profile's."""
+    """What is measured, and how often. world: real weights in place of random ones; guidance None is the profile's.
+    tuned: names of `tuning` that ours is computed with."""
 
     spec: ModelSpec
     device: torch.device
@@ -35,6 +37,7 @@ class Plan:
     steps: int | None = None
     guidance: str | None = None
     repeats: int = 3
+    tuned: tuple[str, ...] = ()
 
     @property
     def sampler_steps(self) -> int:
@@ -46,18 +49,22 @@ def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
     """Measure the stock turn, then ours. say hears what is being done."""
     say(f"stock modules of spec {plan.spec.name}")
     plain = PlainTurn.of(plan.spec, plan.device, plan.dtype, plan.sampler_steps)
-    stock = _timings(plain.parts(), plan)
-    del plain
+    parts = plain.parts()
+    stock = _timings(parts, {name: counted(work) for name, work in parts.items()}, plan)
+    del plain, parts
     gc.collect()
     say("ours")
     turn = _ours(plan)
-    ours = _timings(turn.parts(), plan)
+    parts = turn.parts()
+    flop = {name: counted(work) for name, work in parts.items()}  # before anything is compiled, where nobody counts
+    tune(turn.decoder, plan.tuned)
+    ours = _timings(parts, flop, plan)
     rows = tuple(Row(part, stock[part], ours[part], plan.sampler_steps if part == "sampler" else 0) for part in PARTS)
     return Bench(rows, matmul_tflops(plan.device, plan.dtype), _facts(plan, turn))
 
 
-def _timings(parts: Mapping[str, Work], plan: Plan) -> dict[str, Timing]:
-    return {name: timed(work, plan.device, plan.repeats, counted(work)) for name, work in parts.items()}
+def _timings(parts: Mapping[str, Work], flop: Mapping[str, int], plan: Plan) -> dict[str, Timing]:
+    return {name: timed(work, plan.device, plan.repeats, flop[name]) for name, work in parts.items()}
 
 
 def _ours(plan: Plan) -> OurTurn:
@@ -81,6 +88,7 @@ def _facts(plan: Plan, turn: OurTurn) -> dict[str, object]:
         "device": str(plan.device),
         "dtype": str(plan.dtype).removeprefix("torch."),
         "repeats": plan.repeats,
+        "tuned": list(plan.tuned),
         "machine": machine(),
     }
 
