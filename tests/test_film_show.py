@@ -153,7 +153,7 @@ def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, tmp_path, ca
             "--out",
             str(tmp_path / stage),
         ]
-        fast = ("--lr-warmup", "1", "--precision", "no", "--validate-every", "0", "--seed", "1")
+        fast = ("--batch", "16", "--lr-warmup", "1", "--precision", "no", "--validate-every", "0", "--seed", "1")
         assert main([*command, "--spec", spec, "--recipe", "scratch", *options, *fast]) == 0, capsys.readouterr()
     turns = dataset.turns[:2]
     (tmp_path / "game.txt").write_text("".join(turn.instruction + "\n" for turn in turns))
