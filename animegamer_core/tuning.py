@@ -17,12 +17,17 @@ from .decoder import ShotDecoder
 
 def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
     """Apply the named ways, in the table's order; ValueError lists the names, or says what a way needs."""
-    unknown = [name for name in names if name not in TUNINGS]
-    if unknown:
-        raise ValueError(f"unknown tuning {unknown[0]!r}; choose from {', '.join(TUNINGS)}")
+    check_names(names)
     for name, (_, apply) in TUNINGS.items():
         if name in names:
             apply(decoder)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """ValueError lists the names if one of these is none."""
+    unknown = [name for name in names if name not in TUNINGS]
+    if unknown:
+        raise ValueError(f"unknown tuning {unknown[0]!r}; choose from {', '.join(TUNINGS)}")
 
 
 def _fused(decoder: ShotDecoder) -> None:

@@ -12,6 +12,7 @@ from animegamer_core.bench.measure import Timing, counted, timed
 from animegamer_core.bench.plain import PlainTurn
 from animegamer_core.bench.run import PARTS, Plan, known_step_note, run_bench
 from animegamer_core.bench.table import Bench, Row
+from animegamer_core.bench.trials import drift, run_trials
 from animegamer_core.bench.turn import OurTurn, past_turns, prompt_of, random_models
 from animegamer_core.spec import PROFILES, SPECS
 
@@ -77,11 +78,16 @@ def test_work_is_warmed_up_once_and_then_repeated():
 
 
 def test_medians_ratios_and_shares_by_hand():
-    row = Row("sampler", Timing((4.0, 2.0, 3.0), flop=6 * 10**12), Timing((1.5, 1.5, 9.0), flop=6 * 10**12), steps=10)
+    row = Row(
+        "sampler",
+        Timing((4.0, 2.0, 3.0), 9.0, flop=6 * 10**12),
+        Timing((1.5, 1.5, 9.0), 9.0, flop=6 * 10**12),
+        steps=10,
+    )
     assert row.ratio == 2.0 and row.ours.tflops == 4.0
     assert "300 / 150" in row.line(8.0) and "50 %" in row.line(8.0) and "1.500 .. 9.000" in row.line(8.0)
     assert row.values()["stock"]["median"] == 3.0
-    assert "-" in Row("vae", Timing((1.0,)), Timing((1.0,))).line(8.0)
+    assert "-" in Row("vae", Timing((1.0,), 1.0), Timing((1.0,), 1.0)).line(8.0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_medians_ratios_and_shares_by_hand():
     ],
 )
 def test_the_stock_step_is_held_against_the_known_one(gpu, seconds, said):
-    row = Row("sampler", Timing((seconds,)), Timing((1.0,)), steps=50)
+    row = Row("sampler", Timing((seconds,), seconds), Timing((1.0,), 1.0), steps=50)
     note = known_step_note(Bench((row,), 745.0, {"spec": "release", "machine": {"gpu": gpu}}))
     assert note is None if said is None else said in note
     assert ("compare" in (note or "")) == (said == "compare the matmul")
@@ -105,6 +111,25 @@ def test_a_worlds_own_weights_are_taken(tmp_path):
     assert isinstance(turn, OurTurn) and turn.guidance == tiny_world.profile.guidance
     stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
     assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
+
+
+def test_each_way_is_tried_alone_on_an_untuned_decoder(capsys):
+    bench = run_bench(plan(steps=2, alone=("fused", "layout")), print)
+    assert [row.name for row in bench.trials.rows] == ["fused", "layout"]
+    for row in bench.trials.rows:
+        assert row.drift < 1e-4 and row.against["sampler"] > 0 and row.first > 0
+    assert bench.trials.format_drift is None  # float32 is what formats are held against
+    assert "alone: layout" in capsys.readouterr().out and "fused " in bench.text
+    with pytest.raises(ValueError, match="unknown tuning"):
+        run_bench(plan(alone=("faster",)))
+
+
+def test_a_number_format_drifts_and_is_told():
+    torch.manual_seed(0)
+    _, decoder = random_models(SPECS["tiny"], PROFILES["paper"], CPU, torch.bfloat16)
+    turn = OurTurn(None, decoder, 2, "cosine")
+    assert 1e-4 < run_trials(turn, [], 1, {}, print).format_drift < 1
+    assert drift(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 5.0])) == pytest.approx((10 / 25) ** 0.5)
 
 
 def test_the_command_prints_the_table_and_writes_json(tmp_path, capsys):

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--guidance", help="reference_wave, cosine or constant (default: the profile's)")
     add("--steps", type=int, metavar="N", help="sampling steps (default: the spec's)")
     add("--with", nargs="+", default=(), dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
+    add("--each", nargs="+", default=(), dest="alone", metavar="NAME", help="ways to try one by one, untuned else")
     add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
@@ -84,4 +85,5 @@ def _plan(args: argparse.Namespace) -> Plan:
         guidance=args.guidance,
         repeats=args.repeats,
         tuned=tuple(args.tuned),
+        alone=tuple(args.alone),
     )

@@ -19,11 +19,13 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """seconds: of every run. allocated, reserved: the most GiB that torch held while they ran, weights included; None
-    where the device does not tell. flop: floating-point operations of one run, None where nobody counted them.
+    """seconds: of every run. first: of the run that warmed up, compiling included. allocated, reserved: the most GiB
+    that torch held while they ran, weights included; None where the device does not tell. flop: floating-point
+    operations of one run, None where nobody counted them.
     """
 
     seconds: tuple[float, ...]
+    first: float
     allocated: float | None = None
     reserved: float | None = None
     flop: int | None = None
@@ -41,8 +43,10 @@ class Timing:
 
 def timed(work: Work, device: torch.device, repeats: int, flop: int | None = None) -> Timing:
     """Run work once to warm up and then `repeats` times, waiting each time until the device is done."""
+    begun = time.perf_counter()
     work()
     settle(device)
+    first = time.perf_counter() - begun
     if device.type == "cuda":
         torch.cuda.empty_cache()  # what the warm-up set aside once is no part of what the work needs
         torch.cuda.reset_peak_memory_stats(device)
@@ -53,9 +57,9 @@ def timed(work: Work, device: torch.device, repeats: int, flop: int | None = Non
         settle(device)
         seconds.append(time.perf_counter() - begun)
     if device.type != "cuda":
-        return Timing(tuple(seconds), flop=flop)
+        return Timing(tuple(seconds), first, flop=flop)
     allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
-    return Timing(tuple(seconds), allocated / GIB, reserved / GIB, flop)
+    return Timing(tuple(seconds), first, allocated / GIB, reserved / GIB, flop)
 
 
 def settle(device: torch.device) -> None:

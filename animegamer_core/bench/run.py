@@ -11,10 +11,11 @@ import torch
 from ..checkpoint import World
 from ..evaluate.report import machine
 from ..spec import PROFILES, ModelSpec, Profile
-from ..tuning import tune
+from ..tuning import check_names, tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
 from .plain import PlainTurn
 from .table import Bench, Row
+from .trials import run_trials
 from .turn import OurTurn, random_models
 
 PARTS = ("engine", "sampler", "vae", "turn")
@@ -26,8 +27,11 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, and how often. world: real weights in place of random ones; guidance None is the profile's.
-    tuned: names of `tuning` that ours is computed with."""
+    """What is measured, and how often.
+
+    world: real weights in place of random ones. guidance None is the profile's. tuned: names of `tuning` that ours is
+    computed with. alone: names that are tried one by one, on an untuned decoder.
+    """
 
     spec: ModelSpec
     device: torch.device
@@ -38,6 +42,7 @@ class Plan:
     guidance: str | None = None
     repeats: int = 3
     tuned: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
     @property
     def sampler_steps(self) -> int:
@@ -46,7 +51,8 @@ class Plan:
 
 
 def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
-    """Measure the stock turn, then ours. say hears what is being done."""
+    """Measure the stock turn, then ours, then single ways of tuning. say hears what is being done."""
+    check_names((*plan.tuned, *plan.alone))
     say(f"stock modules of spec {plan.spec.name}")
     plain = PlainTurn.of(plan.spec, plan.device, plan.dtype, plan.sampler_steps)
     parts = plain.parts()
@@ -57,10 +63,14 @@ def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
     turn = _ours(plan)
     parts = turn.parts()
     flop = {name: counted(work) for name, work in parts.items()}  # before anything is compiled, where nobody counts
+    trials = None
+    if plan.alone:
+        against = {part: timed(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
+        trials = run_trials(turn, plan.alone, plan.repeats, against, say)
     tune(turn.decoder, plan.tuned)
     ours = _timings(parts, flop, plan)
     rows = tuple(Row(part, stock[part], ours[part], plan.sampler_steps if part == "sampler" else 0) for part in PARTS)
-    return Bench(rows, matmul_tflops(plan.device, plan.dtype), _facts(plan, turn))
+    return Bench(rows, matmul_tflops(plan.device, plan.dtype), _facts(plan, turn), trials)
 
 
 def _timings(parts: Mapping[str, Work], flop: Mapping[str, int], plan: Plan) -> dict[str, Timing]:

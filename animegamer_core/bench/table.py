@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .measure import Timing
+from .trials import Trials
 
 HEAD = (
     f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'ms a step':>15}"
@@ -65,12 +66,15 @@ class Bench:
     rows: tuple[Row, ...]
     matmul: float
     facts: Mapping[str, Any]
+    trials: Trials | None = None
 
     @property
     def text(self) -> str:
         """The printed table."""
-        return "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows)])
+        table = "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows)])
+        return table if self.trials is None else f"{table}\n\n{self.trials.text}"
 
     def values(self) -> dict[str, Any]:
         """Plain values for a json file."""
-        return {**self.facts, "matmul_tflops": self.matmul, "rows": [row.values() for row in self.rows]}
+        alone = None if self.trials is None else self.trials.values()
+        return {**self.facts, "matmul_tflops": self.matmul, "rows": [row.values() for row in self.rows], "alone": alone}
