@@ -22,7 +22,7 @@ from animegamer_core.engine import GameEngine
 from animegamer_core.evaluate import figures
 from animegamer_core.evaluate.acceptance import cli
 from animegamer_core.evaluate.acceptance import table as acceptance
-from animegamer_core.evaluate.acceptance.lab import Lab
+from animegamer_core.evaluate.acceptance.lab import Lab, Sampling
 from animegamer_core.evaluate.acceptance.lockstep import Script, play_games
 from animegamer_core.evaluate.acceptance.trial import FULL, QUICK, Plan, Trial
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
@@ -32,6 +32,7 @@ from animegamer_core.state import GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
 from animegamer_core.toybox.world import UNSEEN_PAIRS, vocabulary
+from animegamer_core.video import to_uint8
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1)
@@ -357,3 +358,15 @@ def test_a_world_without_measured_edges_is_refused(tiny_world):
     world = replace(open_world(tiny_world), motion_table=replace(TABLE, edges=None))
     with pytest.raises(ValueError, match="no measured edges"):
         Lab(world)
+
+
+def test_shots_are_drawn_as_the_lab_is_told(tiny_world):
+    """Fewer steps, or another guidance, must reach the sampler: presets are judged by it."""
+    state = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    clips = [
+        Lab(open_world(tiny_world), workers=1, sampling=sampling).shoot(state, [2.0], [5])
+        for sampling in (Sampling(), Sampling(steps=1), Sampling(guidance="constant"))
+    ]
+    direct = open_world(tiny_world).load_decoder("cpu", torch.float32).shoot(state[0], 2.0, seed=5, steps=1)
+    assert np.array_equal(clips[1][0], to_uint8(direct))
+    assert not np.array_equal(clips[0], clips[1]) and not np.array_equal(clips[0], clips[2])

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...spec import GUIDANCE_NAMES
+
 if TYPE_CHECKING:
     from ..report import Outcome
 
@@ -24,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="games to play; everything else in proportion")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument("--seed", type=int, default=0, help="another seed asks other games (default %(default)s)")
+    parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the world's)")
+    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="of every shot (default: the profile's)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
     parser.add_argument("--workers", type=int, help="processes that draw and measure (default: one a core)")
     parser.add_argument("--out", type=Path, default=Path("out/evaluate"), help="for the report (default %(default)s)")
@@ -36,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from ...checkpoint import open_world
     from ...play import choose_device
     from ..report import TABLE_HEAD
-    from .lab import Lab
+    from .lab import Lab, Sampling
     from .table import accept
     from .trial import FULL, QUICK, Trial
 
@@ -47,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     plan = plan if args.limit is None else plan.limited(args.limit)
     few = plan.games < FULL.games
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    lab = Lab(open_world(args.world), device, args.workers, _show_progress if sys.stderr.isatty() else None)
+    told = _show_progress if sys.stderr.isatty() else None
+    lab = Lab(open_world(args.world), device, args.workers, told, Sampling(args.steps, args.guidance))
     if few:
         print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
     print(TABLE_HEAD)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -53,6 +53,14 @@ class TrueShots:
         return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How shots are drawn; None is the world's own steps, and its profile's guidance."""
+
+    steps: int | None = None
+    guidance: str | None = None
+
+
 class Lab:
     """The world's models and the probes on one device, in fp32 and in batches; each is loaded when first needed."""
 
@@ -62,11 +70,13 @@ class Lab:
         device: torch.device | str = "cpu",
         workers: int | None = None,
         on_progress: OnProgress | None = None,
+        sampling: Sampling = Sampling(),
     ) -> None:
         world.motion_table.level(0.0)  # a table without measured edges says so before hours of work
         self.world = world
         self.device = torch.device(device)
         self.workers = workers
+        self.sampling = sampling
         self.batch = 64 if self.device.type == "cuda" else 4
         self.on_progress = on_progress or (lambda what, done, count: None)
 
@@ -119,12 +129,13 @@ class Lab:
         return torch.cat(parts)
 
     def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
-        """The decoder's shots of representations at motion values, at the world's default steps and guidance."""
+        """The decoder's shots of representations at motion values, sampled as the lab does."""
         self.on_progress("shots", 0, len(seeds))
         shots = []
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
-            latents = self.decoder.sample(torch.stack(tuple(states_MND[part])), motion, list(seeds[part]))
+            states, told = torch.stack(tuple(states_MND[part])), asdict(self.sampling)
+            latents = self.decoder.sample(states, motion, list(seeds[part]), **told)
             shots.append(_as_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
         return np.concatenate(shots) if shots else np.empty((0, *self._size), np.uint8)

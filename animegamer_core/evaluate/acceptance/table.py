@@ -212,6 +212,7 @@ def accept(
         "profile": world.profile.name,
         "seed": trial.seed,
         "plan": asdict(trial.plan),
+        "sampling": asdict(trial.lab.sampling),
         "device": str(trial.lab.device),
         "machine": machine(),
         "seconds": seconds,
