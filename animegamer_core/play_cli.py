@@ -13,7 +13,7 @@ from pathlib import Path
 from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .sheet import scope_name
-from .spec import GUIDANCE_NAMES, PROFILES
+from .spec import DTYPES, GUIDANCE_NAMES, PROFILES
 from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
 from .story import Story
 
@@ -23,7 +23,6 @@ if typing.TYPE_CHECKING:
 
     from .checkpoint import World
 
-DTYPES = ("float32", "bfloat16", "float16")
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant")
+DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 TIME_FACTOR = 4  # frames a latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 

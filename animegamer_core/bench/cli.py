@@ -11,12 +11,12 @@ import typing
 from pathlib import Path
 
 from ..files import write_text
+from ..spec import DTYPES
 
 if typing.TYPE_CHECKING:
     from .run import Plan
 
 SPECS = ("release", "toybox", "tiny")
-DTYPES = ("bfloat16", "float16", "float32")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

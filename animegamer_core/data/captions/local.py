@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...spec import DTYPES
 from .questions import Cancelled, CaptionerAway, CaptionerError, Question, Reply
 
 VARIED = 0.7  # temperature of every attempt after the first, which would else give the same reply again
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class LocalSettings:
     def __post_init__(self) -> None:
         if not (Path(self.model) / "config.json").is_file():
             raise ValueError(f"{self.model} holds no config.json; give the folder of a downloaded vision model")
-        if self.dtype not in DTYPES or self.max_tokens < 1:
+        if self.dtype not in ("auto", *DTYPES) or self.max_tokens < 1:
             raise ValueError(
-                f"dtype {self.dtype!r}, max_tokens {self.max_tokens}; expected one of {DTYPES}, at least 1"
+                f"dtype {self.dtype!r}, max_tokens {self.max_tokens}; expected auto or one of {DTYPES}, at least 1"
             )
 
 
