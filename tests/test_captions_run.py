@@ -18,7 +18,7 @@ from captions_world import NAMES, answer, endpoint, expected, make_characters, m
 from stub_endpoint import FOREIGN, GOOD, PROSE, Changed, CutOff, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
-from animegamer_core.data.captions.answers import ANSWERS, AnswerLog
+from animegamer_core.data.captions.answers import ANSWERS, captions_log
 from animegamer_core.data.captions.questions import Reply
 from animegamer_core.data.captions.run import GIVE_UP
 from animegamer_core.data.tables import SET_ASIDE
@@ -265,7 +265,7 @@ def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, s
     references[0].pictures[0].write_bytes(b"torn")
     with pytest.raises(ValueError, match="Aoi.png: not a readable picture"):
         caption_clips(folder, records, endpoint(stub.url), references)
-    with AnswerLog.open(folder), pytest.raises(ValueError, match="another run is captioning"):
+    with captions_log(folder), pytest.raises(ValueError, match="another run is captioning"):
         caption_clips(folder, records, endpoint(stub.url))
     (folder / SET_ASIDE).write_text('{"clip": "x"}\n')
     with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete this line"):
@@ -304,26 +304,26 @@ def test_captioners_are_opened_by_name(name, options, sentence):
 
 
 def test_a_torn_last_line_is_taken_away_and_others_are_found(tmp_path):
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         log.put("k", 1, Reply("one \ud800", "", 3, None), {"clip": "a"})
         log.put("k", 2, Reply("", "cut off"), {"clip": "a"})
     path = tmp_path / ANSWERS
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:37])
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         assert log.get("k", 1) == Reply("one \ud800", "", 3, None) and log.get("k", 2) == Reply("", "cut off")
         assert log.get("k", 3) is None and log.written == []
         log.put("k", 3, Reply("three"), {})
     assert path.read_bytes().startswith(whole) and len(path.read_bytes().splitlines()) == 3
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         assert log.get("k", 3) == Reply("three")
     path.write_bytes(b"[1]\n" + whole)
-    with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete this line"), AnswerLog.open(tmp_path):
+    with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete this line"), captions_log(tmp_path):
         pass
 
 
 def test_many_threads_write_whole_lines(tmp_path):
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         threads = [
             threading.Thread(target=lambda n=n: [log.put(f"{n}", a, Reply("x" * 999), {}) for a in range(20)])
             for n in range(8)
@@ -332,17 +332,17 @@ def test_many_threads_write_whole_lines(tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         assert all(log.get(f"{n}", a) == Reply("x" * 999) for n in range(8) for a in range(20))
 
 
 FULL = """
 import resource, signal, sys
-from animegamer_core.data.captions.answers import AnswerLog
+from animegamer_core.data.captions.answers import captions_log
 from animegamer_core.data.captions.questions import Reply
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-with AnswerLog.open(sys.argv[1]) as log:
+with captions_log(sys.argv[1]) as log:
     for number in range(100):
         try:
             log.put(f"{number}", 1, Reply("x" * 300), {})
@@ -358,7 +358,7 @@ def test_a_full_disk_tears_no_line(tmp_path):
     count, name = done.stdout.split()
     assert int(count) > 3 and name.endswith(ANSWERS)
     assert (tmp_path / ANSWERS).read_bytes().endswith(b"\n")
-    with AnswerLog.open(tmp_path) as log:
+    with captions_log(tmp_path) as log:
         assert log.get(str(int(count) - 1), 1) and not log.get(count, 1)
 
 

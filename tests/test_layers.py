@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 LAYERS = (
-    {"spec", "state", "files"},
+    {"spec", "state", "files", "page"},
     {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
     {"checkpoint", "story", "video", "sheet", "tuning"},
@@ -115,6 +115,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 PUBLIC = {
     "files": "locked replacing write_text",
+    "page": "script_safe write_page",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",
     "lines": "Line LineEntry line_names",
     "play": "LoadedModels Models PlaySettings PlayedTurn Player choose_device export keep_turn put_shot save_picture "

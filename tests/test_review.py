@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.review import script_safe, write_review
+from animegamer_core.data.review import write_review
 from animegamer_core.data.tables import CAPTION_FIELDS
+from animegamer_core.page import script_safe
 from animegamer_core.toybox.dataset import Casting, write_dataset
 
 
@@ -111,7 +112,7 @@ def test_no_text_ends_the_block_that_it_stands_in(value):
 
 
 def test_words_that_look_like_markup_or_like_the_pages_own_marks_stay_words(folder):
-    evil = "</script><script>alert(1)</script><!--__SCRIPT__ __STYLE__ __DATASET__ \\1 \\g<0>"
+    evil = "</script><script>alert(1)</script><!--__SCRIPT__ __STYLE__ __DATA__ \\1 \\g<0>"
     rows = rows_of(folder, "turns.jsonl")
     write_rows(folder, "turns.jsonl", [{**row, "motion": evil, "film": evil} for row in rows])
     write_rows(folder, "dropped.jsonl", [{"film": evil, "start": 0.0, "end": 2.0, "reason": evil}])

@@ -6,14 +6,11 @@ It is opened from the disk and needs no server, no network and no other file but
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
-from ..files import write_text
+from ..page import write_page
 from .dataset import DatasetFolder, read_dataset
 from .records import ClipRecord
 from .tables import DROPPED, SET_ASIDE, read_objects, record_of
@@ -23,8 +20,6 @@ _PARTS = Path(__file__).with_name("review_page")
 _SCRIPTS = ("changes.js", "grid.js", "editor.js", "main.js")  # in this order, as one
 _KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord))
 _SHOWN_PROBLEMS = 200
-# Nothing may be loaded but clips, and no script may run but the page's own, whatever a caption holds.
-_POLICY = "default-src 'none'; media-src 'self' file:; style-src {style}; script-src {script}; base-uri 'none'"
 
 
 def write_review(folder: str | Path) -> Path:
@@ -35,19 +30,7 @@ def write_review(folder: str | Path) -> Path:
     read, problems = read_dataset(folder)
     if problems and not read.turns:
         raise ValueError(str(problems[0]))
-    style, script = _text("style.css"), "\n".join(_text(name) for name in _SCRIPTS).replace('"use strict";\n', "")
-    script = f'"use strict";\n{script}'
-    policy = _POLICY.format(style=_hash(style), script=_hash(script))
-    page = _text("page.html")
-    for mark, part in (
-        ("__POLICY__", policy),
-        ("__STYLE__", style),
-        ("__SCRIPT__", script),
-        ("__DATASET__", script_safe(shown(read, list(map(str, problems))))),  # last: its text is somebody else's
-    ):
-        page = page.replace(mark, part, 1)
-    write_text(read.path / REVIEW, page)
-    return read.path / REVIEW
+    return write_page(read.path / REVIEW, _PARTS, _SCRIPTS, shown(read, list(map(str, problems))))
 
 
 def shown(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
@@ -71,12 +54,6 @@ def shown(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
     }
 
 
-def script_safe(value: Any) -> str:
-    """Json that cannot end the script block that it stands in, nor begin a comment or a tag there."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
 def _values(record: ClipRecord) -> list[Any]:
     return [getattr(record, key) for key in _KEYS]
 
@@ -96,12 +73,3 @@ def _dropped(line: dict[str, Any]) -> list[Any]:
     record = record_of(line)
     start, end = (value if isinstance(value := line.get(name), int | float) else 0 for name in ("start", "end"))
     return [str(line.get("film", "")), start, end, str(line.get("reason", "")), record and record.clip]
-
-
-def _text(name: str) -> str:
-    return (_PARTS / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """A part of the page as its policy allows it."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -3,7 +3,8 @@
 The line is that of the paper's constructor (supplement, section 4):
 `<S>Characters</S><MD>Motion</MD><EV>Environment</EV><ML>Level</ML><MA>Adverb</MA><SC>0</SC><ET>1</ET><ST>-1</ST>`.
 A file holds games with a blank line between them. Lines that begin with # are remarks; `# name: qiqi-01` in a game
-names it, other games are game-001 and so on by their place in the file.
+names it, other games are game-001 and so on by their place in the file. Names and words may be such as can stand in
+an instruction.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.captions.words import LONGEST_WORDS, why_unfit
+from ..index import check_story_name
 from ..prompt import GRAMMAR
 from ..state import Instruction, StateChange, clean_text
 
@@ -21,11 +24,19 @@ FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
 _LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\s*")
 _NAME = re.compile(r"#\s*name:\s*(.*)")
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+_SHOWN, _SHOWN_PROBLEMS = 60, 20  # characters of a wrong text, and wrong lines, that a message quotes
 _ALLOWED = {choice.opening[1:-1]: choice.allowed for choice in GRAMMAR}
 
 
 class BenchmarkError(ValueError):
-    """A benchmark that cannot be played: the file, the line's number, what it holds and what was expected."""
+    """A benchmark that cannot be played: the file, the line's number, what it holds and what was expected.
+
+    expected: what was expected of a line, in our own words alone; "" for a whole file.
+    """
+
+    def __init__(self, found: str, expected: str = "") -> None:
+        super().__init__(f"{found}; expected {expected}" if expected else found)
+        self.expected = expected
 
 
 @dataclass(frozen=True)
@@ -91,42 +102,71 @@ def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[Benchmark
     games: list[BenchmarkGame] = []
     problems: list[str] = []
     for block in _blocks(text):
-        name, turns = f"game-{len(games) + 1:03}", []
+        reading = _Reading(games)
         for number, line in block:
-            told = _NAME.fullmatch(line)
             try:
-                if told:
-                    name = _checked_name(told[1], games)
-                elif not line.startswith("#"):
-                    turns.append(parse_turn(line))
+                reading.read(line)
             except BenchmarkError as error:
                 problems.append(f"{source}, line {number}: {error}")
-        if turns:
-            games.append(BenchmarkGame(name, tuple(turns)))
+        try:
+            games += reading.finished()
+        except BenchmarkError as error:
+            problems.append(f"{source}, line {block[0][0]}: {error}")
     if problems:
-        raise BenchmarkError("\n".join(problems))
+        more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
+        raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
     if not games:
         raise BenchmarkError(f"{source} holds no game; give lines of the form {FORM}")
     return tuple(games)
+
+
+class _Reading:
+    """One game while its lines are read, after `games`."""
+
+    def __init__(self, games: Sequence[BenchmarkGame]) -> None:
+        self._taken = {game.name for game in games}
+        self._place = len(games) + 1
+        self._name: str | None = None
+        self._lines = 0
+        self._turns: list[BenchmarkTurn] = []
+
+    def read(self, line: str) -> None:
+        """Take a line in; BenchmarkError where it is neither a turn nor a remark."""
+        told = _NAME.fullmatch(line)
+        if told:
+            if self._name is not None:
+                raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
+            self._name = _checked_name(told[1])
+        elif not line.startswith("#"):
+            self._lines += 1
+            self._turns.append(parse_turn(line))
+
+    def finished(self) -> list[BenchmarkGame]:
+        """The game, or nothing where the block holds remarks alone or wrong lines; BenchmarkError for its name."""
+        name = self._name or f"game-{self._place:03}"
+        if self._name and not self._lines:
+            raise BenchmarkError(f"the name {name} has no turns below it; leave out the blank line, or the name")
+        if self._lines and name in self._taken:
+            raise BenchmarkError(f"the name {name} is taken by an earlier game; give each its own")
+        return [BenchmarkGame(name, tuple(self._turns))] if self._turns else []
 
 
 def parse_turn(line: str) -> BenchmarkTurn:
     """The turn that a line describes; BenchmarkError says which part is wrong and what was expected."""
     match = _LINE.fullmatch(line)
     if match is None:
-        raise BenchmarkError(f"{ascii(line[:60])} is no turn; expected {FORM}")
+        raise BenchmarkError(f"{ascii(line[:_SHOWN])} is no turn", FORM)
     told = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
     numbers = {tag: _number(tag, told[tag]) for tag in ("ML", "SC", "ET", "ST")}
     characters = tuple(name.strip() for name in told["S"].split(","))
-    if not all(characters):
-        raise BenchmarkError(f"<S> is {ascii(told['S'])}; expected one or more names with commas between")
+    for tag, words in (*(("S", name) for name in characters), ("MD", told["MD"]), ("EV", told["EV"])):
+        _check_words(tag, words)
+    if told["MA"]:
+        _check_words("MA", told["MA"])
+    if len(set(characters)) < len(characters):
+        raise BenchmarkError(f"<S> is {ascii(told['S'][:_SHOWN])}", "each character once in <S>")
     change = StateChange(numbers["SC"], numbers["ET"], numbers["ST"])
-    turn = BenchmarkTurn(characters, told["MD"], told["EV"], numbers["ML"], told["MA"], change)
-    try:
-        turn.instruction  # noqa: B018  the words may be unfit
-    except ValueError as error:
-        raise BenchmarkError(str(error)) from error
-    return turn
+    return BenchmarkTurn(characters, told["MD"], told["EV"], numbers["ML"], told["MA"], change)
 
 
 def benchmark_text(games: Sequence[BenchmarkGame], remarks: Sequence[str] = ()) -> str:
@@ -147,16 +187,23 @@ def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
             block = []
 
 
-def _checked_name(name: str, games: Sequence[BenchmarkGame]) -> str:
-    if not _FILE_NAME.fullmatch(name):
-        raise BenchmarkError(f"{ascii(name[:60])} is no game's name; expected a-z, 0-9 and -, at most 60")
-    if name in (game.name for game in games):
-        raise BenchmarkError(f"the name {name} is taken by an earlier game; give each its own")
-    return name
+def _checked_name(name: str) -> str:
+    try:
+        if _FILE_NAME.fullmatch(name):
+            return check_story_name(name, "game")
+    except ValueError as error:  # a word that Windows keeps for devices
+        raise BenchmarkError(str(error)) from error
+    raise BenchmarkError(f"{ascii(name[:_SHOWN])} is no game's name; expected a-z, 0-9 and -, at most 60")
+
+
+def _check_words(tag: str, words: str) -> None:
+    if problem := why_unfit(words):
+        found = f"<{tag}> is {ascii(words[:_SHOWN])}, which {problem}"
+        raise BenchmarkError(found, f"1 to {LONGEST_WORDS} letters in <{tag}>, without ; : < >")
 
 
 def _number(tag: str, value: str) -> int:
     allowed = {str(number): number for number in _ALLOWED[tag]}
     if value not in allowed:
-        raise BenchmarkError(f"<{tag}> is {ascii(value[:60])}; expected {' or '.join(allowed)}")
+        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(allowed)} in <{tag}>")
     return allowed[value]

@@ -1,4 +1,4 @@
-"""captions.jsonl: every reply that a model gave, written before it is used, so that none is ever paid for twice."""
+"""Every reply that a model gave, written before it is used, so that none is ever paid for twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from ...files import locked
 from .questions import STORED_REPLY, Reply
 
-ANSWERS, LOCK = "captions.jsonl", "captions.lock"
+ANSWERS = "captions.jsonl"
 _KEPT = ("reply", "problem", "tokens_in", "tokens_out")
 
 
@@ -27,34 +27,38 @@ def answer_key(*parts: Any) -> str:
 
 
 class AnswerLog:
-    """The replies of a dataset folder, found by question and attempt. Appending is safe from several threads."""
+    """The replies in a file of json lines, found by question and attempt. Appending is safe from several threads."""
 
-    def __init__(self, file: io.FileIO, replies: dict[tuple[str, int], Reply]) -> None:
-        self._file, self._replies, self._lock = file, replies, threading.Lock()
+    def __init__(self, file: io.FileIO, replies: dict[tuple[str, int], Reply], longest: int) -> None:
+        self._file, self._replies, self._longest, self._lock = file, replies, longest, threading.Lock()
         self.written: list[Reply] = []  # by this run
 
     @classmethod
     @contextmanager
-    def open(cls, folder: str | Path) -> Iterator[AnswerLog]:
-        """The log of a folder, for one process at a time; ValueError for a second one, or for a line that is damaged.
+    def open(cls, path: Path, refusal: str, longest: int) -> Iterator[AnswerLog]:
+        """The log in a file, for one process at a time; ValueError for a damaged line, or with `refusal` for a second.
 
-        A last line that a kill cut off is removed.
+        A last line that a kill cut off is removed. longest: characters of a reply that are kept.
         """
-        folder = Path(folder)
-        path = folder / ANSWERS
-        with locked(folder / LOCK, f"{folder}: another run is captioning this dataset; wait for it, or stop it"):
+        with locked(path.with_suffix(".lock"), refusal):
             replies, whole_bytes = _read(path)
             with path.open("ab", buffering=0) as file:
                 file.truncate(whole_bytes)
-                yield cls(file, replies)
+                yield cls(file, replies, longest)
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The reply to a question that was asked before, or None."""
         return self._replies.get((key, attempt))
 
-    def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> None:
-        """Add a reply; it is on the disk when this returns. `about` is for people who read the file."""
-        reply = replace(reply, text=reply.text[:STORED_REPLY])
+    @property
+    def everything(self) -> list[Reply]:
+        """All replies, of this run and of those before."""
+        with self._lock:
+            return list(self._replies.values())
+
+    def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> Reply:
+        """Add a reply; it is on the disk, as it is returned, when this returns. `about` is for people who read it."""
+        reply = replace(reply, text=reply.text[: self._longest])
         values = (reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
         line = {**about, "attempt": attempt, "key": key, **dict(zip(_KEPT, values, strict=True))}
         text = json.dumps(line).encode() + b"\n"
@@ -62,6 +66,7 @@ class AnswerLog:
             self._append(text)
             self._replies[key, attempt] = reply
             self.written.append(reply)
+        return reply
 
     def _append(self, text: bytes) -> None:
         """Write a whole line, or on a full disk nothing; OSError names the file."""
@@ -73,6 +78,12 @@ class AnswerLog:
         except OSError as error:
             self._file.truncate(size)
             raise OSError(error.errno, error.strerror, self._file.name) from error
+
+
+def captions_log(folder: str | Path) -> AbstractContextManager[AnswerLog]:
+    """The log of a dataset's captions; as `AnswerLog.open`."""
+    refusal = f"{folder}: another run is captioning this dataset; wait for it, or stop it"
+    return AnswerLog.open(Path(folder) / ANSWERS, refusal, STORED_REPLY)
 
 
 def _read(path: Path) -> tuple[dict[tuple[str, int], Reply], int]:

@@ -20,7 +20,7 @@ from ...files import write_text
 from ...video import read_clip
 from ..records import ClipRecord
 from ..tables import CAPTION_FIELDS, SET_ASIDE
-from .answers import AnswerLog
+from .answers import AnswerLog, captions_log
 from .captioner import Captioner, ClipTask, ModelCaptioner
 from .pictures import Cast, Reference
 from .questions import CaptionerAway, CaptionerError, ClipUnreadable
@@ -115,7 +115,7 @@ def caption_clips(
     folder, cast = Path(folder), Cast(tuple(references))
     if references and isinstance(captioner, ModelCaptioner):
         cast.sheet, cast.digest  # noqa: B018  drawn now: a picture that cannot be read ends the run before it costs
-    with AnswerLog.open(folder) as answers:
+    with captions_log(folder) as answers:
         before = read_set_aside(folder)
         run = _Run(folder, captioner, cast, answers)
         run.work(todo, workers, on_progress or (lambda done, total: None))

@@ -1,0 +1,25 @@
+"""The paper's baselines as players: GC, GFC and GSC, through stock diffusers pipelines in the user's own folders.
+
+Light to import; models load when the first game is played.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .settings import NAMES, BaselineSettings, add_arguments, settings_of
+
+if TYPE_CHECKING:
+    from ..players import GamePlayer
+
+__all__ = ["NAMES", "BaselineSettings", "add_arguments", "open_baseline", "settings_of"]
+
+
+def open_baseline(name: str, settings: BaselineSettings) -> GamePlayer:
+    """The baseline `gc`, `gfc` or `gsc`; ValueError with one sentence where a folder or a file is missing or wrong."""
+    from .players import FirstFrameToVideo, StoryToVideo, TextToVideo
+
+    players = {"gc": TextToVideo, "gfc": FirstFrameToVideo, "gsc": StoryToVideo}
+    if name not in players:
+        raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(NAMES)}")
+    return players[name](settings)

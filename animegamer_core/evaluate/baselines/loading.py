@@ -1,0 +1,137 @@
+"""Stock pipelines read from folders, and the LoRA files that are merged into them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...checkpoint.storage import note_of
+from ...play import choose_device
+from .folders import SDXL, ModelFolder
+
+if TYPE_CHECKING:
+    import torch
+    from diffusers import DiffusionPipeline
+
+    from .settings import BaselineSettings
+
+
+def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | None) -> DiffusionPipeline:
+    """The folder's pipeline on its device, silent, with a LoRA merged into its weights; ValueError if it is damaged."""
+    device = choose_device(settings.device)
+    if settings.offload and device == "cpu":
+        raise ValueError("offload moves models to a GPU one at a time, and there is none; leave it out")
+    with _quiet():
+        pipeline = _read(folder, dtype_name(settings))
+        if lora:
+            _merge_lora(pipeline, lora)
+    pipeline.set_progress_bar_config(disable=True)
+    pipeline.vae.enable_slicing()  # pictures of a batch are decoded one by one
+    if not settings.offload:
+        return pipeline.to(device)
+    pipeline.vae.enable_tiling()
+    pipeline.enable_model_cpu_offload(device=device)
+    return pipeline
+
+
+def _read(folder: ModelFolder, dtype: str) -> DiffusionPipeline:
+    import diffusers
+    import torch
+
+    _check_packages(folder)
+    options: dict[str, Any] = {"variant": folder.variant, "local_files_only": True, "use_safetensors": True}
+    options[_dtype_option(diffusers.__version__)] = getattr(torch, dtype)
+    if folder.kind is SDXL:
+        options["add_watermarker"] = False  # a package that happens to be installed would change the pictures
+    try:
+        return getattr(diffusers, folder.kind.pipeline).from_pretrained(str(folder.path), **options)
+    except (OSError, ImportError, ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{folder.path} does not load ({_first_line(error)}); fetch it again") from error
+
+
+def _check_packages(folder: ModelFolder) -> None:
+    """ValueError where a tokenizer needs a package that is not there; the library's own message names another one."""
+    for name in folder.components:
+        spelled = {file.name for file in (folder.path / name).glob("*")} & {"spiece.model", "tokenizer.json"}
+        if spelled == {"spiece.model"} and importlib.util.find_spec("sentencepiece") is None:
+            raise ValueError(
+                f"{folder.path / name} holds spiece.model, which sentencepiece reads; "
+                "run `pip install sentencepiece protobuf`"
+            )
+
+
+def dtype_name(settings: BaselineSettings) -> str:
+    """The number format that models run in."""
+    on_cpu = choose_device(settings.device) == "cpu"
+    return settings.dtype if settings.dtype != "auto" else "float32" if on_cpu else "bfloat16"
+
+
+def _dtype_option(version: str) -> str:
+    """What a diffusers of this version calls the number format; 0.42 complains about the name that older ones need."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
+
+
+def checked_lora(path: Path) -> str:
+    """The file's checksum; ValueError if it is none that could hold a LoRA."""
+    if path.suffix != ".safetensors" or not path.is_file():
+        raise ValueError(f"{path} is no file of a LoRA; give a .safetensors file in diffusers' or peft's format")
+    return note_of(path).sha256
+
+
+def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
+    """Add the updates of a file to the weights, so that they cost no time; ValueError where they do not fit."""
+    try:
+        pipeline.load_lora_weights(
+            _peft_updates(path) or str(path.parent), weight_name=path.name, local_files_only=True, use_safetensors=True
+        )
+        parts = list(pipeline.get_list_adapters())
+        if parts:
+            pipeline.fuse_lora(components=parts)
+            pipeline.unload_lora_weights()
+    except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
+        raise ValueError(f"{path} does not fit {type(pipeline).__name__} ({_first_line(error)})") from error
+    if not parts:
+        raise ValueError(f"{path} holds no update of {type(pipeline).__name__}; give the LoRA of this very model")
+
+
+def _peft_updates(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file in peft's own format under diffusers' names, scaled by its alpha; {} for other formats."""
+    from safetensors.torch import load_file
+
+    tensors, prefix = load_file(path), "base_model.model."
+    if not all(name.startswith(prefix) for name in tensors):
+        return {}
+    beside = path.with_name("adapter_config.json")
+    if not beside.is_file():
+        raise ValueError(f"{beside} is missing, which tells the scale; it was saved with {path.name}")
+    config = json.loads(beside.read_text(encoding="utf-8"))
+    scale = config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
+    return {
+        f"transformer.{name.removeprefix(prefix)}": tensor * scale if "lora_B" in name else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars of libraries while models load; as they were before, afterwards."""
+    from diffusers.utils import logging as ours
+    from transformers.utils import logging as theirs
+
+    active = [library for library in (ours, theirs) if library.is_progress_bar_enabled()]
+    for library in active:
+        library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        for library in active:
+            library.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"

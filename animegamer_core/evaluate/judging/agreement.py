@@ -1,0 +1,64 @@
+"""In which order agents are shown, and how far those who judge them agree.
+
+J judges (passes of a model, or people), A agents.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
+    """Which agent (0..count-1) stands in each place, the `turn`-th time (0, 1, ...) that something is shown.
+
+    Shuffled by `about`; the next turns move every agent on by one place, so that in `count` turns each has stood in
+    every place once, and then it is shuffled anew.
+    """
+    first = list(range(count))
+    random.Random(f"{about}/{turn // count}").shuffle(first)
+    moved = turn % count
+    return tuple(first[moved:] + first[:moved])
+
+
+def ranks_of(scores: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 1 for the highest score; equal scores share the mean of theirs."""
+    values = np.asarray(scores, dtype=float)
+    _, place, counts = np.unique(-values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[place.ravel()]
+
+
+def concordance(ranks_JA: ArrayLike) -> float | None:
+    """Kendall's W of judges' ranks, from 0 (no agreement) to 1; None where there is nothing to agree on.
+
+    W = 12 S / (J^2 (A^3 - A) - J T) with S the squared deviations of the agents' rank sums from their mean, and T the
+    sum of t^3 - t over every group of t equal ranks of a judge (Kendall and Babington Smith 1939; with ties as in
+    Kendall, Rank Correlation Methods, 1948). None: fewer than two judges or agents, or judges who tell nobody apart.
+    """
+    ranks = np.asarray(ranks_JA, dtype=float)
+    judges, agents = ranks.shape
+    if judges < 2 or agents < 2:
+        return None
+    sums = ranks.sum(0)
+    spread = float(np.square(sums - sums.mean()).sum())
+    ties = sum(float((counts**3 - counts).sum()) for counts in (np.unique(row, return_counts=True)[1] for row in ranks))
+    most = judges**2 * (agents**3 - agents) - judges * ties
+    return None if most <= 0 else 12 * spread / most
+
+
+def mean_difference(scores_JA: ArrayLike) -> float | None:
+    """The mean absolute difference of two judges' scores of one agent, over all pairs of judges; None for one judge."""
+    scores = np.asarray(scores_JA, dtype=float)
+    pairs = [np.abs(one - other).mean() for one, other in itertools.combinations(scores, 2)]
+    return float(np.mean(pairs)) if pairs else None
+
+
+def mean_of_told(values: Sequence[float | None]) -> float | None:
+    """The mean of those values that there are."""
+    told = [value for value in values if value is not None]
+    return float(np.mean(told)) if told else None

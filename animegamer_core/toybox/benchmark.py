@@ -1,0 +1,107 @@
+"""The Toybox's own benchmark: 50 held-out games that ship as text, and the true shots behind them.
+
+`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt anew, the same to the byte wherever
+drawing and flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own held-out
+games count from 0, and those of `evaluate toybox` from 1000000, so that nobody has met one of these before.
+"""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..checkpoint import open_world
+from ..data.motion import motion_value
+from ..data.workers import spread
+from ..evaluate.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
+from ..files import write_text
+from ..state import StateChange
+from .draw import draw_shot
+from .games import Game, sample_game
+from .world import MOTIONS, Scene, adverb, characters, motion_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BENCHMARK = Path(__file__).with_name("games") / "benchmark.txt"
+SPLIT = "heldout"
+FIRST, GAMES, TURNS = 900_000, 50, 10
+_NAME = re.compile(rf"{SPLIT}-([0-9]{{6}})")
+_REMARKS = (
+    f"The Toybox benchmark: {GAMES} held-out games of {TURNS} turns, written by animegamer_core.toybox.benchmark.",
+    "ML is the measured level of the true shot between the shipped world's edges, MA an adverb of that level.",
+)
+
+
+def true_game(name: str) -> Game | None:
+    """The game with its true scenes behind a benchmark game's name, heldout-900000 and so on; None for other names.
+
+    Only the first TURNS scenes are those of the benchmark. A dataset's held-out games have names of five digits, and
+    are not known here: some of them open with a picture.
+    """
+    told = _NAME.fullmatch(name)
+    seed = int(told[1]) if told else -1
+    return sample_game(seed, turns=TURNS, split=SPLIT) if FIRST <= seed < FIRST + GAMES else None
+
+
+def true_shot(name: str, turn: int) -> NDArray[np.uint8]:
+    """The true shot of turn 1..10 of such a game: uint8 RGB (17, 96, 144, 3). ValueError where there is none."""
+    game = true_game(name)
+    if game is None or not 1 <= turn <= TURNS:
+        last = FIRST + GAMES - 1
+        raise ValueError(
+            f"{name}, turn {turn}: expected a game from {SPLIT}-{FIRST} to {SPLIT}-{last}, turn 1..{TURNS}"
+        )
+    return draw_shot(game.scenes[turn - 1])
+
+
+def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[BenchmarkGame]:
+    """The first `count` games; every true shot is drawn and measured. workers: processes, None for one a core."""
+    table = open_world("toybox").motion_table
+    games = [sample_game(FIRST + number, turns=TURNS, split=SPLIT) for number in range(count)]
+    values = spread(_motion_of, [scene for game in games for scene in game.scenes], workers)
+    for game in games:
+        turns = (_turn(scene, int(table.level(next(values)))) for scene in game.scenes)
+        yield BenchmarkGame(f"{SPLIT}-{game.seed}", tuple(turns))
+
+
+def _motion_of(scene: Scene) -> float:
+    return motion_value(draw_shot(scene))
+
+
+def _turn(scene: Scene, level: int) -> BenchmarkTurn:
+    motion = MOTIONS[scene.motion]
+    return BenchmarkTurn(
+        characters=characters(scene),
+        motion=motion_text(scene),
+        background=f"{scene.time} {scene.place}",
+        level=level,
+        adverb=adverb(scene, level),
+        change=StateChange(motion.social, motion.entertainment, motion.stamina),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the benchmark's file."""
+    parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.benchmark", description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.txt")
+    parser.add_argument("--workers", type=int, help="processes that draw (default: one a core)")
+    args = parser.parse_args(argv)
+    games = []
+    for game in benchmark_games(workers=args.workers):
+        games.append(game)
+        if sys.stderr.isatty():
+            print(f"{len(games)} of {GAMES}", end="\r" if len(games) < GAMES else "\n", file=sys.stderr, flush=True)
+    write_text(args.out, benchmark_text(games, _REMARKS))
+    print(args.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""Stock diffusers pipelines of random weights at a tiny size, saved as the folders that baselines open."""
+
+import json
+import shutil
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    AutoencoderKLCogVideoX,
+    CogVideoXDPMScheduler,
+    CogVideoXImageToVideoPipeline,
+    CogVideoXPipeline,
+    CogVideoXTransformer3DModel,
+    EulerDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    StableDiffusionXLPipeline,
+    UNet2DConditionModel,
+)
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+)
+
+WORDS = ["character", "motion", "background", ":", ";", ",", ".", "qiqi", "sosuke", "quickly", "slowly", "runs", "sits"]
+WORDS += ["reads", "flies", "noon", "evening", "forest", "sea", "bedroom", "anime", "style"]
+TEXT_LENGTH = 24
+TEXT_WIDTH = 16
+
+
+def word_tokenizer(words=WORDS, length=TEXT_LENGTH):
+    """One entry a word, T5's ids of <pad>, </s> and <unk>, and </s> behind every text, as the pipelines ask."""
+    vocabulary = {word: index for index, word in enumerate(("<pad>", "</s>", "<unk>", *words))}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.normalizer = normalizers.Lowercase()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=length
+    )
+
+
+def t5_tower(words=WORDS):
+    """A T5 encoder of one layer."""
+    return T5EncoderModel(
+        T5Config(
+            vocab_size=len(words) + 3,
+            d_model=TEXT_WIDTH,
+            d_kv=8,
+            d_ff=32,
+            num_layers=1,
+            num_heads=2,
+            feed_forward_proj="gated-gelu",
+            tie_word_embeddings=False,
+            use_cache=False,
+        )
+    ).eval()
+
+
+def save_text_to_video(folder, frames=17, seed=0):
+    """A CogVideoX of 32 x 48 pixels that draws `frames` frames from text; returns the folder."""
+    torch.manual_seed(seed)
+    CogVideoXPipeline(**_video_parts(frames, channels=4)).save_pretrained(folder)
+    return folder
+
+
+def save_published_like(folder):
+    """The same with its tokenizer in spiece.model alone, as CogVideoX-2b is published; needs sentencepiece."""
+    import sentencepiece
+
+    save_text_to_video(folder)
+    shutil.rmtree(folder / "tokenizer")
+    (folder / "tokenizer").mkdir()
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n".join(f"Character: {word}; Motion: {other}." for word in WORDS for other in WORDS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(corpus),
+        model_prefix=str(folder / "tokenizer" / "spiece"),
+        vocab_size=40,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    t5_tower(range(200)).save_pretrained(folder / "text_encoder")
+    told = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "pad_token": "<pad>", "eos_token": "</s>"}
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(told))
+    index = json.loads((folder / "model_index.json").read_text())
+    index["tokenizer"] = ["transformers", "T5Tokenizer"]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
+
+
+def save_image_to_video(folder, frames=49, seed=1):
+    """The same from a picture and text, with rotary positions, as CogVideoX-5b-I2V has them; returns the folder."""
+    torch.manual_seed(seed)
+    parts = _video_parts(frames, channels=8, use_rotary_positional_embeddings=True)
+    CogVideoXImageToVideoPipeline(**parts).save_pretrained(folder)
+    return folder
+
+
+def save_flux(folder, seed=2):
+    """A FLUX; returns the folder."""
+    torch.manual_seed(seed)
+    transformer = FluxTransformer2DModel(
+        patch_size=1,
+        in_channels=16,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=TEXT_WIDTH,
+        pooled_projection_dim=TEXT_WIDTH,
+        guidance_embeds=True,
+        axes_dims_rope=(4, 4, 8),
+    )
+    FluxPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
+        vae=_picture_vae(),
+        text_encoder=_clip(CLIPTextModel),
+        tokenizer=word_tokenizer(),
+        text_encoder_2=t5_tower(),
+        tokenizer_2=word_tokenizer(),
+        transformer=transformer,
+    ).save_pretrained(folder)
+    return folder
+
+
+def save_sdxl(folder, seed=3):
+    """An SDXL of one attending up block; returns the folder."""
+    torch.manual_seed(seed)
+    unet = UNet2DConditionModel(
+        sample_size=16,
+        in_channels=4,
+        out_channels=4,
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        attention_head_dim=(1, 2),
+        use_linear_projection=True,
+        addition_embed_type="text_time",
+        addition_time_embed_dim=8,
+        transformer_layers_per_block=(1, 1),
+        projection_class_embeddings_input_dim=8 * 6 + TEXT_WIDTH,
+        cross_attention_dim=2 * TEXT_WIDTH,
+    )
+    scheduler = EulerDiscreteScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, timestep_spacing="leading"
+    )
+    StableDiffusionXLPipeline(
+        vae=_picture_vae(),
+        text_encoder=_clip(CLIPTextModel),
+        text_encoder_2=_clip(CLIPTextModelWithProjection),
+        tokenizer=word_tokenizer(),
+        tokenizer_2=word_tokenizer(),
+        unet=unet,
+        scheduler=scheduler,
+        add_watermarker=False,
+    ).save_pretrained(folder)
+    return folder
+
+
+def save_lora(folder, pipeline_class, model_folder, rank=2, seed=4):
+    """A LoRA of the pipeline's transformer in diffusers' format, with updates that show; returns the file."""
+    from peft import LoraConfig
+    from peft.utils import get_peft_model_state_dict
+
+    torch.manual_seed(seed)
+    pipeline = pipeline_class.from_pretrained(model_folder)
+    pipeline.transformer.add_adapter(LoraConfig(r=rank, lora_alpha=rank, target_modules=["to_q", "to_k", "to_v"]))
+    for name, parameter in pipeline.transformer.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=1.0)
+    pipeline_class.save_lora_weights(folder, transformer_lora_layers=get_peft_model_state_dict(pipeline.transformer))
+    return folder / "pytorch_lora_weights.safetensors"
+
+
+def _video_parts(frames, channels, **options):
+    """The components of a CogVideoX; channels: of what its transformer reads."""
+    vae = AutoencoderKLCogVideoX(
+        block_out_channels=(8, 16, 16),
+        down_block_types=("CogVideoXDownBlock3D",) * 3,
+        up_block_types=("CogVideoXUpBlock3D",) * 3,
+        layers_per_block=1,
+        latent_channels=4,
+        norm_num_groups=4,
+        sample_height=32,
+        sample_width=48,
+        scaling_factor=1.0,
+    )
+    transformer = CogVideoXTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=16,
+        in_channels=channels,
+        out_channels=4,
+        time_embed_dim=16,
+        text_embed_dim=TEXT_WIDTH,
+        num_layers=1,
+        sample_width=12,
+        sample_height=8,
+        sample_frames=frames,
+        patch_size=2,
+        max_text_seq_length=TEXT_LENGTH,
+        **options,
+    )
+    scheduler = CogVideoXDPMScheduler(
+        prediction_type="v_prediction", rescale_betas_zero_snr=True, snr_shift_scale=3.0, timestep_spacing="trailing"
+    )
+    return {
+        "tokenizer": word_tokenizer(),
+        "text_encoder": t5_tower(),
+        "vae": vae,
+        "transformer": transformer,
+        "scheduler": scheduler,
+    }
+
+
+def _clip(kind):
+    config = CLIPTextConfig(
+        vocab_size=len(WORDS) + 3,
+        hidden_size=TEXT_WIDTH,
+        intermediate_size=32,
+        projection_dim=TEXT_WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=TEXT_LENGTH,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=1,
+    )
+    return kind(config).eval()
+
+
+def _picture_vae():
+    return AutoencoderKL(
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        latent_channels=4,
+        norm_num_groups=4,
+        sample_size=32,
+        shift_factor=0.0,
+        scaling_factor=1.0,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )

@@ -1,0 +1,309 @@
+"""A rater's page, opened from the disk in a real Chromium. No ComfyUI is needed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from judging_world import ADVERBS, make_run, turn_record
+
+from animegamer_core.evaluate.judging.ranks import read_ranks
+from animegamer_core.evaluate.judging.raters import plan_study, read_key, write_study
+from animegamer_core.evaluate.judging.runs import open_contest
+from animegamer_core.evaluate.judging.sheets import CRITERIA
+from animegamer_core.evaluate.table.records import GameRecord, begin_run, game_folder
+from animegamer_core.evaluate.table.runner import write_moving
+from animegamer_core.state import StateChange
+from animegamer_core.toybox.benchmark import true_game
+from animegamer_core.toybox.draw import draw_shot
+from animegamer_core.video import write_clip
+
+EVIL = "<img src=x onerror='window.caught=1'>"  # as it would stand in a benchmark that nobody checked
+NAMES = ("Zeta", "Quux", "Vega")
+
+
+def toybox_run(folder, name, change, spoil, suffix=".mp4"):
+    """Three turns of a Toybox game as one of three players would have made them."""
+    begin_run(folder, {"player": {"name": name}, "benchmark": {"games": ["game-001", "game-002"]}, "seed": 0}, {})
+    for number, game in enumerate(("game-001", "game-002")):
+        turns = []
+        for turn, scene in enumerate(true_game(f"heldout-{900_010 + number}").scenes[:3], start=1):
+            frames = spoil(draw_shot(scene))
+            clip = f"turn-{turn:02d}{suffix}"
+            path = game_folder(folder, game) / clip
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (write_clip if suffix == ".mp4" else write_moving)(path, frames, 8)
+            line = (
+                f"<S>=Miko {number}</S><MD>walk &amp, look</MD><EV>{scene.time} {scene.place}</EV>"
+                f"<ML>2</ML><MA>{ADVERBS[1]}</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+            )
+            turns.append(turn_record(turn, line, clip, change))
+        GameRecord(game, name, 0, 8.0, {}, tuple(turns)).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    spoils = (lambda clip: clip, lambda clip: np.roll(clip, 1, axis=3), lambda clip: (clip // 2).astype(np.uint8))
+    changes = (StateChange(1, 1, -1), StateChange(0, 0, 1), None)
+    suffixes = (".mp4", ".mp4", ".webp")
+    runs = [toybox_run(folder / n, n, changes[i], spoils[i], suffixes[i]) for i, n in enumerate(NAMES)]
+    contest = open_contest(runs)
+    write_study(plan_study(contest, 2, 2, 0), contest, folder / "out #?%41")
+    return folder / "out #?%41"
+
+
+class RaterPage:
+    """The page, and what it did that it must not: errors, requests that leave the disk."""
+
+    def __init__(self, page, folder):
+        self.page, self.folder, self.wrong = page, folder, []
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("console", lambda line: self.wrong.append(line.text) if line.type == "error" else None)
+        page.on("request", lambda request: self.wrong.append(request.url) if "file:" not in request.url[:5] else None)
+
+    def open(self):
+        self.page.goto((self.folder / "index.html").resolve().as_uri())
+        self.page.locator(".shot").first.wait_for()
+
+    def text(self, selector):
+        return self.page.locator(selector).first.inner_text()
+
+    def rank(self, key, place, value):
+        self.page.locator(f"[data-place='{key}-{place}-{value}']").check(force=True)
+
+    def ranks(self, key):
+        """The rank of each letter as it is shown; 0 for none."""
+        return self.page.evaluate(
+            "(key) => [...document.querySelectorAll(`[data-key='${key}'] .line`)].map((line) =>"
+            " Number(line.querySelector('input:checked')?.value ?? 0))",
+            key,
+        )
+
+    def rank_all(self, rows):
+        for key, row in zip(CRITERIA, rows, strict=True):
+            for place, value in enumerate(row):
+                self.rank(key, place, value)
+
+    def save(self):
+        with self.page.expect_download() as download:
+            self.page.locator("#export").click()
+        return download.value
+
+
+@pytest.fixture
+def rater(browser, study, tmp_path):
+    yield from opened(browser, shutil.copytree(study / "rater-01", tmp_path / "alone"))
+
+
+def opened(browser, folder, **options):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True, **options)
+    rater = RaterPage(context.new_page(), folder)
+    rater.open()
+    yield rater
+    context.close()
+    assert not rater.wrong
+
+
+def test_clips_stand_side_by_side_and_play(rater, shots):
+    page = rater.page
+    assert page.locator(".turn").count() == 3 and page.locator(".shot").count() == 9
+    assert page.locator(".turn").first.locator(".letter").all_inner_texts() == ["A", "B", "C"]
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('video')].slice(0, 2).every((it) => it.currentTime > 0)"
+    )
+    assert page.evaluate("() => [...document.querySelectorAll('.shot img')].every((it) => it.naturalWidth === 144)")
+    tops = {round(page.locator(".shot").nth(number).bounding_box()["y"]) for number in range(3)}
+    assert len(tops) == 1
+    assert rater.text("#game").startswith("Game 1 of 2: a life of =Miko")
+    assert "slowly walk &amp, look" in rater.text(".told")
+    assert page.locator(".no-gauges").count() == 3 and page.locator(".gauges").count() == 6
+    assert re.search(
+        r"stamina\s+45\s+social\s+55\s+entertainment\s+55", " ".join(page.locator(".gauges").all_inner_texts())
+    )
+    page.screenshot(path=str(shots / "raters.png"))
+    first = page.locator(".turn video").first
+    page.locator(".screen").first.click()
+    assert first.evaluate("(film) => film.paused")
+    page.locator(".screen").first.press("Enter")
+    assert not first.evaluate("(film) => film.paused")
+    first.evaluate("(film) => { film.pause(); film.currentTime = 1; }")
+    page.locator("#together").click()
+    page.wait_for_function("() => [...document.querySelectorAll('video')].every((it) => !it.paused)")
+    assert first.evaluate("(film) => film.currentTime") < 1
+
+
+def test_words_stay_words(browser, study, tmp_path):
+    folder = shutil.copytree(study / "rater-01", tmp_path / "evil")
+    text = (folder / "index.html").read_text("utf-8")
+    told = EVIL.replace("<", "\\u003c").replace(">", "\\u003e")
+    (folder / "index.html").write_text(text.replace("walk \\u0026amp, look", told).replace("=Miko 0", told), "utf-8")
+    for page in opened(browser, folder):
+        assert EVIL in page.text(".told") and page.page.evaluate("() => window.caught") is None
+
+
+def test_two_never_share_a_rank(rater):
+    rater.rank("overall", 0, 1)
+    assert rater.ranks("overall") == [1, 0, 0]
+    rater.rank("overall", 1, 1)
+    assert rater.ranks("overall") == [0, 1, 0]
+    rater.rank("overall", 0, 3)
+    assert rater.ranks("overall") == [3, 1, 2], "the last one needs no choice"
+    rater.rank("overall", 2, 3)
+    assert rater.ranks("overall") == [2, 1, 3]
+    assert rater.ranks("context") == [0, 0, 0] and rater.text("#done") == "1 of 8 rankings"
+
+
+def test_ranks_can_be_given_by_keys(rater):
+    rater.page.locator("[data-place='overall-0-1']").focus()
+    rater.page.keyboard.press("Space")
+    rater.page.keyboard.press("ArrowRight")
+    assert rater.ranks("overall") == [2, 0, 0]
+    assert rater.page.evaluate("() => document.activeElement.dataset.place") == "overall-0-2"
+    rater.page.keyboard.press("Tab")
+    assert rater.page.evaluate("() => document.activeElement.dataset.place").startswith("overall-1-")
+
+
+def test_ranks_stay_after_the_page_is_closed_and_are_each_raters_own(rater, study):
+    rater.rank_all([(1, 2, 3), (2, 1, 3), (3, 2, 1), (1, 3, 2)])
+    rater.page.locator("#after").click()
+    rater.rank("overall", 0, 2)
+    rater.open()
+    assert rater.text("#game").startswith("Game 2") and rater.ranks("overall") == [2, 0, 0]
+    rater.page.locator("#before").click()
+    assert rater.ranks("context") == [3, 2, 1] and rater.text("#done") == "4 of 8 rankings"
+    assert rater.page.locator("#games button.whole").all_inner_texts() == ["Game 1"]
+    other = RaterPage(rater.page.context.new_page(), study / "rater-02")
+    other.open()
+    assert other.text("#done") == "0 of 8 rankings" and not other.wrong
+
+
+def test_what_was_kept_badly_is_forgotten(rater):
+    key = rater.page.evaluate("() => Object.keys(localStorage)[0] ?? KEY")
+    for kept in (
+        '{"ranks": [{"overall": [1, 1, 2]}, {"overall": "x"}], "at": 9, "theme": 3}',
+        "{",
+        "[]",
+        '{"ranks": 4}',
+    ):
+        rater.page.evaluate("([key, kept]) => localStorage.setItem(key, kept)", [key, kept])
+        rater.open()
+        assert rater.ranks("overall") == [0, 0, 0] and rater.text("#game").startswith("Game 1")
+
+
+def test_what_is_missing_is_shown_before_anything_is_saved(rater, shots):
+    rater.page.locator("#after").click()
+    rater.page.locator("#export").click()
+    assert rater.text("#notice") == "8 rankings are still missing. The first: Game 1, Overall."
+    assert rater.text("#game").startswith("Game 1")
+    assert rater.page.evaluate("() => document.activeElement.dataset.place") == "overall-0-1"
+    assert rater.page.locator(".criterion.lacking").count() == 1
+    assert rater.page.evaluate("() => document.getElementById('notice').getBoundingClientRect().bottom < innerHeight")
+    rater.page.screenshot(path=str(shots / "raters-missing.png"))
+
+
+def test_the_saved_sheet_is_read_back_as_it_was_ranked(rater, study, tmp_path):
+    told = [[(1, 2, 3), (2, 1, 3), (3, 2, 1), (1, 3, 2)], [(3, 1, 2), (1, 2, 3), (2, 3, 1), (3, 2, 1)]]
+    for number, rows in enumerate(told):
+        rater.page.locator("#games button").nth(number).click()
+        rater.rank_all(rows)
+    assert rater.text("#done") == "All 8 rankings are there"
+    key = read_key(study)
+    download = rater.save()
+    assert download.suggested_filename == f"{key.name}-rater-01.csv"
+    path = tmp_path / download.suggested_filename
+    download.save_as(path)
+    text = path.read_bytes().decode("utf-8-sig")
+    filled = {(n + 1, c): told[n][i] for n in range(2) for i, c in enumerate(CRITERIA)}
+    assert text == key.blank("rater-01").text(filled) and ",'=Miko" in text
+    returned = read_ranks(key, [path])
+    for number, game in enumerate(key.games["rater-01"]):
+        for index, criterion in enumerate(CRITERIA):
+            for place, agent in enumerate(key.orders["rater-01"][game]):
+                assert returned.ranks[criterion][0, returned.games.index(game), agent] == told[number][index][place]
+
+
+def test_a_missing_clip_is_told(browser, study, tmp_path):
+    folder = shutil.copytree(study / "rater-01", tmp_path / "holes")
+    for path in (folder / "clips").iterdir():
+        if "turn-02" in path.name:
+            path.unlink()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = RaterPage(context.new_page(), folder)
+    page.open()
+    page.page.wait_for_function("() => document.querySelectorAll('.no-film').length === 3")
+    assert "turn-02-A" in page.text(".no-film")
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes_can_be_read(browser, study, scheme, shots):
+    for rater in opened(browser, study / "rater-01", color_scheme=scheme):
+        rater.rank("overall", 0, 1)
+        low = rater.page.evaluate(CONTRAST)
+        assert low == []
+        rater.page.screenshot(path=str(shots / f"raters-{scheme}.png"), full_page=True)
+
+
+def test_a_narrow_window_scrolls_only_down(rater, shots):
+    rater.page.set_viewport_size({"width": 390, "height": 800})
+    assert rater.page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    rater.page.screenshot(path=str(shots / "raters-narrow.png"), full_page=True)
+
+
+def test_calm_systems_start_nothing_by_themselves(browser, study):
+    for rater in opened(browser, study / "rater-01", reduced_motion="reduce"):
+        rater.page.wait_for_timeout(600)
+        assert rater.page.evaluate("() => [...document.querySelectorAll('video')].every((it) => it.paused)")
+        rater.page.locator("#together").click()
+        rater.page.wait_for_function("() => document.querySelector('video').currentTime > 0")
+
+
+def test_a_browser_that_keeps_nothing_still_ranks(browser, study):
+    context = browser.new_context()
+    context.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    rater = RaterPage(context.new_page(), study / "rater-01")
+    rater.open()
+    rater.rank("overall", 1, 1)
+    assert rater.ranks("overall") == [0, 1, 0] and "keeps nothing" in rater.text("#notice") and not rater.wrong
+    context.close()
+
+
+def test_the_little_runs_show_too(browser, tmp_path):
+    runs = [make_run(tmp_path / name, name, {"game-001": 1}, 80) for name in ("a", "b")]
+    contest = open_contest(runs)
+    write_study(plan_study(contest, 1, 1, 0), contest, tmp_path / "out")
+    for rater in opened(browser, tmp_path / "out" / "rater-01"):
+        rater.rank("overall", 0, 2)
+        assert rater.ranks("overall") == [2, 1] and rater.page.locator("#after").is_disabled()
+
+
+# WCAG's contrast of 4.5 for every text that lies on a plain ground; returns what falls short.
+CONTRAST = """() => {
+  const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
+  const paint = canvas.getContext('2d', { willReadFrequently: true });
+  const over = (ground, colour) => {
+    paint.fillStyle = `rgb(${ground})`; paint.fillRect(0, 0, 1, 1);
+    paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1);
+    return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const low = [];
+  for (const node of document.body.querySelectorAll('*')) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || !node.checkVisibility() || node.closest('.screen, script, :disabled, noscript')) continue;
+    const grounds = [];
+    for (let up = node; up; up = up.parentElement) grounds.unshift(getComputedStyle(up).backgroundColor);
+    const ground = grounds.reduce(over, [255, 255, 255]);
+    const [one, other] = [light(over(ground, getComputedStyle(node).color)), light(ground)];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) low.push(`${node.className} ${node.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(low)];
+}"""
