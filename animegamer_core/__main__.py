@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = typing.cast(Verb, importlib.import_module(room))
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {words[0]}", description=about)
         module.add_arguments(parser)
-        return module.run(parser.parse_args(words[1:]))
+        return module.run(parser.parse_args(_with_task(module, words[1:])))
     except OSError as error:
         print(f"{words[0]}: {error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
         return 2
@@ -55,6 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{words[0]}: interrupted", file=sys.stderr)
         return 130
+
+
+def _with_task(module: Verb, words: list[str]) -> list[str]:
+    """The words with the task that a verb means where none is named before its options."""
+    default = getattr(module, "DEFAULT_TASK", None)
+    unnamed = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
+    return [default, *words] if default and unnamed else words
 
 
 def _explain(words: Sequence[str]) -> int:

@@ -18,6 +18,18 @@ TRAIN_STEPS = 1000
 SNR_SHIFT = 3.0
 WAVE_EXPONENT = 5
 
+# CogVideoX-2b's scheduler_config.json: how stock pipelines sample, over the same table as ours (reference-facts 6.6)
+STOCK_SCHEDULER = {
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "clip_sample": False,
+    "prediction_type": "v_prediction",
+    "timestep_spacing": "trailing",
+    "rescale_betas_zero_snr": True,
+    "snr_shift_scale": 3.0,
+}
+
 # (latents, timestep, conditional only) -> velocity; with guidance the unconditional half comes first in the batch
 Velocity = Callable[[Tensor, int, bool], Tensor]
 OnStep = Callable[[int, int, Tensor], None]  # (steps done, steps in all, the clean latent as predicted now)

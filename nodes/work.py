@@ -23,6 +23,8 @@ if typing.TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
 
+    from ..animegamer_core.checkpoint import World
+
 STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers")
 REDRAWN_S = 1.0  # between previews of the loss
 TRAINED = Replays(lambda file: host.age_of_file(Path(file)))
@@ -152,7 +154,7 @@ class TrainLoRAStage(io.ComfyNode):
 
 
 class EvaluateGame(io.ComfyNode):
-    """The Toybox's acceptance table, in small."""
+    """The Toybox's acceptance table, or the paper's, in small."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -161,10 +163,12 @@ class EvaluateGame(io.ComfyNode):
             display_name="Evaluate Game",
             category=CATEGORY,
             description="Plays and draws held-out Toybox games and measures them: what probes recognise, how far shots "
-            "move, what the engine remembers. One game gives a first impression; the command line measures all.",
+            "move, what the engine remembers; or the figures of the paper's table. One game gives a first impression; "
+            "the command line measures all.",
             inputs=[
                 world_input(
-                    "A world that was built by the Toybox recipe, which brings its own probes.",
+                    "A world that was built by the Toybox recipe, which brings its own probes. The paper's table takes "
+                    "any world.",
                 ),
                 io.Int.Input(
                     "games",
@@ -174,11 +178,19 @@ class EvaluateGame(io.ComfyNode):
                     tooltip="Games of ten turns to play, everything else in proportion; a game takes minutes on a CPU.",
                 ),
                 seed_input(
-                    "Another seed asks other games.",
+                    "Another seed asks other games; for the paper's table, other noise.",
+                ),
+                io.Combo.Input(
+                    "table",
+                    options=list(MEASURES),
+                    default="toybox",
+                    optional=True,
+                    tooltip="toybox: the acceptance table with its targets. paper: CLIP-I, DreamSim, CLIP-T, ACC-F, "
+                    "MAE-F, character state and seconds on the frozen benchmark, by the Toybox's own towers.",
                 ),
             ],
             outputs=[
-                io.String.Output("report", display_name="report", tooltip="The table: target, value, interval."),
+                io.String.Output("report", display_name="report", tooltip="The table: value, interval, and target."),
                 io.Image.Output("sheet", display_name="sheet", tooltip="Pictures of what was measured, on one sheet."),
             ],
             is_output_node=True,
@@ -190,19 +202,43 @@ class EvaluateGame(io.ComfyNode):
         return host.age_of_world(world or "")
 
     @classmethod
-    def execute(cls, world: str, games: int, seed: int) -> io.NodeOutput:
+    def execute(cls, world: str, games: int, seed: int, table: str = "toybox") -> io.NodeOutput:
         host.require(*PACKAGES, "cv2")
-        from ..animegamer_core.evaluate.acceptance.lab import Lab
-        from ..animegamer_core.evaluate.acceptance.table import accept
-        from ..animegamer_core.evaluate.acceptance.trial import QUICK, Trial
+        if table not in MEASURES:
+            raise ValueError(f"unknown table {table!r}; choose {' or '.join(MEASURES)}")
+        text, picture = MEASURES[table](host.find_world(world), games, seed)
+        sheet = image_of_picture(picture)
+        return io.NodeOutput(text, sheet, ui=looks(cls, sheet, text))
 
-        # Worker processes would start ComfyUI's own main module again, so everything is drawn here.
-        lab = Lab(host.find_world(world), host.clear_device(), workers=1, on_progress=Bars())
-        for model in (lab.engine, lab.decoder, lab.encoder, lab.probes):
-            host.make_interruptible(model)
-        report = accept(Trial(lab, QUICK.limited(games), seed), MEASURED)
-        sheet = image_of_picture(report.sheet())
-        return io.NodeOutput(report.text, sheet, ui=looks(cls, sheet, report.text))
+
+def _acceptance(world: World, games: int, seed: int) -> tuple[str, Image.Image]:
+    """The acceptance table of a Toybox world, and its pictures on one sheet."""
+    from ..animegamer_core.evaluate.acceptance.lab import Lab
+    from ..animegamer_core.evaluate.acceptance.table import accept
+    from ..animegamer_core.evaluate.acceptance.trial import QUICK, Trial
+
+    # Worker processes would start ComfyUI's own main module again, so everything is drawn here.
+    lab = Lab(world, host.clear_device(), workers=1, on_progress=Bars())
+    for model in (lab.engine, lab.decoder, lab.encoder, lab.probes):
+        host.make_interruptible(model)
+    report = accept(Trial(lab, QUICK.limited(games), seed), MEASURED)
+    return report.text, report.sheet()
+
+
+def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]:
+    """The paper's table on the first games of the frozen benchmark, and its plots on one sheet."""
+    from ..animegamer_core.evaluate.table.player import WorldPlayer
+    from ..animegamer_core.evaluate.table.small import evaluate_small
+    from ..animegamer_core.play import PlaySettings
+
+    player = WorldPlayer(world, PlaySettings(device=str(host.clear_device())))
+    for model in (player.engine, player.decoder):
+        host.make_interruptible(model)
+    small = evaluate_small(player, host.output_folder() / "evaluations", games, seed, Bars())
+    return small.text, small.sheet
+
+
+MEASURES = {"toybox": _acceptance, "paper": _paper_table}
 
 
 class Bars:

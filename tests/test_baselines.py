@@ -38,11 +38,11 @@ from animegamer_core.evaluate.baselines import (
 )
 from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder, picture_size
 from animegamer_core.evaluate.baselines.frames import fitted, speed, taken, to_frames
-from animegamer_core.evaluate.baselines.loading import _dtype_option
 from animegamer_core.evaluate.baselines.models import PictureModel
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
 from animegamer_core.evaluate.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.state import StateChange
+from animegamer_core.train.text_video import dtype_option
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
 
@@ -367,7 +367,7 @@ def test_first_frames_have_the_models_area_and_the_clips_shape(tmp_path):
 
 
 def test_every_diffusers_hears_the_number_format_under_its_own_name():
-    names = {version: _dtype_option(version) for version in ("0.35.0", "0.41.2", "0.42.1", "0.43.0.dev0", "1.0.0")}
+    names = {version: dtype_option(version) for version in ("0.35.0", "0.41.2", "0.42.1", "0.43.0.dev0", "1.0.0")}
     assert list(names.values()) == ["torch_dtype"] * 2 + ["dtype"] * 3
 
 

@@ -162,4 +162,7 @@ def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, tmp_path, ca
     assert "warning" not in capsys.readouterr().err  # all words of the film are the engine's own
     shots = sorted((tmp_path / "out" / "game").rglob("*.mp4"))
     assert len(shots) >= 2
-    assert open_world(world).motion_table.values == tuple(dataset.info["settings"]["motion"]["values"])
+    made = open_world(world)
+    assert made.motion_table.values == tuple(dataset.info["settings"]["motion"]["values"])
+    told = {"dataset": "dataset", "motion backend": "dis", "motion threshold": "0.2"}
+    assert made.provenance == told  # by which an evaluation measures its shots

@@ -51,7 +51,7 @@ FROZEN = {
         "stage dataset world run steps batch rank lr games seed resume | lora game_dataset",
         "lora:ANIMEGAMER_LORA loss_plot:IMAGE report:STRING",
     ),
-    "EvaluateGame": ("world games seed |", "report:STRING sheet:IMAGE"),
+    "EvaluateGame": ("world games seed | table", "report:STRING sheet:IMAGE"),
     "ConvertAnimeGamer": ("source world precision |", "world:STRING report:STRING"),
     "BuildGameDataset": (
         "film dataset size captioner url model_name model_folder characters held_out |",

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
 from animegamer_core.state import MotionTable
-from animegamer_core.toybox.build import FULL, QUICK, Workshop, build, export, main
+from animegamer_core.toybox.build import FULL, QUICK, STAGES, Workshop, build, export, main
 from animegamer_core.toybox.calibrate import calibrated_table, inverted
 from animegamer_core.toybox.dataset import Casting, write_dataset
+from animegamer_core.toybox.scorer_checks import ScorerRecipe
+from animegamer_core.toybox.scorers import load_scorers, read_card
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
 from animegamer_core.train.checkpoints import RunState, load_checkpoint, save_checkpoint
 from animegamer_core.train.stages import stage_config
@@ -100,6 +102,18 @@ def test_a_build_draws_passes_over_what_is_done_and_exports(tmp_path):
     whole.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
     with tarfile.open(whole) as archive:
         assert {"world/world.json", "stages.json", "dataset/turns.jsonl"} <= set(archive.getnames())
+
+
+def test_scoring_towers_are_built_once_and_before_what_they_judge(tmp_path):
+    said = []
+    recipe = replace(QUICK, scorers=ScorerRecipe(scenes=8, held_out=4, steps=2, control_steps=1))
+    shop = Workshop(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(shop, ["scorers"]) and shop.is_finished("scorers")
+    assert load_scorers(shop.world).training is False
+    assert read_card(shop.world)["facts"]["recipe"]["scenes"] == 8
+    said.clear()
+    assert build(shop, ["scorers"]) and said == []
+    assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae")
 
 
 def test_a_folder_is_not_built_on_by_another_recipe(tmp_path):

@@ -17,22 +17,12 @@ from torch import Tensor
 from transformers import MistralForCausalLM
 
 from ..engine import additive_mask
+from ..sampler import STOCK_SCHEDULER
 from ..spec import PROFILES, ModelSpec
 from .measure import Work
 from .turn import made_on, past_turns, prompt_of, random_models
 
 CHOICES = 4  # numbers of a state, each one more token
-SCHEDULER = {  # CogVideoX-2b's scheduler_config.json
-    "beta_start": 0.00085,
-    "beta_end": 0.012,
-    "beta_schedule": "scaled_linear",
-    "prediction_type": "v_prediction",
-    "rescale_betas_zero_snr": True,
-    "set_alpha_to_one": True,
-    "snr_shift_scale": 3.0,
-    "timestep_spacing": "trailing",
-    "clip_sample": False,
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +77,7 @@ class PlainTurn:
     @torch.inference_mode()
     def _sample(self) -> Tensor:
         """Guided steps as CogVideoXPipeline takes them: both halves in one batch at every step."""
-        scheduler = CogVideoXDPMScheduler(**SCHEDULER)
+        scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
         device, dtype = self.transformer.device, self.transformer.dtype
         scheduler.set_timesteps(self.steps, device=device)
         texts_2NW = torch.randn(2, self.spec.state.tokens, self.spec.encoder.text.width).to(device, dtype)

@@ -8,8 +8,15 @@ import typing
 
 # Each module offers add_arguments(parser) and run(args) -> exit status, and imports nothing heavy by itself.
 TASKS: dict[str, tuple[str, str]] = {
+    "world": ("table.cli", "the paper's table of any world, or of a baseline; what `evaluate` alone means"),
     "toybox": ("acceptance.cli", "the acceptance table of a Toybox world, whose truth is known"),
+    "ablations": ("ablations.cli", "the paper's ablations, trained and scored in the Toybox"),
+    "write": ("judging.cli_write", "stories for a benchmark, asked of a language model"),
+    "judge": ("judging.cli_judge", "played benchmarks scored by a vision model, as the paper's GPT-4V did"),
+    "raters": ("judging.cli_raters", "blinded pages and sheets for people to rank played benchmarks"),
+    "ranks": ("judging.cli_ranks", "filled-in sheets turned into scores with intervals"),
 }
+DEFAULT_TASK = "world"  # `evaluate --world W` means `evaluate world --world W`
 
 
 class Task(typing.Protocol):

@@ -22,7 +22,8 @@ class PlayedShot:
     """What a player made of one turn.
 
     frames: (F, H, W, 3) uint8 RGB. level, change: the motion level 1..5 and the change of the gauges that it predicted;
-    None where it predicts none, as the baselines do. seconds: from instruction to frames.
+    None where it predicts none, as the baselines do; level 0 where it should have and its reply could not be read.
+    seconds: from instruction to frames.
     """
 
     frames: NDArray[np.uint8]

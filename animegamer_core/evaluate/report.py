@@ -91,20 +91,10 @@ class Report:
         notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
         return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
 
-    def sheet(self, width: int = 1200) -> Image.Image | None:
-        """All pictures below one another, each of this width; None if no row has one."""
-        from PIL import Image
-
+    def sheet(self) -> Image.Image | None:
+        """All pictures below one another; None if no row has one."""
         pictures = [picture for outcome in self.outcomes for picture in outcome.pictures.values()]
-        scaled = [picture.resize((width, round(picture.height * width / picture.width))) for picture in pictures]
-        if not scaled:
-            return None
-        sheet = Image.new("RGB", (width, sum(picture.height for picture in scaled)), "white")
-        top = 0
-        for picture in scaled:
-            sheet.paste(picture, (0, top))
-            top += picture.height
-        return sheet
+        return stacked(pictures) if pictures else None
 
     def save(self, folder: Path) -> list[Path]:
         """Write report.json and the pictures; returns their paths."""
@@ -123,6 +113,19 @@ class Report:
                 with replacing(paths[-1]) as part:
                     picture.save(part, format="PNG")
         return paths
+
+
+def stacked(pictures: Sequence[Image.Image], width: int = 1200) -> Image.Image:
+    """Pictures below one another, each of this width; there is at least one."""
+    from PIL import Image
+
+    scaled = [picture.resize((width, round(picture.height * width / picture.width))) for picture in pictures]
+    sheet = Image.new("RGB", (width, sum(picture.height for picture in scaled)), "white")
+    top = 0
+    for picture in scaled:
+        sheet.paste(picture, (0, top))
+        top += picture.height
+    return sheet
 
 
 def table_line(line: Line, few: bool) -> str:

@@ -3,6 +3,7 @@
     data      draw the games, measure their motion, write a dataset folder
     games     as many games again and more for the engine, of whose clips it needs the first picture alone
     probes    train the judges on true clips of other seeds; frozen before any decoder is trained
+    scorers    train the towers that score pictures against pictures and texts, on true clips of further seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
@@ -16,22 +17,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data.dataset import TURNS, DatasetFolder
 from ..data.motion import level_edges, median_by_level
-from ..files import replacing, write_text
+from ..files import write_text
 from ..prompt import GameTokenizer
 from ..spec import PROFILES, SPECS, ModelSpec
 from ..state import MotionTable
 from .dataset import Casting, write_dataset
+from .parcel import PIECE_BYTES, packed, write_pieces
+from .parcel import PIECES as EXPORT_PIECES
 from .probes import ProbeRecipe, build_probes
+from .scorer_checks import ScorerRecipe, build_scorers
 from .world import vocabulary
 
 if TYPE_CHECKING:
@@ -41,11 +44,9 @@ if TYPE_CHECKING:
 
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish")
 DRAWN = ("data", "games")
-STAGES = (*DRAWN, "probes", *TRAINED, "calibrate")
+STAGES = (*DRAWN, "probes", "scorers", *TRAINED, "calibrate")
 ROWS = {"polish": "vae"}  # build stages that train another stage's row of the recipe
 SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
-EXPORT_PIECE_BYTES = 15 * 2**20
-EXPORT_PIECES = 8
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
 Say = Callable[[str], None]
@@ -63,6 +64,7 @@ class Recipe:
     casting: Casting
     played: Casting
     probes: ProbeRecipe
+    scorers: ScorerRecipe
     calibrated_on: int  # training scenes whose shots are measured
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ FULL = Recipe(
     casting=Casting(games=1000, held_out=20),
     played=Casting(games=3000, held_out=20),
     probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
+    scorers=ScorerRecipe(scenes=10_000, held_out=500, steps=1200, control_steps=300),
     calibrated_on=16,
     changes={
         "vae": {"steps": 3200, "batch": 8, "lr": 1e-3, "kl": 1e-4},
@@ -88,6 +91,7 @@ QUICK = Recipe(
     casting=Casting(games=4, held_out=1, turns=5),
     played=Casting(games=6, held_out=1, turns=5),
     probes=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
+    scorers=ScorerRecipe(scenes=24, held_out=8, steps=3, control_steps=2),
     calibrated_on=1,
     changes={stage: {"steps": 2, "batch": 4, "lr_warmup": 1, "log_every": 1, "validate_every": 0} for stage in TRAINED},
 )
@@ -131,6 +135,7 @@ class Workshop:
             "data": asdict(recipe.casting),
             "games": asdict(recipe.played),
             "probes": asdict(recipe.probes),
+            "scorers": asdict(recipe.scorers),
             "calibrate": recipe.calibrated_on,
         }
         return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
@@ -175,14 +180,8 @@ def build(shop: Workshop, stages: Sequence[str], minutes: float | None = None) -
             continue
         started = time.monotonic()
         shop.note(stage, 0.0, finished=False)
-        if stage == "data":
-            _draw(shop)
-        elif stage == "games":
-            _games(shop)
-        elif stage == "probes":
-            _train_probes(shop)
-        elif stage == "calibrate":
-            _calibrate(shop)
+        if stage in OWN_STAGES:
+            OWN_STAGES[stage](shop)
         else:
             wanted = _games if stage == "predict" else _dataset
             if material is None or material[0] is not wanted:
@@ -235,6 +234,15 @@ def _train_probes(shop: Workshop) -> None:
 
     facts = build_probes(shop.world, shop.recipe.probes, shop.device, on_loss=told)
     shop.say(f"probes: {facts['accuracy']}")
+
+
+def _train_scorers(shop: Workshop) -> None:
+    def told(done: int, total: int, loss: float) -> None:
+        if done % 100 == 1 or done == total:
+            shop.say(f"scorers: {done}/{total} loss {loss:.3f}")
+
+    facts = build_scorers(shop.world, shop.recipe.scorers, shop.device, on_loss=told)
+    shop.say(f"scorers: {facts['retrieval']}")
 
 
 def _open(shop: Workshop, dataset: Callable[[Workshop], DatasetFolder]) -> tuple[WorldParts, TrainingData]:
@@ -293,27 +301,29 @@ def _calibrate(shop: Workshop) -> None:
     save_world(shop.world, world.spec, motion_table=table, provenance=world.provenance, licence=world.licence)
 
 
+OWN_STAGES: dict[str, Callable[[Workshop], object]] = {  # those that are no stage of `animegamer_core.train`
+    "data": _draw,
+    "games": _games,
+    "probes": _train_probes,
+    "scorers": _train_scorers,
+    "calibrate": _calibrate,
+}
+
+
 def export(shop: Workshop, folder: Path) -> list[Path]:
     """What a fresh machine needs to go on, as at most 8 pieces of one archive, of at most 15 MiB each.
 
     An unfinished stage travels with its last checkpoint, its moments and average in 16 bits; where that is too much,
     without it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for piece in folder.glob("toybox.tar.gz*"):  # of an earlier, longer export
-        piece.unlink()
     with tempfile.TemporaryDirectory() as slimmed:
         unfinished = [stage for stage in TRAINED if not shop.is_finished(stage)]
         checkpoints = dict(path for stage in unfinished for path in _slimmed(shop, stage, Path(slimmed)))
-        data = _archive(shop, folder, checkpoints)
-    if len(data) > EXPORT_PIECES * EXPORT_PIECE_BYTES:
+        data = packed({**_sources(shop), **checkpoints})
+    if len(data) > EXPORT_PIECES * PIECE_BYTES:
         shop.say(f"export: {', '.join(checkpoints)} left out, too large")
-        data = _archive(shop, folder, {})
-    pieces = []
-    for number, start in enumerate(range(0, len(data), EXPORT_PIECE_BYTES)):
-        pieces.append(folder / f"toybox.tar.gz.{number}")
-        pieces[-1].write_bytes(data[start : start + EXPORT_PIECE_BYTES])
-    return pieces
+        data = packed(_sources(shop))
+    return write_pieces(data, folder, "toybox")
 
 
 def _slimmed(shop: Workshop, stage: str, folder: Path) -> list[tuple[str, Path]]:
@@ -326,8 +336,8 @@ def _slimmed(shop: Workshop, stage: str, folder: Path) -> list[tuple[str, Path]]
     ]
 
 
-def _archive(shop: Workshop, folder: Path, more: Mapping[str, Path]) -> bytes:
-    """The packed archive; `more`: further folders by their names in it."""
+def _sources(shop: Workshop) -> dict[str, Path]:
+    """What always travels, by its name in the archive."""
     names = (
         "world",
         "stages.json",
@@ -335,15 +345,7 @@ def _archive(shop: Workshop, folder: Path, more: Mapping[str, Path]) -> bytes:
         "games/turns.jsonl",
         *(f"runs/{stage}/log.jsonl" for stage in TRAINED),
     )
-    sources = {name: shop.folder / name for name in names} | dict(more)
-    whole = folder / "toybox.tar.gz"
-    with replacing(whole) as part, tarfile.open(part, "w:gz", compresslevel=3) as archive:
-        for name, path in sources.items():
-            if path.exists():
-                archive.add(path, name)
-    data = whole.read_bytes()
-    whole.unlink()
-    return data
+    return {name: shop.folder / name for name in names}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

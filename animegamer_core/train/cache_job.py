@@ -17,7 +17,16 @@ from ..checkpoint.parts import ENCODER_PARTS
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..play import choose_device
-from .material import IMAGE_FEATURES, Progress, TrainingData, add_latents, add_states, add_tower_features
+from .material import (
+    IMAGE_FEATURES,
+    Progress,
+    TrainingData,
+    add_latents,
+    add_states,
+    add_tower_features,
+    check_captions,
+    check_clips,
+)
 from .parts import Loading, WorldParts
 from .weights import lent
 
@@ -71,18 +80,11 @@ def cache_features(
 
 def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
     """ValueError for whatever would fail after hours of work."""
-    decoder, turns = world.spec.decoder, data.folder.turns
-    if not turns:
+    if not data.folder.turns:
         raise ValueError(f"{data.folder.path} has no clip; build the dataset first")
-    wanted, found = (decoder.frames, decoder.height, decoder.width, 3), tuple(data.clip_shape)
-    if found != wanted:
-        raise ValueError(f"clips are {found} (frames, height, width, 3); spec {world.spec.name!r} reads {wanted}")
-    uncaptioned = [turn.clip for turn in turns if not turn.captioned]
-    if uncaptioned and set(features) != {"latents"}:
-        raise ValueError(
-            f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; "
-            "caption or drop them, or cache latents alone"
-        )
+    check_clips(data.clip_shape, world.spec)
+    if set(features) != {"latents"}:
+        check_captions(data.folder, "caption or drop them, or cache latents alone")
     parts = {"decoder", "vae"} if "latents" in features else set()
     parts |= set(ENCODER_PARTS) if set(features) != {"latents"} else set()
     if missing := world.missing(tuple(sorted(parts))):

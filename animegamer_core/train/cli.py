@@ -9,6 +9,8 @@ import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import torch
+
 from ..checkpoint import World, open_world, save_world
 from ..checkpoint.world import MANIFEST
 from ..data.cache import FeatureStore
@@ -23,16 +25,26 @@ from .loop import RunOptions
 from .material import TrainingData
 from .parts import WorldParts
 from .plot import plot_log
-from .run import train_stage
+from .run import StageResult, train_stage
 from .spread import processes
-from .stages import RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
+from .stages import BASELINE_STAGES, RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
+from .weights import halves_frozen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `train`."""
-    parser.add_argument("stage", choices=STAGES_IN_ORDER, help="what to train; a new world takes them in this order")
+    parser.add_argument(
+        "stage",
+        choices=(*STAGES_IN_ORDER, *BASELINE_STAGES),
+        help="what to train; a new world takes vae to adapt in this order; gc: the text-to-video baseline",
+    )
     parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")
-    parser.add_argument("--world", required=True, type=Path, help="world folder to begin from; made if it is new")
+    parser.add_argument(
+        "--world",
+        required=True,
+        type=Path,
+        help="world folder to begin from; made if it is new; or, for gc, CogVideoX-2b's",
+    )
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
@@ -92,12 +104,12 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     is_main = processes().is_main_process
     say = say if is_main else lambda line: None
     folder = DatasetFolder.open(args.dataset, clips=False)  # train_stage looks for them if it reads any
+    if args.stage in BASELINE_STAGES:
+        return _run_baseline(args, folder, say)
     with processes().main_process_first():
         world, spec = _world(args.world, args.spec, folder)
     recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
-    config = config_of(args, recipe)
-    if (warning := lr_warning(config)) is not None:
-        say(f"warning: {warning}")
+    config = _checked_config(args, recipe, say)
     start = [(file, 1.0) for file in args.start]
     with processes().main_process_first():
         check_same(args.out, args.stage, folder, start, None if recipe == "scratch" else world)
@@ -110,20 +122,75 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     else:
         loading = how_to_load(args.stage, config, world, data, processes().device, args.start)
         parts = needed_parts(world, args.stage, loading)
-    for file in args.start:
-        parts = parts.with_stage_file(file)
-        say(f"begins from {file}")
-    reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
-    result = train_stage(args.stage, config, parts, data, args.out, reported)
-    if is_main:
-        plot_log(args.out / LOG, args.out / PICTURE)
+    parts = _begun_from(parts, args.start, say)
+    result = _trained(args, config, parts, data, say)
     if not result.done:
-        say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
         return 0
     if recipe == "scratch" and is_main:
         result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
         say(f"wrote {args.world}")
     say(f"wrote {result.file}")
+    return 0
+
+
+def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object]) -> StageConfig:
+    """The stage's configuration, with a warning where its learning rate is unusual."""
+    config = config_of(args, recipe)
+    if (warning := lr_warning(config)) is not None:
+        say(f"warning: {warning}")
+    return config
+
+
+def _begun_from(parts: WorldParts, files: Sequence[Path], say: Callable[[str], object]) -> WorldParts:
+    """The parts with the stage files that training begins from."""
+    for file in files:
+        parts = parts.with_stage_file(file)
+        say(f"begins from {file}")
+    return parts
+
+
+def _trained(
+    args: argparse.Namespace,
+    config: StageConfig,
+    parts: WorldParts,
+    data: TrainingData,
+    say: Callable[[str], object],
+) -> StageResult:
+    """The stage, with its losses told and drawn, also where it was stopped."""
+    reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
+    result = train_stage(args.stage, config, parts, data, args.out, reported)
+    if processes().is_main_process:
+        plot_log(args.out / LOG, args.out / PICTURE)
+    if not result.done:
+        say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
+    return result
+
+
+def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str], object]) -> int:
+    """Stage gc: from a small world or a folder of CogVideoX-2B to one that diffusers opens, --out/gc; both stay as they
+    are.
+    """
+    from .text_video import is_pipeline, new_text_video, open_text_video, save_text_video
+
+    stock = is_pipeline(args.world)
+    config = _checked_config(args, args.recipe or ("lora" if stock else "scratch"), say)
+    if config.lora_rank and not stock:
+        raise ValueError(
+            f"{args.world} is no CogVideoX-2b folder, which low-rank updates need; or give --recipe scratch"
+        )
+    start = [(file, 1.0) for file in args.start]
+    with processes().main_process_first():
+        check_same(args.out, args.stage, folder, start, None if stock else open_world(args.world))
+    if stock:
+        half = halves_frozen(config, processes().device)
+        parts = open_text_video(args.world, torch.bfloat16 if half else torch.float32)
+    else:
+        parts = new_text_video(open_world(args.world), folder, config.seed)
+    parts = _begun_from(parts, args.start, say)
+    data = TrainingData(folder, FeatureStore(), cache=args.cache or (args.out / FEATURES if stock else None))
+    result = _trained(args, config, parts, data, say)
+    if result.done and processes().is_main_process:
+        say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
     return 0
 
 
@@ -142,7 +209,14 @@ def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[Wo
     if not spec_name:
         raise ValueError(f"{path} is no world yet; say with --spec which sizes it shall have")
     spec = get_spec(spec_name)
-    return save_world(path, spec, motion_table=folder.motion_table, provenance={"dataset": folder.path.name}), spec
+    return save_world(path, spec, motion_table=folder.motion_table, provenance=_provenance(folder)), spec
+
+
+def _provenance(folder: DatasetFolder) -> dict[str, str]:
+    """What a new world says of its dataset; evaluations measure motion as it was measured there."""
+    motion = folder.info.get("settings", {}).get("motion", {})
+    told = {f"motion {name}": str(motion[name]) for name in ("backend", "threshold") if name in motion}
+    return {"dataset": folder.path.name, **told}
 
 
 def _new_or_own(world: World, stage: str, config: StageConfig, folder: DatasetFolder) -> WorldParts:

@@ -6,7 +6,7 @@ B batch, L text tokens, P image tokens, N state tokens, D state width, F frames,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +31,17 @@ from .order import ClipOrder, Draws, Place, generator, random_seed
 from .spread import gathered
 from .stages import StageConfig
 
+if TYPE_CHECKING:
+    from .text_video import TextVideo
+
+UNTOLD_MOTION = 0.0  # px a frame: what a decoder is told of every shot where it is told no motion scope
 Batch = Mapping[str, Any]
 Losses = dict[str, Tensor]
+
+
+def told_motion(values: Tensor, config: StageConfig) -> Tensor:
+    """The motion values that a stage tells its decoder: the clips' own, or one for all."""
+    return values if config.motion_scope else torch.full_like(values, UNTOLD_MOTION)
 
 
 class Learner(nn.Module):
@@ -208,16 +217,17 @@ class DiffusionLearner(Learner):
         if self.settings.sample_latents:
             clean = mean + deviation * draws.normal(*mean.shape[1:])
         first, width = self._bands(draws)
-        batch = {
-            "clean": clean,
-            "noise": noise,
-            "timesteps": first + (width * draws.uniform()).long(),
-            "motion": data.motion[rows.cpu()].to(device, non_blocking=True),
-        }
+        timesteps = first + (width * draws.uniform()).long()
+        return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._told(data, rows, values, draws)}
+
+    def _told(self, data: TrainingData, rows: Tensor, values: Batch, draws: Draws) -> Batch:
+        """What the decoder is told of the samples beside their noised latents."""
+        motion = told_motion(data.motion[rows.cpu()], self.settings)
+        told = {"motion": motion.to(values["latents"].device, non_blocking=True)}
         if self.encoder is None:
-            return {**batch, **self._predicted(values["predicted"].float(), draws)}
+            return {**told, **self._predicted(values["predicted"].float(), draws)}
         text, image = (values[name].float() for name in self.features[1:])
-        return {**batch, **self._conditions(text, image, data.blank_text.to(text), draws)}
+        return {**told, **self._conditions(text, image, data.blank_text.to(text), draws)}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
@@ -256,8 +266,32 @@ class DiffusionLearner(Learner):
         return {"states": torch.where(dropped[:, None, None], nothing, states)}
 
     def forward(self, batch: Batch) -> Losses:
-        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
         share = shares(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], share)
-        velocity = self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+        velocity = self._velocity(latents, batch)
         return {"loss": F.mse_loss(velocity.float(), velocity_target(batch["clean"], batch["noise"], share))}
+
+    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
+        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
+        return self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+
+
+class TextVideoLearner(DiffusionLearner):
+    """The baseline GC: the same clips, noise and loss, told the whole instruction as text and nothing else."""
+
+    def __init__(self, config: StageConfig, model: TextVideo) -> None:
+        super().__init__(config, model, None)
+        self.features = ("latents", "instruction")
+        self.idle = (*self.idle, "decoder.text_encoder")
+
+    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> None:
+        return None  # it reads no representation
+
+    def _told(self, data: TrainingData, rows: Tensor, values: Batch, draws: Draws) -> Batch:
+        config, text = self.settings, values["instruction"].float()
+        chances = torch.tensor([config.drop_text, config.drop_text_features])
+        blank, nothing = (draws.uniform(2) < chances.to(text.device)).T[..., None, None]
+        return {"text": torch.where(blank, data.blank_text.to(text), text).masked_fill(nothing, 0.0)}
+
+    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
+        return self.decoder.velocity(latents, batch["timesteps"], batch["text"])

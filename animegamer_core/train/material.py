@@ -1,7 +1,8 @@
 """What stages are trained on: a dataset with its features, and the features that one part computes for the next.
 
 Feature names: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), mean and standard deviation, scaled; text (L, W);
-image and image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's.
+image and image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's; instruction
+(L, W), a text encoder's features of the whole instruction.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
+from ..spec import ModelSpec
 from .order import generator
 from .spread import processes
 
@@ -125,6 +127,21 @@ class TrainingData:
     def to(self, device: torch.device | str) -> TrainingData:
         """All features on a device."""
         return replace(self, store=self.store.to(device))
+
+
+def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
+    """ValueError unless clips of shape `found` are what the spec's models read; frames: another number that will do."""
+    decoder = spec.decoder
+    wanted = (frames or decoder.frames, decoder.height, decoder.width, 3)
+    if tuple(found) != wanted:
+        raise ValueError(f"clips are {tuple(found)} (frames, height, width, 3); spec {spec.name!r} reads {wanted}")
+
+
+def check_captions(folder: DatasetFolder, remedy: str = "caption them first") -> None:
+    """ValueError, with what to do about it, where clips have no caption."""
+    uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
+    if uncaptioned:
+        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; {remedy}")
 
 
 def _agreed(digest: str) -> str:

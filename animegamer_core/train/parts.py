@@ -82,12 +82,12 @@ class WorldParts:
             made["engine"] = world.load_engine(dtype=loading.dtype)
         if "decoder" in models and all(world.has(part) for part in parts_of("decoder")):
             made["decoder"] = world.load_decoder(dtype=loading.dtype)
-            name_weights(made["decoder"].vae, _name_of(world, "vae"))
+            name_weights(made["decoder"].vae, name_of(world, "vae"))
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
             made["encoder"] = world.load_encoder(dtype=torch.float32, parts=present if loading.towers else ("encoder",))
             for part in set(present) - {"encoder"}:
-                name_weights(made["encoder"].get_submodule(part), _name_of(world, part))
+                name_weights(made["encoder"].get_submodule(part), name_of(world, part))
         if loading.dtype != torch.float32:
             for name in set(made) - {"encoder"}:
                 _widen(made[name], name, world, loading.full)
@@ -140,12 +140,11 @@ def has_tower_features(world: World, config: StageConfig, data: TrainingData) ->
     count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
     made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
     return all(
-        data.is_cached(name, rows, data.digest(name, digest_of([_name_of(world, part)])))
-        for name, part, rows in made_by
+        data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
     )
 
 
-def _name_of(world: World, part: str) -> str:
+def name_of(world: World, part: str) -> str:
     """What a part's weights are called: the checksums of its files."""
     return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
 

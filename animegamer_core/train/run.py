@@ -16,7 +16,7 @@ from . import spread
 from .adapters import check_trainable, save_stage_file, take_off_updates
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .engine_learner import EngineLearner, add_predictions
-from .learners import DiffusionLearner, Learner, TowerLearner, VaeLearner
+from .learners import DiffusionLearner, Learner, TextVideoLearner, TowerLearner, VaeLearner
 from .loop import RunOptions, run_loop
 from .material import (
     IMAGE_FEATURES,
@@ -27,6 +27,8 @@ from .material import (
     add_tower_features,
     autocast,
     cached_features,
+    check_captions,
+    check_clips,
     forget_names,
     pictures,
 )
@@ -47,6 +49,7 @@ FRESH = {  # what a stage leaves out of date: features that its result computes 
     "joint": ("states", "predicted"),
     "predict": ("predicted",),
     "adapt": (),
+    "gc": (),
 }
 
 
@@ -111,9 +114,8 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     check_optimizer(config, spread.wanted())
     if not data.clips():
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
-    uncaptioned = [turn.clip for turn in data.folder.turns if not turn.captioned] if stage != "vae" else []
-    if uncaptioned:
-        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; caption them first")
+    if stage != "vae":
+        check_captions(data.folder)
     if stage in ("predict", "adapt"):
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
@@ -131,8 +133,6 @@ def _check_games(parts: WorldParts, data: TrainingData) -> None:
 
 
 def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
-    decoder = parts.spec.decoder
-    wanted = (decoder.frames, decoder.height, decoder.width, 3)
     if "frames" in data.store:
         found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
     elif stage not in ("vae", "towers") and not _reads_clips(stage, config, parts, data):
@@ -140,19 +140,20 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
     else:
         DatasetFolder.open(data.folder.path)  # with clips, which a stage that finds all it reads in a cache may lack
         found = data.clip_shape
-    if stage == "predict" and found[0] and config.encoder_frame == "first":
-        wanted = (found[0], *wanted[1:])  # the encoder sees the first picture alone, and the engine what it makes of it
-    if found != wanted:
-        raise ValueError(f"clips are {found} (frames, height, width, 3); spec {parts.spec.name!r} reads {wanted}")
-    odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= decoder.frames]
+    first_alone = stage == "predict" and config.encoder_frame == "first"  # all that the encoder sees
+    check_clips(found, parts.spec, found[0] if first_alone else None)
+    most = parts.spec.decoder.frames
+    odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= most]
     if odd:  # latents are decoded 3, 2, 2, ... at a time, so their number is odd (reference-facts 8.1)
-        raise ValueError(f"clip length {odd[0]}; the VAE rebuilds 1, 9, 17, ... up to {decoder.frames} frames")
+        raise ValueError(f"clip length {odd[0]}; the VAE rebuilds 1, 9, 17, ... up to {most} frames")
 
 
 def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     """The features that a stage reads, itself or to compute others, and that are not in memory or mapped yet."""
     image, known = IMAGE_FEATURES[config.encoder_frame], set(data.store.features)
-    wanted = {"latents"} if stage in ("warmup", "joint", "adapt") else set()
+    wanted = {"latents"} if stage in ("warmup", "joint", "adapt", "gc") else set()
+    if stage == "gc":
+        wanted.add("instruction")
     if stage in ("predict", "adapt"):
         wanted.add("states")
     if stage == "adapt" or config.history_own > 0:
@@ -191,6 +192,11 @@ def prepare(
     if "predicted" in missing:
         with lent(parts.of("engine"), device):
             data = add_predictions(data, parts.engine, config.window, config.free_running)
+    if "instruction" in missing:
+        from .text_video import add_instructions  # brings diffusers' pipelines, which no other stage needs
+
+        with lent(parts.of("decoder").text_encoder, device):
+            data = add_instructions(data, parts.decoder)
     return data
 
 
@@ -201,6 +207,7 @@ LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] 
     "joint": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), parts.of("encoder")),
     "predict": lambda config, parts, data: EngineLearner(config, parts.of("engine"), data),
     "adapt": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), None),
+    "gc": lambda config, parts, data: TextVideoLearner(config, parts.of("decoder")),
 }
 
 

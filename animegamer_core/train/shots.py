@@ -5,17 +5,21 @@ They take no number from the run's generators, so a run goes on the same with an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 
+from ..data.plots import FAINT, INK, PAPER
+from ..decoder import ShotDecoder
 from ..files import replacing
-from .learners import Learner
+from ..video import to_uint8
+from .learners import Learner, told_motion
 from .material import TrainingData, autocast
 from .parts import WorldParts
 from .spread import let_go, processes
@@ -29,7 +33,6 @@ SHEETS = "shots"  # folder in a run's folder
 CLIPS = 4
 _TILE = 160  # height of a picture
 _GAP, _LINE = 6, 22
-_PAPER, _INK, _FAINT = "#ffffff", "#23262f", "#696d78"
 
 
 @dataclass(frozen=True)
@@ -66,25 +69,26 @@ class ShotSheets:
         let_go(learner)
         if not processes().is_main_process:
             return
-        with lent(vae, device):
-            shots = _pictures(vae, latents, device)
-            true = self._true(vae, rows, device)
+        with lent(vae, device), _whole(self.parts.of("decoder"), vae, device) as decoder:
+            shots = _pictures(decoder, latents)
+            true = self._true(decoder, rows, device)
         with replacing(self.out / SHEETS / f"step-{step:07d}.png") as part:
             self.sheet(true, shots, step).save(part, format="PNG")
 
     def _latents(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
-        motion, seeds, steps = self.data.motion[rows], rows.tolist(), self.config.shots_steps
+        motion = told_motion(self.data.motion[rows], self.config)
+        seeds, steps = rows.tolist(), self.config.shots_steps
         if hasattr(learner, "sample"):
             return learner.sample(states_BND, motion, seeds, steps)
         with lent(self.parts.of("decoder"), device):
             return self.parts.decoder.eval().sample(states_BND, motion, seeds, steps=steps)
 
-    def _true(self, vae: nn.Module, rows: Tensor, device: torch.device) -> list[np.ndarray]:
+    def _true(self, decoder: ShotDecoder, rows: Tensor, device: torch.device) -> list[np.ndarray]:
         """The clips themselves; where only their latents are cached, what the VAE makes of those."""
         if "frames" in self.data.store or "latents" not in self.data.store:
             stored = "frames" in self.data.store
             return [self._frames(index) if stored else self.data.folder.frames(index) for index in rows.tolist()]
-        return _pictures(vae, self.data.store.gather(["latents"], rows, device)["latents"][:, 0].float(), device)
+        return _pictures(decoder, self.data.store.gather(["latents"], rows, device)["latents"][:, 0].float())
 
     def _frames(self, index: int) -> np.ndarray:
         return self.data.store.gather(["frames"], torch.tensor([index]), "cpu")["frames"][0].numpy()
@@ -95,13 +99,13 @@ class ShotSheets:
 
         width = round(_TILE * shots[0].shape[2] / shots[0].shape[1])
         row = _TILE + _LINE + _GAP
-        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), _PAPER)
+        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), PAPER)
         pen = ImageDraw.Draw(paper)
-        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=_INK)
+        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=INK)
         for number, (clip, pair) in enumerate(zip(self.clips, zip(true, shots, strict=True), strict=True)):
             top = _LINE + number * row
             turn = self.data.folder.turns[clip]
-            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=_FAINT)
+            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=FAINT)
             for side, frames in enumerate(pair):
                 for tile, frame in enumerate(frames[[0, len(frames) // 2, -1]]):
                     picture = Image.fromarray(frame).resize((width, _TILE), Image.Resampling.LANCZOS)
@@ -110,17 +114,18 @@ class ShotSheets:
         return paper
 
 
-def _pictures(vae: nn.Module, latents_BTCHW: Tensor, device: torch.device) -> list[np.ndarray]:
-    """uint8 (F, H, W, 3) of each row of latents, one at a time; in tiles on a GPU: a whole picture takes 19 GiB."""
-    if device.type != "cpu":
-        vae.enable_tiling()
-    found = []
-    for row in latents_BTCHW:
-        scaled = rearrange(row.to(vae.dtype) / vae.config.scaling_factor, "t c h w -> 1 c t h w")
+@contextmanager
+def _whole(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
+    """The decoder with its VAE, which a run may have set aside; on a GPU it decodes in tiles, to spare room."""
+    before = decoder.vae, decoder.tiled
+    decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"
+    try:
         with autocast(device):
-            frames = vae.eval().decode(scaled).sample[0].float()
-        bytes_FHWC = rearrange((frames.clamp(-1, 1) + 1) * 127.5, "c f h w -> f h w c").round().byte()
-        found.append(bytes_FHWC.cpu().numpy())
-    if device.type != "cpu":
-        vae.disable_tiling()
-    return found
+            yield decoder
+    finally:
+        decoder.vae, decoder.tiled = before
+
+
+def _pictures(decoder: ShotDecoder, latents_BTCHW: Tensor) -> list[np.ndarray]:
+    """uint8 (F, H, W, 3) of each row of latents, one at a time."""
+    return [to_uint8(decoder.decode_latents(row[None])[0]) for row in latents_BTCHW]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 STAGES_IN_ORDER = ("vae", "towers", "warmup", "joint", "predict", "adapt")
+BASELINE_STAGES = ("gc",)  # train what a world is compared with, and change no world
 
 
 def _option(default: Any, text: str) -> Any:
@@ -57,6 +58,7 @@ class StageConfig:
     drop_image: float = _option(0.0, "chance that a sample's image features are zero")
     drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional")
     encoder_frame: str = _option("first", "the frame that the shot encoder reads: first, or random")
+    motion_scope: bool = _option(True, "tell the decoder each clip's motion value; off: the same value for all")
     sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
     band_timesteps: bool = _option(True, "each sample of a batch draws its timestep from a band of its own")
 
@@ -169,6 +171,7 @@ LORA: dict[str, StageConfig] = {
         checkpointing=True,
     ),
     "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
+    "gc": replace(_JOINT, trainable=(), drop_image=0.0),  # "the same configuration" as D_a's (supplement 3.2)
 }
 
 _UPDATES_ALONE: dict[str, Any] = {"trainable": (), "batch": 8, "accumulation": 1, "per_card": 1}
@@ -201,6 +204,14 @@ SCRATCH: dict[str, StageConfig] = {
         trainable=(r"^engine\.",), steps=6000, batch=128, lr=1e-3, history_noise=0.3, validate_every=500
     ),
     "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
+    "gc": replace(
+        _SCRATCH_JOINT,
+        trainable=(r"^decoder\.transformer\.",),
+        drop_text=_SCRATCH_JOINT.drop_both,  # stock guidance reads '' as unconditional
+        drop_text_features=0.0,
+        drop_image=0.0,
+        drop_both=0.0,
+    ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
@@ -211,7 +222,7 @@ _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
     """The row of a stage; ValueError lists the stages, the recipes, or the stages that a recipe has."""
-    for what, value, known in (("recipe", recipe, RECIPES), ("stage", stage, STAGES_IN_ORDER)):
+    for what, value, known in (("recipe", recipe, RECIPES), ("stage", stage, (*STAGES_IN_ORDER, *BASELINE_STAGES))):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
     if stage not in RECIPES[recipe]:

@@ -165,6 +165,18 @@ def test_a_world_is_measured(server, measured_world):
     assert sheet.width == 1200 and sheet.height > 1000
 
 
+def test_a_world_gets_the_papers_table(server, measured_world):
+    inputs = {"world": measured_world, "games": 1, "seed": 3}
+    entry = server.run({"measure": node("EvaluateGame", **inputs, table="paper")}, PATIENCE_S)
+    (report,) = entry["outputs"]["measure"]["text"]
+    assert "| CLIP-I (toybox towers) " in report and "| ACC-F " in report and "1 game, 10 turns" in report
+    picture = entry["outputs"]["measure"]["images"][0]
+    assert Image.open(server.base / picture["type"] / picture["subfolder"] / picture["filename"]).width == 1200
+    (folder,) = (server.output_dir / "animegamer" / "evaluations").iterdir()
+    assert {"report.json", "report.md", "index.html", "games"} <= {path.name for path in folder.iterdir()}
+    assert str(folder) in report and len(list(folder.glob("games/*/turn-*.mp4"))) == 10
+
+
 def test_a_measurement_stops_soon_after_the_user_asks(server):
     """The whole of it takes minutes; the longest step without a look is some convolutions of the VAE."""
     queued = server.queue({"measure": node("EvaluateGame", world="toybox", games=1, seed=3)})

@@ -42,9 +42,11 @@ def _read(folder: ModelFolder, dtype: str) -> DiffusionPipeline:
     import diffusers
     import torch
 
+    from ...train.text_video import dtype_option
+
     _check_packages(folder)
     options: dict[str, Any] = {"variant": folder.variant, "local_files_only": True, "use_safetensors": True}
-    options[_dtype_option(diffusers.__version__)] = getattr(torch, dtype)
+    options[dtype_option(diffusers.__version__)] = getattr(torch, dtype)
     if folder.kind is SDXL:
         options["add_watermarker"] = False  # a package that happens to be installed would change the pictures
     try:
@@ -68,12 +70,6 @@ def dtype_name(settings: BaselineSettings) -> str:
     """The number format that models run in."""
     on_cpu = choose_device(settings.device) == "cpu"
     return settings.dtype if settings.dtype != "auto" else "float32" if on_cpu else "bfloat16"
-
-
-def _dtype_option(version: str) -> str:
-    """What a diffusers of this version calls the number format; 0.42 complains about the name that older ones need."""
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
 
 
 def checked_lora(path: Path) -> str:

@@ -1,0 +1,176 @@
+"""What is left out, or replaced, in each variant of the recipe: one frozen row a variant. Imports nothing heavy.
+
+The paper's ablations are its table 4 and supplement 3.3. What it calls tokenization is scored on held-out clips that
+are encoded and decoded again, without the engine; the rest on games that the engine plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ...state import DEFAULT_WINDOW
+from ..table.paper import ABLATIONS
+
+RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
+STAGES = {  # what a world goes through before it is scored
+    RECONSTRUCTION: ("warmup", "joint"),
+    GAMES: ("warmup", "joint", "predict", "adapt"),
+}
+BUDGET_NAMES = ("full", "short", "quick")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table.
+
+    paper: its name in the paper, "" where the paper gives no figures or none exists there. own: the stages that it
+    trains itself; the others are those of `full`. skipped: stages that are left out; where one of them is a decoder's
+    own start, `prolonged` takes its steps, so that as many are taken in all. changes: fields of StageConfig by stage.
+    """
+
+    name: str
+    about: str
+    families: tuple[str, ...]
+    paper: str = ""
+    own: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    prolonged: str = ""
+    encoder: str = "mlp"
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
+    window: int = DEFAULT_WINDOW
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The paper's figures by metric; none where it gives none."""
+        return ABLATIONS.get(self.paper, NOTHING)
+
+    @property
+    def encoder_frame(self) -> str:
+        """The frame of a clip that its encoder reads."""
+        return self.changes.get("joint", NOTHING).get("encoder_frame", "first")
+
+    @property
+    def motion_scope(self) -> bool:
+        """Whether its decoder is told motion values."""
+        return self.changes.get("joint", NOTHING).get("motion_scope", True)
+
+    def path(self, family: str) -> tuple[tuple[str, str], ...]:
+        """(variant, stage) of each stage that leads to what is scored, in order; `full` trains what is not its own."""
+        stages = (stage for stage in STAGES[family] if stage not in self.skipped)
+        return tuple((self.name if stage in self.own else FULL, stage) for stage in stages)
+
+
+def _both(**changes: Any) -> dict[str, dict[str, Any]]:
+    """The same changes of both stages that train the encoder."""
+    return {stage: changes for stage in STAGES[RECONSTRUCTION]}
+
+
+def _window(size: int) -> Variant:
+    return Variant(f"window_{size}", f"full, its engine shown {size} past turns in play", (GAMES,), window=size)
+
+
+FULL = "full"
+_TRAINED = STAGES[RECONSTRUCTION]
+_ROWS = (
+    Variant(FULL, f"the whole recipe (window {DEFAULT_WINDOW})", FAMILIES, "full", own=STAGES[GAMES]),
+    Variant(
+        "random_frame",
+        "the encoder reads a random frame of the clip, in training and in scoring",
+        (RECONSTRUCTION,),
+        "w/ random frame",
+        own=_TRAINED,
+        changes=_both(encoder_frame="random"),
+    ),
+    Variant(
+        "less_parameters", "one linear layer in place of each MLP", (RECONSTRUCTION,), own=_TRAINED, encoder="linear"
+    ),
+    Variant(
+        "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_TRAINED, encoder="addition"
+    ),
+    Variant(
+        "cross_attention",
+        "each side's tokens attend to the other's",
+        (RECONSTRUCTION,),
+        own=_TRAINED,
+        encoder="cross_attention",
+    ),
+    Variant(
+        "no_warm_up",
+        "no stage warmup; stage joint takes its steps too",
+        (RECONSTRUCTION,),
+        "w/o warm-up",
+        own=("joint",),
+        skipped=("warmup",),
+        prolonged="joint",
+    ),
+    Variant(
+        "no_motion_scope",
+        "the decoder is told one motion value for all clips, in training and in scoring",
+        (RECONSTRUCTION,),
+        "w/o f_ms",
+        own=_TRAINED,
+        changes=_both(motion_scope=False),
+    ),
+    Variant(
+        "no_adaptation", "full's engine and its decoder before adaptation", (GAMES,), "w/o adapt", skipped=("adapt",)
+    ),
+    Variant(
+        "cosine_loss",
+        "squared error and 1 - cosine at weight 0.5 each, and a decoder adapted to that engine",
+        (GAMES,),
+        own=("predict", "adapt"),
+        changes={"predict": {"alpha": 0.5, "beta": 0.5}},
+    ),
+    *(_window(size) for size in (0, 1, 2, 8)),
+)
+VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper's figures say of a variant against `full`.
+
+    metric: a column of the scores. part: the variant's figure lies below this part of full's (1: simply below it). For
+    errors, which a worse variant has more of, it lies above full's.
+    """
+
+    says: str
+    variant: str
+    metric: str
+    part: float = 1.0
+
+
+CLAIMS = (
+    Claim("no motion scope collapses ACC-F, to less than half", "no_motion_scope", "acc_f", 0.5),
+    Claim("no motion scope raises MAE-F", "no_motion_scope", "mae_f"),
+    Claim("a random frame lowers DreamSim", "random_frame", "dreamsim"),
+    Claim("a random frame lowers CLIP-I", "random_frame", "clip_i"),
+    Claim("a random frame lowers ACC-F", "random_frame", "acc_f"),
+    Claim("no warm-up lowers DreamSim", "no_warm_up", "dreamsim"),
+    Claim("no warm-up lowers CLIP-I", "no_warm_up", "clip_i"),
+    Claim("no adaptation lowers CLIP-I", "no_adaptation", "clip_i"),
+    Claim("no adaptation lowers DreamSim", "no_adaptation", "dreamsim"),
+    Claim("no adaptation lowers ACC-F", "no_adaptation", "acc_f"),
+    Claim("no adaptation raises MAE-F", "no_adaptation", "mae_f"),
+)
+
+
+def chosen(names: Sequence[str] | None, share: str | None = None) -> tuple[Variant, ...]:
+    """The named variants (None: all), in the table's order; share "i/n": every n-th of them from the i-th on.
+
+    ValueError for an unknown name or a share that is none.
+    """
+    for name in names or ():
+        if name not in VARIANTS:
+            raise ValueError(f"unknown variant {name!r}; choose of {', '.join(VARIANTS)}")
+    rows = tuple(row for row in _ROWS if names is None or row.name in names)
+    if share is None:
+        return rows
+    part, _, parts = share.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise ValueError(f"--share is {share!r}; expected i/n with 1 <= i <= n, such as 1/2")
+    return rows[int(part) - 1 :: int(parts)]

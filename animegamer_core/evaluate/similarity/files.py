@@ -1,0 +1,66 @@
+"""The user's own model files and packages: whether they are there, what they say, and their hashes for a report."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+CHUNK = 2**20
+BATCH = 32  # pictures or texts that a published tower looks at together
+
+Items = TypeVar("Items", bound=Sequence[Any])
+
+
+def file_facts(paths: Iterable[Path]) -> dict[str, str]:
+    """File name -> the sha256 of its bytes."""
+    return {path.name: _sha256(path) for path in paths}
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:
+    """The names that are not in the folder; of a tuple any one will do, and its first is named."""
+    choices = [(name,) if isinstance(name, str) else name for name in names]
+    return [each[0] for each in choices if not any((folder / name).exists() for name in each)]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A file's JSON object; ValueError for anything else."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not readable as JSON ({error}); download it again") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a JSON object; download it again")
+    return values
+
+
+def package(name: str, install: str) -> ModuleType:
+    """An optional package; ValueError says how to install it.
+
+    Both packages import torchvision, which fails with a RuntimeError where it was built for another torch.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(
+            f"package {install} is needed for this and cannot be imported ({error}); `pip install {install}`, with a "
+            "torchvision that belongs to your torch"
+        ) from error
+
+
+def in_parts(items: Items) -> Iterator[Items]:
+    """Consecutive parts of a sequence or an array, at most BATCH long."""
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]

@@ -1,0 +1,111 @@
+"""What shots are compared with: pictures of a game's main character, and the true shots where a game has them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...toybox.benchmark import true_game
+from ...toybox.draw import draw_shot
+from ...toybox.games import Game
+from ...toybox.references import reference_pictures
+from ...toybox.world import CHARACTERS, Scene, characters, motion_text
+from ..benchmark import BenchmarkGame, BenchmarkTurn
+
+Picture = NDArray[np.uint8]  # (H, W, 3)
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+MOST = 16  # pictures of a character that count
+
+
+@dataclass(frozen=True)
+class Cast:
+    """pictures: (H, W, 3) uint8 RGB of each main character by name. facts: where they come from, as plain values."""
+
+    pictures: Mapping[str, tuple[Picture, ...]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def cast_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> Cast:
+    """Reference pictures of the games' main characters, from a folder or, of a Toybox benchmark, drawn.
+
+    The folder holds NAME.png (or .jpg, .webp) or NAME/ with such pictures, whatever the case of letters; names are only
+    compared with what lies there. A benchmark is the Toybox's where all that it names are the Toybox's characters.
+    """
+    mains = tuple(dict.fromkeys(game.character for game in games))
+    if folder is not None:
+        found = {name: _read(folder, name) for name in mains}
+    elif is_toybox(games):
+        found = {name: tuple(reference_pictures(name)) for name in mains}
+    else:
+        found = {}
+    pictures = {name: shown for name, shown in found.items() if shown}
+    missing = [name for name in mains if name not in pictures]
+    facts = {"from": "folder" if folder is not None else "drawn" if pictures else "none"}
+    facts |= {"pictures": {name: _digest(shown) for name, shown in pictures.items()}}
+    return Cast(pictures, facts, (_missing(missing, folder),) if missing else ())
+
+
+def is_toybox(games: Sequence[BenchmarkGame]) -> bool:
+    """Whether every character of the games is one of the Toybox's."""
+    return all(name in CHARACTERS for game in games for turn in game.turns for name in turn.characters)
+
+
+def true_shots(game: BenchmarkGame) -> tuple[NDArray[np.uint8], ...] | None:
+    """The (F, H, W, 3) true shots of a Toybox game's turns; None where the game, by name and lines, is not one."""
+    truth = true_game(game.name)
+    if truth is None or not _fits(truth, game):
+        return None
+    return tuple(draw_shot(scene) for scene in truth.scenes[: len(game.turns)])
+
+
+def _fits(truth: Game, game: BenchmarkGame) -> bool:
+    """Whether the lines tell the true game's scenes; a file of other games may use the same names."""
+    return len(truth.scenes) >= len(game.turns) and all(map(_tells, game.turns, truth.scenes))
+
+
+def _tells(turn: BenchmarkTurn, scene: Scene) -> bool:
+    told = (turn.characters, turn.motion, turn.background)
+    return told == (characters(scene), motion_text(scene), f"{scene.time} {scene.place}")
+
+
+def _read(folder: Path, name: str) -> tuple[Picture, ...]:
+    """The pictures of a character in the user's folder, in the order of their names; none where there are none."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; give --characters a folder with NAME.png or NAME/ for each name")
+    paths: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.name.casefold() == name.casefold():
+            paths += sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
+        elif path.suffix.lower() in SUFFIXES and path.stem.casefold() == name.casefold():
+            paths.append(path)
+    return tuple(_open(path) for path in paths[:MOST])
+
+
+def _open(path: Path) -> Picture:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return np.array(picture.convert("RGB"))
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: cannot be read as a picture ({error}); replace it or take it away") from error
+
+
+def _digest(pictures: Sequence[Picture]) -> str:
+    whole = hashlib.sha256()
+    for picture in pictures:
+        whole.update(repr(picture.shape).encode() + np.ascontiguousarray(picture).tobytes())
+    return f"{len(pictures)} of sha256 {whole.hexdigest()[:16]}"
+
+
+def _missing(names: Sequence[str], folder: Path | None) -> str:
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    where = f"{folder} has none" if folder is not None else "--characters DIR gives some"
+    return f"no picture of {shown} to compare with, so games of theirs count for no CLIP-I and DreamSim; {where}"

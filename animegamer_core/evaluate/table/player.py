@@ -1,0 +1,106 @@
+"""Players of benchmarks that need no stock model: a world of ours, and the truth, where a benchmark has one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+from ...checkpoint import World
+from ...decoder import ShotDecoder
+from ...engine import GameEngine
+from ...play import SEEDS, PlaySettings
+from ...state import GameSession
+from ...toybox.world import FPS
+from ...video import to_uint8
+from ..benchmark import BenchmarkGame
+from ..players import PlayedShot
+from .cast import true_shots
+
+
+class WorldPlayer:
+    """Plays with a world's own models, which are loaded when the first turn needs them and kept.
+
+    Only window, steps, guidance, device and dtype of the settings count.
+    """
+
+    def __init__(self, world: World, settings: PlaySettings) -> None:
+        self.world = world
+        self.settings = settings
+
+    @property
+    def name(self) -> str:
+        """The world's."""
+        return self.world.spec.name
+
+    @property
+    def fps(self) -> float:
+        """The world's."""
+        return float(self.world.spec.decoder.fps)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that decides its shots, besides game and seed."""
+        return {
+            "kind": "world",
+            "fingerprint": self.world.fingerprint,
+            "profile": self.world.profile.name,
+            "window": self.settings.window,
+            "steps": self.settings.steps or self.world.spec.decoder.steps,
+            "guidance": self.settings.guidance or self.world.profile.guidance,
+            "precision": self.settings.precision,
+            "motion_table": asdict(self.world.motion_table),
+        }
+
+    @cached_property
+    def engine(self) -> GameEngine:
+        """The world's engine."""
+        return self.world.load_engine(self.settings.device, self.settings.dtype)
+
+    @cached_property
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder."""
+        return self.world.load_decoder(self.settings.device, self.settings.dtype)
+
+    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
+        """The shots of a game; loading does not count as a turn's seconds."""
+        self.engine, self.decoder  # noqa: B018  loaded before the clock runs
+        session = GameSession(window=self.settings.window)
+        for index, turn in enumerate(game.turns):
+            begun = time.perf_counter()
+            state = self.engine.predict(session.past(), turn.instruction)
+            assert state.representation is not None
+            session = session.step(turn.instruction, state)
+            frames_FCHW = self.decoder.shoot(
+                state.representation,
+                self.world.motion_table.value(state.motion),
+                seed=(seed + index) % SEEDS,
+                steps=self.settings.steps,
+                guidance=self.settings.guidance,
+            )
+            frames = to_uint8(frames_FCHW)  # brings the frames to the CPU, so the device is done as the clock stops
+            yield PlayedShot(frames, int(state.motion), state.change, time.perf_counter() - begun)
+
+
+class TruePlayer:
+    """Shows the true shots of a Toybox benchmark, so that a table can say what a perfect decoder would score."""
+
+    name = "true shots"
+    fps = float(FPS)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Nothing but what it is: games and seeds decide no shot of its."""
+        return {"kind": "truth"}
+
+    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
+        """The true shots of a game; a shot's seconds are those of drawing one. ValueError for games without a truth."""
+        begun = time.perf_counter()
+        shots = true_shots(game)
+        if shots is None:
+            raise ValueError(f"game {game.name} has no true shots; only those of the Toybox's frozen benchmark do")
+        seconds = (time.perf_counter() - begun) / len(shots)
+        for frames in shots:
+            yield PlayedShot(frames, None, None, seconds)

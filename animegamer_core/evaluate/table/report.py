@@ -1,0 +1,221 @@
+"""The finished table: our figures, other runs beside them, the paper's; as JSON, as Markdown and in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...data.stats import counted
+from ...files import write_text
+from ...state import clean_text
+from ..figures import Figure
+from ..report import machine
+from ..similarity.towers import STAND_IN
+from .metrics import METRICS, Metric, confusion, figures_of
+from .paper import PAPER, SOURCE
+from .records import PlayedRun, differences, read_run
+
+SAME = ("benchmark", "towers", "motion", "references")  # of run.json: must be equal for figures to stand side by side
+JSON, MARKDOWN = "report.json", "report.md"
+NONE = "-"
+FEW = 10  # games under which a bootstrap over them says little
+
+
+@dataclass(frozen=True)
+class Column:
+    """A player's figures by metric, and its shots by asked and measured motion level."""
+
+    name: str
+    figures: Mapping[str, Figure]
+    confusion: tuple[tuple[int, ...], ...]
+    games: int
+    turns: int
+
+    @classmethod
+    def of(cls, run: PlayedRun, name: str) -> Column:
+        """A run's column."""
+        turns = sum(len(game.turns) for game in run.games)
+        return cls(name, figures_of(run.games), confusion(run.games), len(run.games), turns)
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """Columns, ours first; run: ours. facts: what it takes to repeat it. remarks: what a reader has to know."""
+
+    run: PlayedRun
+    columns: tuple[Column, ...]
+    facts: Mapping[str, Any]
+    remarks: tuple[str, ...]
+
+    @property
+    def ours(self) -> Column:
+        """Our column."""
+        return self.columns[0]
+
+    def label(self, metric: Metric) -> str:
+        """A row's name; what the Toybox's own towers computed never stands under the bare name."""
+        stand_in = metric.tower and self.run.asked["towers"]["stand_in"]
+        return f"{metric.name} ({STAND_IN})" if stand_in else metric.name
+
+    @property
+    def table(self) -> str:
+        """The table as Markdown, its columns aligned so that it reads as plain text too."""
+        head = ["metric", "better", *(column.name for column in self.columns), "n"]
+        rows = [[*head, *(f"{name} (paper)" for name in PAPER)]]
+        for metric in METRICS:
+            cells = [_cell(column.figures[metric.key], metric.unit) for column in self.columns]
+            paper = [_value(row.get(metric.key), metric.unit) for row in PAPER.values()]
+            counts = [str(column.figures[metric.key].count) for column in self.columns]
+            count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
+            rows.append([self.label(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
+        return _aligned(rows)
+
+    @property
+    def text(self) -> str:
+        """Heading, table and remarks: what is printed."""
+        return "\n\n".join([self.heading, self.table, *(f"({remark})" for remark in self.remarks)])
+
+    @property
+    def heading(self) -> str:
+        """Who played what."""
+        ours, asked = self.ours, self.run.asked
+        counts = f"{counted(ours.games, 'game')}, {counted(ours.turns, 'turn')}"
+        return f"{ours.name}: {counts}, measured as world {asked['world']['name']!r} is"
+
+    @property
+    def markdown(self) -> str:
+        """The whole report."""
+        parts = ["# The paper's table", _plain(self.heading), self.table]
+        parts += ["95 % intervals in brackets: Wilson's for shares of turns; for means a bootstrap over games (2,000 "]
+        parts[-1] += f"draws). The paper's figures ({SOURCE}) are of its own films, characters, towers and models."
+        parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in self.remarks)] if self.remarks else []
+        parts += ["## Definitions", "\n".join(self._definition(metric) for metric in METRICS)]
+        parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
+        return "\n\n".join(parts) + "\n"
+
+    def _definition(self, metric: Metric) -> str:
+        return f"- **{self.label(metric)}**: {metric.about} *{metric.source}.*"
+
+    def save(self, out: Path) -> list[Path]:
+        """Write report.json and report.md; returns their paths."""
+        rows = [self._row(metric) for metric in METRICS]
+        named = {column.name: [list(row) for row in column.confusion] for column in self.columns}
+        values = {**self.facts, "rows": rows, "motion_levels": named, "remarks": list(self.remarks)}
+        write_text(out / JSON, json.dumps(values, indent=1, allow_nan=False) + "\n")
+        write_text(out / MARKDOWN, self.markdown)
+        return [out / JSON, out / MARKDOWN]
+
+    def _row(self, metric: Metric) -> dict[str, Any]:
+        others = {column.name: figure_values(column.figures[metric.key]) for column in self.columns[1:]}
+        return {
+            "key": metric.key,
+            "name": self.label(metric),
+            "better": "higher" if metric.higher else "lower",
+            "unit": metric.unit,
+            **figure_values(self.ours.figures[metric.key]),
+            "beside": others,
+            "paper": {name: row[metric.key] for name, row in PAPER.items() if metric.key in row},
+            "definition": metric.about,
+            "source": metric.source,
+        }
+
+
+def table_of(run: PlayedRun, beside: Sequence[Path] = (), told: Mapping[str, Any] | None = None) -> PaperTable:
+    """The table of a finished run with other runs beside it. told: the command and remarks (`remarks`), if any.
+
+    ValueError for a folder beside that was measured otherwise, on other games, or has none of these finished.
+    """
+    told = dict(told or {})
+    remarks = [*told.pop("remarks", ()), *_remarks(run)]
+    others = []
+    for folder in beside:
+        other, remark = _beside(run, folder)
+        others.append(other)
+        remarks += remark
+    names = _names([run, *others])
+    columns = tuple(Column.of(one, name) for one, name in zip([run, *others], names, strict=True))
+    facts = {name: value for name, value in run.asked.items() if name not in ("format", "about")}
+    facts["benchmark"] = {**facts["benchmark"], "games": [game.name for game in run.games]}
+    facts |= {"seeds": {game.name: game.seed for game in run.games}, "played_on": _played_on(run)}
+    return PaperTable(run, columns, {**told, **facts, "machine": machine()}, tuple(dict.fromkeys(remarks)))
+
+
+def figure_values(figure: Figure) -> dict[str, Any]:
+    """A figure as json values; null where nothing was measured."""
+    value, low, high = (end if math.isfinite(end) else None for end in (figure.value, figure.low, figure.high))
+    return {"value": value, "interval": [low, high], "n": figure.count}
+
+
+def number(value: float, unit: str = "") -> str:
+    """A value as the table writes it."""
+    return f"{value:.2f} {unit}" if unit else f"{value:.3f}"
+
+
+def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
+    """Another run, its games those that ours has; what is to be said of it."""
+    other = read_run(folder)
+    found = [phrase for name in SAME for phrase in differences(other.asked.get(name), run.asked.get(name), name)]
+    if found:
+        raise ValueError(
+            f"{folder} cannot stand beside this run: {'; '.join(found[:3])}; evaluate it with this run's options"
+        )
+    wanted = {game.name for game in run.games}
+    games = tuple(game for game in other.games if game.name in wanted)
+    if not games:
+        raise ValueError(f"{folder} has finished none of this run's games; play it with the same --limit first")
+    fewer = [f"{other.name} in {folder.name} has finished {len(games)} of these {len(wanted)} games"]
+    return PlayedRun(folder, other.asked, games), fewer if len(games) < len(wanted) else []
+
+
+def _names(runs: Sequence[PlayedRun]) -> list[str]:
+    """The players' names, with the folders where several are called alike."""
+    plain = [clean_text(run.name) for run in runs]
+    names = [name if plain.count(name) == 1 else f"{name} ({run.folder.name})" for name, run in zip(plain, runs)]  # noqa: B905
+    return [f"{name} #{index + 1}" if names.count(name) > 1 else name for index, name in enumerate(names)]
+
+
+def _remarks(run: PlayedRun) -> list[str]:
+    remarks = []
+    if len(run.games) == 1:
+        remarks.append("one game alone: the intervals of means are over its turns, which are alike")
+    elif len(run.games) < FEW:
+        remarks.append(f"{len(run.games)} games only: the intervals of means, drawn over so few, come out too narrow")
+    if len(_played_on(run)) > 1:
+        remarks.append("the games were played on several machines or versions, whose last digits differ; see played_on")
+    if len({game.fps for game in run.games}) > 1 or run.games[0].fps != 8:
+        remarks.append(f"shots have {run.games[0].fps:g} frames a second; motion values are meant for 8")
+    return remarks
+
+
+def _played_on(run: PlayedRun) -> list[dict[str, str]]:
+    """Each kind of machine that played games, once."""
+    kinds = {json.dumps(dict(game.played_on), sort_keys=True) for game in run.games}
+    return [json.loads(kind) for kind in sorted(kinds)]
+
+
+def _cell(figure: Figure, unit: str) -> str:
+    if figure.count == 0:
+        return NONE
+    return f"{number(figure.value, unit)} [{number(figure.low)}, {number(figure.high)}]"
+
+
+def _value(value: float | None, unit: str) -> str:
+    return NONE if value is None else f"{value:g} {unit}" if unit else f"{value:.3f}"
+
+
+def _plain(text: str) -> str:
+    """Somebody else's words as Markdown shows them and nothing more."""
+    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in text)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, every column as wide as its widest cell."""
+    cells = [[cell.replace("|", "/") for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
+    rule = ["-" * width for width in widths]
+    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (cells[0], *cells[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))

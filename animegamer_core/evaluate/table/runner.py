@@ -1,0 +1,126 @@
+"""Playing a benchmark: game after game, each scored and written as it ends, by one process or shared out over several.
+
+A game that is finished is never played again, so an interrupted run goes on with the game that it stopped in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files import replacing
+from ...video import clip_suffix, write_clip
+from ..benchmark import BenchmarkGame, BenchmarkTurn
+from ..players import GamePlayer
+from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
+from .scores import Scorer
+
+OnTurn = Callable[[str, int, int], None]  # (game's name, turns done, of how many)
+OnGame = Callable[[GameRecord], None]
+SHOWABLE = ".mp4"
+_WEBP = {"quality": 85, "method": 4, "loop": 0}
+_LOOKS = 0.5  # seconds between looks for the games of other processes
+
+
+def silent(*_: object) -> None:
+    """Nobody listens."""
+
+
+@dataclass
+class Match:
+    """A player, a scorer and a folder. seed: of the whole run. played_on: device and versions, for the records.
+
+    on_turn, on_game: told after every turn and game; what they raise ends the run, finished games stay.
+    """
+
+    player: GamePlayer
+    scorer: Scorer
+    out: Path
+    seed: int = 0
+    played_on: dict[str, str] = field(default_factory=dict)
+    on_turn: OnTurn = silent
+    on_game: OnGame = silent
+    _warm: bool = False
+
+    def play(self, games: Sequence[BenchmarkGame], part: int = 0, parts: int = 1) -> None:
+        """Play this process's games that are not finished: every `parts`-th from number `part` (0, 1, ...)."""
+        for game in games[part::parts]:
+            known = read_game(self.out, game.name)
+            if known is not None and not plays(known, game):
+                raise ValueError(f"{self.out}: game {game.name} is there with other turns; give a new folder")
+            if known is None:
+                self.on_game(self._play(game))
+
+    def _play(self, game: BenchmarkGame) -> GameRecord:
+        scorer, turns = self.scorer.game(game), []
+        seed = game_seed(self.seed, game.name)
+        for number, (asked, shot) in enumerate(zip(game.turns, self.player.play(game, seed), strict=True), 1):
+            scores = scorer.score(shot.frames)
+            clip, shown = self._write(game, number, asked, shot.frames)
+            turns.append(
+                TurnRecord(
+                    number=number,
+                    line=asked.line,
+                    level=shot.level,
+                    change=shot.change,
+                    motion_value=scores.motion_value,
+                    motion_level=scores.motion_level,
+                    scores=scores.similarities,
+                    seconds=shot.seconds,
+                    warm_up=not self._warm,
+                    clip=clip,
+                    shown=shown,
+                )
+            )
+            self._warm = True
+            self.on_turn(game.name, number, len(game.turns))
+        record = GameRecord(game.name, self.player.name, seed, self.player.fps, self.played_on, tuple(turns))
+        record.save(self.out)
+        return record
+
+    def _write(
+        self, game: BenchmarkGame, number: int, turn: BenchmarkTurn, frames: NDArray[np.uint8]
+    ) -> tuple[str, str]:
+        """Write a shot's clip and, where browsers cannot show that, a moving picture; returns both files' names."""
+        clip = game_folder(self.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
+        write_clip(clip, frames, self.player.fps, {"title": f"{game.name}, turn {number}", "comment": turn.instruction})
+        if clip.suffix == SHOWABLE:
+            return clip.name, clip.name
+        write_moving(clip.with_suffix(".webp"), frames, self.player.fps)
+        return clip.name, clip.with_suffix(".webp").name
+
+
+def game_seed(seed: int, name: str) -> int:
+    """The noise seed of a game's turn 1: its own for every game of a run, whoever plays it and in whatever order."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:6], "big")
+
+
+def write_moving(path: Path, frames_FHWC: NDArray[np.uint8], fps: float) -> None:
+    """An animated WebP, replaced at once: what any browser shows where no video could be written."""
+    from PIL import Image
+
+    first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
+    with replacing(path) as part:
+        first.save(part, format="WEBP", save_all=True, append_images=rest, duration=round(1000 / fps), **_WEBP)
+
+
+def await_begun(out: Path) -> None:
+    """Return once the main process has found the folder fit and written what is asked, or found it there."""
+    while not (out / RUN).is_file():
+        time.sleep(_LOOKS)
+
+
+def await_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
+    """Yield how many of the games are finished, until all are: other processes write them.
+
+    A process that fails is the launcher's to notice: it ends the others.
+    """
+    while (done := len(finished_games(out, games))) < len(games):
+        yield done
+        time.sleep(_LOOKS)

@@ -1,0 +1,229 @@
+"""The paper's baseline GC: a stock CogVideoX that draws a clip from the whole instruction, trained by stage `gc`.
+
+In the Toybox it begins with random weights at the decoder's size and reads the world's own text tower; the result is a
+folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B low-rank updates are trained; the result is
+a file for `load_lora_weights`.
+
+B batch, L text tokens, W text width, T latent frames, C channels, H height, W width of latents.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import diffusers
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXDPMScheduler, CogVideoXPipeline, CogVideoXTransformer3DModel
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+from ..checkpoint import World
+from ..checkpoint.storage import write_json
+from ..data.dataset import DatasetFolder
+from ..files import PART
+from ..sampler import STOCK_SCHEDULER
+from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
+from ..state import clean_text
+from .adapters import ADAPTER, is_update, read_stage_file
+from .material import TrainingData, name_weights, weights_digest
+from .order import random_seed
+from .parts import WorldParts, name_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PIPELINE = "model_index.json"  # tells a folder of diffusers
+SAMPLING = "sampling.json"  # beside it, or beside the updates: how shots are drawn by default, and of how many frames
+TEXT_STEP = 16  # a new model's text length is a multiple of it
+TEXT_ROWS = 64  # instructions that are read at a time
+
+
+class TextVideo(nn.Module):
+    """The parts of a stock CogVideoXPipeline. It takes the decoder's place in WorldParts while stage `gc` trains."""
+
+    def __init__(self, spec: ModelSpec, pipeline: CogVideoXPipeline) -> None:
+        super().__init__()
+        self.spec = spec
+        self.transformer: CogVideoXTransformer3DModel = pipeline.transformer
+        self.vae: AutoencoderKLCogVideoX = pipeline.vae
+        self.text_encoder = pipeline.text_encoder
+        self.tokenizer, self.scheduler = pipeline.tokenizer, pipeline.scheduler
+
+    @property
+    def pipeline(self) -> CogVideoXPipeline:
+        """The parts as diffusers plays and stores them."""
+        names = ("tokenizer", "text_encoder", "vae", "transformer", "scheduler")
+        return CogVideoXPipeline(**{name: getattr(self, name) for name in names})
+
+    @property
+    def text_length(self) -> int:
+        """L, the tokens of every text; what the pipeline is given as max_sequence_length."""
+        return self.transformer.config.max_text_seq_length
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        """(B, L, W): features of texts, cut or padded as the pipeline does; pads are attended to."""
+        rows = self.tokenizer(
+            list(texts), padding="max_length", max_length=self.text_length, truncation=True, return_tensors="pt"
+        )
+        return self.text_encoder(rows.input_ids.to(self.text_encoder.device))[0]
+
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, texts_BLW: Tensor) -> Tensor:
+        """(B, T, C, H, W): the predicted velocity v of noised latents."""
+        dtype = self.transformer.dtype
+        return self.transformer(latents_BTCHW.to(dtype), texts_BLW.to(dtype), timestep=timesteps_B, return_dict=False)[
+            0
+        ]
+
+
+@torch.no_grad()
+def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
+    """The text encoder's features of whole instructions, `instruction`; blank_text is then its features of ''."""
+    texts = [clean_text(turn.instruction) for turn in data.folder.turns]
+    weights = f"{weights_digest(model.text_encoder)}-{model.text_length}"
+    home = "cpu" if data.cache else model.text_encoder.device
+    model.text_encoder.eval()
+
+    def features(part: range) -> Tensor:
+        return model.text_features(texts[part.start : part.stop]).half().to(home)
+
+    blank = model.text_features([""])[0].half().to(home)
+    return replace(data.with_feature("instruction", features, TEXT_ROWS, lambda: weights), blank_text=blank)
+
+
+def is_pipeline(folder: Path) -> bool:
+    """Whether a folder is one of diffusers, rather than a world."""
+    return (folder / PIPELINE).is_file()
+
+
+def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldParts:
+    """A folder of CogVideoX-2B, with its VAE in fp32; ValueError for a relative that stage `gc` cannot train."""
+    options = {"local_files_only": True, "use_safetensors": True, dtype_option(diffusers.__version__): dtype}
+    try:
+        pipeline = CogVideoXPipeline.from_pretrained(str(folder), **options)
+    except OSError as error:
+        raise ValueError(f"{folder} is no whole CogVideoX folder ({error}); download it again") from error
+    config = pipeline.transformer.config
+    if config.use_rotary_positional_embeddings or config.patch_size_t or config.ofs_embed_dim:
+        raise ValueError(f"{folder} is not of CogVideoX-2B's kind; stage gc trains THUDM/CogVideoX-2b")
+    pipeline.vae.float()
+    spec = _spec_of(folder.name, pipeline)
+    pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # whole clips, as the decoder is trained on
+    return WorldParts(spec, decoder=TextVideo(spec, pipeline))
+
+
+def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldParts:
+    """A transformer of random weights at the world's decoder's size, with the world's VAE and text tower.
+
+    ValueError where the world lacks one of them. Its text length follows the longest instruction of the dataset.
+    """
+    if missing := world.missing(("vae", "text_tower")):
+        raise ValueError(missing[0])
+    vae = world.load_decoder(dtype=torch.float32, parts=("vae",)).vae
+    encoder = world.load_encoder(dtype=torch.float32, parts=("text_tower",))
+    for part, model in (("vae", vae), ("text_tower", encoder.text_tower)):
+        name_weights(model, name_of(world, part))
+    tokenizer = _stock_tokenizer(encoder.tokenizer)
+    longest = max((len(tokenizer(clean_text(turn.instruction)).input_ids) for turn in dataset.turns), default=1)
+    length = -(-longest // TEXT_STEP) * TEXT_STEP
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random_seed(seed, "gc"))
+        transformer = _transformer(world.spec, length)
+    pipeline = CogVideoXPipeline(
+        tokenizer=tokenizer,
+        text_encoder=encoder.text_tower,
+        vae=vae,
+        transformer=transformer,
+        scheduler=CogVideoXDPMScheduler(**STOCK_SCHEDULER),
+    )
+    return WorldParts(world.spec, decoder=TextVideo(world.spec, pipeline))
+
+
+def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
+    """Write what stage `gc` made, for diffusers: a whole pipeline, or its low-rank updates where it trained those.
+
+    The updates are stored with their scale in them, so that they are right at diffusers' default strength.
+    """
+    _, config, tensors = read_stage_file(stage_file)
+    part = folder.with_name(f"{PART}{os.getpid()}-{folder.name}")
+    if config.lora_rank:
+        scale = config.lora_alpha / config.lora_rank
+        prefix = "decoder.transformer."
+        layers = {
+            name[len(prefix) :].replace(f".{ADAPTER}.", "."): value * scale if ".lora_B." in name else value
+            for name, value in tensors.items()
+            if is_update(name)
+        }
+        CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
+    else:
+        model.pipeline.save_pretrained(str(part))
+    decoder = model.spec.decoder
+    sampling = {"steps": decoder.steps, "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
+    write_json(part / SAMPLING, sampling)
+    if folder.exists():
+        shutil.rmtree(folder)
+    os.replace(part, folder)
+    return folder
+
+
+def dtype_option(version: str) -> str:
+    """What a diffusers of this version calls the number format; 0.42 complains about the name that older ones need."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
+
+
+def _transformer(spec: ModelSpec, text_length: int) -> CogVideoXTransformer3DModel:
+    decoder = spec.decoder
+    _, channels, height, width = decoder.latent_shape
+    return CogVideoXTransformer3DModel(
+        num_attention_heads=decoder.heads,
+        attention_head_dim=decoder.head_width,
+        in_channels=channels,
+        out_channels=channels,
+        time_embed_dim=decoder.time_width,
+        text_embed_dim=spec.encoder.text.width,
+        num_layers=decoder.layers,
+        sample_width=width,
+        sample_height=height,
+        sample_frames=decoder.frames,
+        patch_size=decoder.patch,
+        temporal_compression_ratio=TIME_FACTOR,
+        max_text_seq_length=text_length,
+        spatial_interpolation_scale=decoder.spatial_scale,
+    )
+
+
+def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """A world's text tokenizer as the pipeline calls one: it ends texts, and pads with id 0 as the encoder does."""
+    from tokenizers import Tokenizer, processors
+
+    ending = Tokenizer.from_str(backend.to_str())
+    end = ending.token_to_id("</s>")
+    ending.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=ending, pad_token=ending.id_to_token(0), eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def _spec_of(name: str, pipeline: CogVideoXPipeline) -> ModelSpec:
+    """The sizes of a stock pipeline; its clips have the published number of frames."""
+    config, vae = pipeline.transformer.config, pipeline.vae.config
+    channels = tuple(vae.block_out_channels)
+    factor = 2 ** (len(channels) - 1)
+    decoder = DecoderSpec(
+        layers=config.num_layers,
+        heads=config.num_attention_heads,
+        head_width=config.attention_head_dim,
+        time_width=config.time_embed_dim,
+        patch=config.patch_size,
+        height=config.sample_height * factor,
+        width=config.sample_width * factor,
+        spatial_scale=config.spatial_interpolation_scale,
+        vae=VaeSpec(channels, vae.layers_per_block, vae.latent_channels, vae.norm_num_groups, vae.scaling_factor),
+    )
+    state = replace(RELEASE.state, width=decoder.heads * decoder.head_width)
+    return replace(RELEASE, name=name, state=state, decoder=decoder)

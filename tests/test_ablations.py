@@ -1,0 +1,508 @@
+"""Ablations in miniature: every variant trains and is scored, a kill costs little, and the claims are computed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.decoder import ShotDecoder
+from animegamer_core.encoder import ShotEncoder
+from animegamer_core.engine import GameEngine
+from animegamer_core.evaluate.ablations import cli, table
+from animegamer_core.evaluate.ablations.budgets import BUDGETS, Budget
+from animegamer_core.evaluate.ablations.run import bring, export, run_ablations
+from animegamer_core.evaluate.ablations.scores import Examiner, Samples, read_frames
+from animegamer_core.evaluate.ablations.shop import Deadline, Shop
+from animegamer_core.evaluate.ablations.variants import (
+    BUDGET_NAMES,
+    CLAIMS,
+    FULL,
+    GAMES,
+    RECONSTRUCTION,
+    STAGES,
+    VARIANTS,
+    Claim,
+    chosen,
+)
+from animegamer_core.evaluate.similarity.towers import Towers
+from animegamer_core.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import MotionTable
+from animegamer_core.toybox import probes
+from animegamer_core.toybox.dataset import Casting
+from animegamer_core.toybox.world import vocabulary
+from animegamer_core.train.adapters import read_stage_file
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.learners import UNTOLD_MOTION
+from animegamer_core.train.run import train_stage
+from animegamer_core.train.stages import stage_config
+
+STEPS = {"steps": 2, "batch": 2, "lr_warmup": 1, "log_every": 1, "validate_every": 0}
+TINY = Budget(
+    "tiny",
+    Casting(games=2, held_out=1, turns=3),
+    {stage: STEPS for stage in STAGES[GAMES]},
+    clips=2,
+    games=1,
+    turns=2,
+)
+NEVER = Deadline()
+
+
+@dataclass(frozen=True)
+class MeanColour:
+    """A tower that sees nothing but a picture's mean colour, and of a text its length."""
+
+    name: str = "mean colour"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def pictures(self, frames_MHWC):
+        return torch.nn.functional.normalize(torch.from_numpy(frames_MHWC).float().mean((1, 2)) + 1, dim=-1)
+
+    def texts(self, texts):
+        return torch.nn.functional.normalize(torch.tensor([[1.0, 1.0, float(len(text))] for text in texts]), dim=-1)
+
+
+TOWERS = Towers(MeanColour(), MeanColour(), stand_in=True)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Tiny models of random weights that read and draw clips of the Toybox's size."""
+    tiny = SPECS["tiny"]
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=2))
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    torch.manual_seed(8)
+    saved = save_world(folder, spec, motion_table=MotionTable("t", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0)))
+    models = GameEngine(spec, tokenizer, PROFILES["paper"]), ShotDecoder(spec), ShotEncoder(spec, tokenizer.backend)
+    for model in models:
+        saved = save_part(saved, model)
+    shutil.copytree(open_world("toybox").folder / probes.FOLDER, folder / probes.FOLDER)
+    return open_world(folder)
+
+
+@pytest.fixture(scope="module")
+def material(world, tmp_path_factory):
+    """A work folder whose clips and features are there, to copy."""
+    shop = Shop(tmp_path_factory.mktemp("material"), world, TINY, lambda line: None, workers=1)
+    shop.begin()
+    assert shop.material(NEVER) is not None
+    return shop
+
+
+@pytest.fixture(scope="module")
+def examiner(material):
+    return Examiner(material, TOWERS)
+
+
+def shop_at(folder, material, said=None) -> Shop:
+    """A new work folder that shares the drawn clips and features."""
+    folder.mkdir(exist_ok=True)
+    for name in ("dataset", "features"):
+        (folder / name).symlink_to(material.folder / name)
+    shop = replace(material, folder=folder, say=lambda line: None if said is None else said.append(line))
+    shop.begin()
+    return shop
+
+
+@pytest.fixture(scope="module")
+def done(material, examiner):
+    """Everything trained and scored."""
+    assert run_ablations(material, examiner, chosen(None), NEVER)
+    return material
+
+
+# the rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_variants_of_the_paper_are_there():
+    names = {row.name for row in VARIANTS.values()}
+    assert {"full", "random_frame", "less_parameters", "addition", "cross_attention", "no_warm_up"} <= names
+    assert {"no_motion_scope", "no_adaptation", "cosine_loss", "window_0", "window_1", "window_2", "window_8"} <= names
+    assert VARIANTS["full"].window == 4 and VARIANTS["window_8"].window == 8
+    assert VARIANTS["random_frame"].figures["dreamsim"] == 0.450 and not VARIANTS["addition"].figures
+    assert tuple(BUDGETS) == BUDGET_NAMES
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=lambda budget: budget.name)
+def test_rows_differ_from_full_in_what_they_name_alone(budget):
+    full = {stage: budget.config(VARIANTS[FULL], stage, 0) for stage in STAGES[GAMES]}
+    for row in VARIANTS.values():
+        for stage in set(row.own) - {row.prolonged}:
+            assert budget.config(row, stage, 0) == replace(full[stage], **row.changes.get(stage, {}))
+    longer = budget.config(VARIANTS["no_warm_up"], "joint", 0)
+    assert longer == replace(full["joint"], steps=full["warmup"].steps + full["joint"].steps)
+    cosine = budget.config(VARIANTS["cosine_loss"], "predict", 0)
+    assert (cosine.alpha, cosine.beta) == (0.5, 0.5) and (full["predict"].alpha, full["predict"].beta) == (1, 0)
+
+
+def test_full_steps_are_the_recipes():
+    from animegamer_core.toybox.build import FULL as recipe
+
+    for stage in STAGES[GAMES]:
+        assert BUDGETS["full"].config(VARIANTS[FULL], stage, 0).steps == recipe.changes[stage]["steps"]
+        short = BUDGETS["short"].config(VARIANTS[FULL], stage, 0)
+        assert (
+            short.steps < recipe.changes[stage]["steps"]
+            and short.lr == {**vars(stage_config(stage)), **recipe.changes[stage]}["lr"]
+        )
+
+
+def test_paths_share_what_is_not_their_own():
+    assert VARIANTS["cosine_loss"].path(GAMES) == (
+        ("full", "warmup"),
+        ("full", "joint"),
+        ("cosine_loss", "predict"),
+        ("cosine_loss", "adapt"),
+    )
+    assert VARIANTS["no_adaptation"].path(GAMES) == tuple(("full", stage) for stage in ("warmup", "joint", "predict"))
+    assert VARIANTS["no_warm_up"].path(RECONSTRUCTION) == (("no_warm_up", "joint"),)
+
+
+@given(st.integers(1, 20), st.integers(1, 20))
+def test_shares_meet_every_variant_once(count, part):
+    shares = [chosen(None, f"{number}/{count}") for number in range(1, count + 1)]
+    assert sorted(row.name for share in shares for row in share) == sorted(VARIANTS)
+    if part > count:
+        with pytest.raises(ValueError, match="--share is"):
+            chosen(None, f"{part}/{count}")
+
+
+def test_a_launchers_processes_take_a_share_each_and_their_own_gpu(monkeypatch):
+    monkeypatch.setattr("animegamer_core.play.choose_device", lambda name: {"auto": "cuda"}.get(name, name))
+    args = argparse.Namespace(share=None, device="auto")
+    environment = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "HOME": "/"}
+    assert cli.own_part(args, environment) == ("2/3", "cuda:1")
+    assert environment == {"HOME": "/"}  # or training would wait for the others
+    environment |= {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "2"}
+    assert cli.own_part(argparse.Namespace(share=None, device="cpu"), environment) == ("3/3", "cpu")
+    assert cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {}) == ("1/2", "cpu")
+    with pytest.raises(ValueError, match="shares the variants out already"):
+        cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {"RANK": "0", "WORLD_SIZE": "2"})
+
+
+# training and scoring -----------------------------------------------------------------------------------------------
+
+
+def test_every_variant_is_trained_and_scored(done):
+    for row in VARIANTS.values():
+        assert all(done.is_trained(owner, stage) for family in row.families for owner, stage in row.path(family))
+        for family in row.families:
+            samples = Samples.read(done.scores_file(row.name, family))
+            count = TINY.clips if family == RECONSTRUCTION else TINY.games * TINY.turns
+            assert len(samples.groups) == count
+            assert {len(column) for column in samples.columns.values()} == {count}
+            wanted = {"clip_i", "dreamsim", "acc_f", "mae_f", "psnr", "character", "place", "time", "motion"}
+            wanted |= {"states_right", "level_right", "clip_t"} if family == GAMES else set()
+            assert wanted <= set(samples.columns)
+            assert all(-1.001 <= value <= 1.001 for value in samples.columns["clip_i"])
+
+
+def test_variants_are_what_they_say(done):
+    configs = {}
+    for row in VARIANTS.values():
+        for stage in row.own:
+            _, configs[row.name, stage], tensors = read_stage_file(done.stage_file(row.name, stage))
+            if row.name == "cross_attention":
+                assert any("attention" in name and name.startswith("encoder.") for name in tensors)
+            if row.name == "less_parameters":
+                assert "encoder.text_proj.weight" in tensors
+    assert configs["random_frame", "joint"].encoder_frame == "random"
+    assert not configs["no_motion_scope", "warmup"].motion_scope
+    assert configs["no_warm_up", "joint"].steps == 4
+    assert not (done.of("no_warm_up") / "runs" / "warmup").exists()
+    assert not (done.of("window_0") / "runs").exists()
+
+
+def test_a_second_command_does_nothing_and_repeating_gives_the_same(done, examiner, tmp_path, monkeypatch):
+    before = {path: path.read_bytes() for path in (done.folder / "variants").glob("*/*.json")}
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.shop.train_stage", lambda *args: pytest.fail("trained"))
+    assert run_ablations(done, examiner, chosen(None), NEVER)
+    monkeypatch.undo()
+    row = VARIANTS["random_frame"]
+    again = shop_at(tmp_path / "again", done)
+    assert run_ablations(again, Examiner(again, TOWERS), [row], NEVER)
+    assert (
+        again.scores_file(row.name, RECONSTRUCTION).read_bytes() == before[done.scores_file(row.name, RECONSTRUCTION)]
+    )
+
+
+def no_clips(like) -> np.ndarray:
+    """Black clips, as many as `like` has rows."""
+    return np.zeros((len(like), 17, 96, 144, 3), np.uint8)
+
+
+def test_a_random_frame_is_another_frame():
+    clips = np.zeros((40, 17, 2, 2, 3), np.uint8)
+    assert not read_frames(VARIANTS[FULL], clips).any()
+    frames = read_frames(VARIANTS["random_frame"], clips)
+    assert np.count_nonzero(frames) > 30 and frames.max() <= 16 and len(set(frames.tolist())) > 8
+    assert (frames == read_frames(VARIANTS["random_frame"], clips)).all()
+
+
+def test_the_random_frame_is_what_is_trained_on_and_scored_from(done, examiner, monkeypatch):
+    """Training reads the features of a random frame, and scoring encodes one: neither is the first."""
+    store = done.material(NEVER).store
+    rows = torch.arange(len(store))
+    features = store.gather(["image", "image_random"], rows, "cpu")
+    assert not torch.equal(features["image"], features["image_random"])
+    seen = {}
+
+    def encode(lab, shots):
+        seen[len(seen)] = shots.clips[:, 0].copy()
+        return torch.zeros(len(shots.clips), lab.world.spec.state.tokens, lab.world.spec.state.width)
+
+    monkeypatch.setattr("animegamer_core.evaluate.acceptance.lab.Lab.encode", encode)
+    monkeypatch.setattr(
+        "animegamer_core.evaluate.acceptance.lab.Lab.shoot", lambda lab, states, *rest: no_clips(states)
+    )
+    for name in (FULL, "random_frame"):
+        examiner.score(VARIANTS[name], RECONSTRUCTION)
+    chosen_at = read_frames(VARIANTS["random_frame"], examiner.true.clips)
+    assert np.array_equal(seen[0], examiner.true.clips[:, 0])
+    assert np.array_equal(seen[1], examiner.true.clips[np.arange(len(chosen_at)), chosen_at])
+    assert chosen_at.any()
+
+
+def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monkeypatch):
+    """Neither in training, whatever the clips' values are, nor in scoring; full is told the clips' own."""
+    data = done.material(NEVER)
+    turns = tuple(replace(turn, motion_value=9 * turn.motion_value) for turn in data.folder.turns)
+    other = replace(data, folder=replace(data.folder, turns=turns))
+
+    def trained(name, data, out):
+        row = VARIANTS[name]
+        config = done.budget.config(row, "warmup", 0)
+        result = train_stage("warmup", config, done.parts(row, ()), data, out)
+        return read_stage_file(result.file)[2]["decoder.transformer.proj_out.weight"]
+
+    folders = iter(done.folder / "elsewhere" / str(number) for number in range(4))
+    blind = [trained("no_motion_scope", told, next(folders)) for told in (data, other)]
+    seeing = [trained(FULL, told, next(folders)) for told in (data, other)]
+    assert torch.equal(*blind) and not torch.equal(*seeing)
+    told = {}
+
+    def shoot(lab, states, values, seeds):
+        told[len(told)] = np.asarray(values)
+        return no_clips(seeds)
+
+    monkeypatch.setattr("animegamer_core.evaluate.acceptance.lab.Lab.shoot", shoot)
+    for name in (FULL, "no_motion_scope"):
+        examiner.score(VARIANTS[name], RECONSTRUCTION)
+    assert np.array_equal(told[0], examiner.true.values)
+    assert set(told[1].tolist()) == {UNTOLD_MOTION}
+
+
+def test_a_killed_one_goes_on_to_the_same_weights(done, material, examiner, tmp_path):
+    row, said = VARIANTS["addition"], []
+    shop = shop_at(tmp_path / "killed", material, said)
+    assert not run_ablations(shop, examiner, [row], Deadline(0))  # no time at all
+    assert not (shop.of("addition") / "runs").exists() and "goes on from here" in said[-1]
+
+    class Killed(Exception):
+        pass
+
+    def kill(line):
+        if "1/2" in line:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run_ablations(replace(shop, say=kill), examiner, [row], NEVER)
+    assert list_checkpoints(shop.run_of("addition", "warmup") / "checkpoints") and not shop.is_trained(
+        "addition", "warmup"
+    )
+    assert run_ablations(shop, examiner, [row], NEVER)
+    whole, halves = (read_stage_file(place.stage_file("addition", "joint"))[2] for place in (done, shop))
+    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+
+
+def test_another_process_is_waited_for(material, tmp_path):
+    shop = shop_at(tmp_path / "held", material)
+    with shop.held("variants/full", NEVER) as mine:
+        assert mine
+        with shop.held("variants/full", Deadline(0.0)) as second:
+            assert not second
+        assert not shop.train(VARIANTS[FULL], RECONSTRUCTION, Deadline(0.0))
+        with shop.held("variants/addition", NEVER) as other:
+            assert other
+
+
+def test_score_only_trains_nothing(done, material, examiner, tmp_path):
+    said = []
+    shop = shop_at(tmp_path / "untrained", material, said)
+    assert not run_ablations(shop, examiner, [VARIANTS["addition"]], NEVER, score_only=True)
+    assert "not trained yet" in said[-1] and not (shop.of("addition") / "runs").exists()
+
+
+def test_a_folder_of_another_job_is_refused(material):
+    for other, what in ((replace(material, seed=1), "seed"), (replace(material, budget=BUDGETS["quick"]), "budget")):
+        with pytest.raises(ValueError, match=f"ablations of another {what}"):
+            other.begin()
+
+
+def test_an_export_goes_on_elsewhere(done, material, examiner, tmp_path, monkeypatch):
+    """One scored, one trained, one begun: the scores travel, and what is due goes on from 16 bits."""
+    shop = shop_at(tmp_path / "left", material)
+    row, begun = VARIANTS["addition"], VARIANTS["less_parameters"]
+    assert run_ablations(shop, examiner, [row], NEVER)
+    assert shop.train(VARIANTS["cross_attention"], RECONSTRUCTION, NEVER)
+
+    def halted(stage, config, *rest):
+        return train_stage(stage, replace(config, minutes=1e-9), *rest)
+
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.shop.train_stage", halted)
+    assert not shop.train(begun, RECONSTRUCTION, NEVER)
+    monkeypatch.undo()
+    pieces = export(shop, tmp_path / "parcel")
+    assert 1 <= len(pieces) <= 8
+    work = tmp_path / "right"
+    bring(tmp_path / "parcel", work)
+    right = replace(shop, folder=work)
+    right.begin()
+    assert right.scores_file("addition", RECONSTRUCTION).is_file() and not right.is_trained("addition", "joint")
+    assert right.is_trained("cross_attention", "joint") and not right.is_trained("less_parameters", "warmup")
+    assert [path.name for path in list_checkpoints(right.run_of("less_parameters", "warmup") / "checkpoints")] == [
+        "step-0000001"
+    ]
+    assert (work / "dataset" / "turns.jsonl").is_file() and not (work / "dataset" / "clips").exists()
+    for name in ("dataset/clips", "features"):
+        (work / name).symlink_to(material.folder / name)
+    assert right.train(begun, RECONSTRUCTION, NEVER)
+    assert run_ablations(right, examiner, [row, VARIANTS["cross_attention"]], NEVER)
+    whole, moved = (
+        Samples.read(place.scores_file("cross_attention", RECONSTRUCTION)).columns["psnr"] for place in (done, right)
+    )
+    assert moved == pytest.approx(whole, rel=1e-2)
+
+
+def test_an_export_leaves_out_what_is_too_large(material, tmp_path):
+    said = []
+    shop = shop_at(tmp_path / "large", material, said)
+    assert shop.train(VARIANTS["addition"], RECONSTRUCTION, NEVER)
+    room = shop.stage_file("addition", "warmup").stat().st_size  # for one of two, in 16 bits
+    pieces = export(shop, tmp_path / "parcel", room)
+    assert sum(path.stat().st_size for path in pieces) <= room
+    lost = [line for line in said if "left out" in line]
+    assert lost == ["export: variants/addition/runs/joint/joint.safetensors left out, too large"]
+    bring(tmp_path / "parcel", tmp_path / "right")
+    assert (tmp_path / "right" / "dataset" / "turns.jsonl").is_file()
+
+
+def test_a_cut_parcel_is_one_sentence(material, tmp_path):
+    pieces = export(shop_at(tmp_path / "cut", material), tmp_path / "parcel")
+    pieces[0].write_bytes(pieces[0].read_bytes()[:200])
+    with pytest.raises(ValueError, match="are not whole"):
+        bring(tmp_path / "parcel", tmp_path / "right")
+    with pytest.raises(ValueError, match="holds no ablations"):
+        bring(tmp_path, tmp_path / "right")
+
+
+# the table ----------------------------------------------------------------------------------------------------------
+
+
+def samples(**columns) -> Samples:
+    count = len(next(iter(columns.values())))
+    return Samples(tuple(str(number) for number in range(count)), columns, {"towers": None})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "full", "part", "agrees"),
+    [
+        ([0.1] * 20, [0.9] * 20, 1.0, table.YES),
+        ([0.9] * 20, [0.1] * 20, 1.0, table.NO),
+        ([0.1, 0.9] * 10, [0.9, 0.1] * 10, 1.0, table.OPEN),
+        ([0.6] * 20, [0.9] * 20, 0.5, table.NO),  # lower, but no collapse
+        ([0.4] * 20, [0.9] * 20, 0.5, table.YES),
+        ([None] * 20, [0.9] * 20, 1.0, table.UNMEASURED),
+        ([0.1] * 9, [0.9] * 9, 1.0, table.FEW),
+        ([0.1] * 9 + [None] * 9, [0.9] * 18, 1.0, table.FEW),
+    ],
+)
+def test_a_claim_is_judged_by_paired_differences(theirs, full, part, agrees):
+    claim = Claim("says", "no_motion_scope", "acc_f", part)
+    verdict = table.judged(claim, samples(acc_f=theirs), samples(acc_f=full))
+    assert verdict.agrees == agrees
+    assert verdict.paper == (0.182, 0.729)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=10, max_size=30))
+def test_a_claim_turned_round_is_answered_the_other_way(pairs):
+    """Never both, and what cannot be told apart cannot be so from either side."""
+    one, other = (samples(clip_i=[float(pair[side]) for pair in pairs]) for side in (0, 1))
+    claim = Claim("lowers", "no_adaptation", "clip_i")
+    opposite = {table.YES: table.NO, table.NO: table.YES, table.OPEN: table.OPEN}
+    assert table.judged(claim, one, other).agrees == opposite[table.judged(claim, other, one).agrees]
+
+
+def test_more_error_is_worse():
+    claim = Claim("raises", "no_adaptation", "mae_f")
+    assert table.judged(claim, samples(mae_f=[2.0] * 12), samples(mae_f=[1.0] * 12)).agrees == table.YES
+    assert table.judged(claim, samples(mae_f=[1.0] * 12), samples(mae_f=[2.0] * 12)).agrees == table.NO
+
+
+def test_what_is_not_scored_is_not_judged():
+    verdicts = table.verdicts({("full", RECONSTRUCTION): samples(acc_f=[1.0])})
+    assert len(verdicts) == len(CLAIMS) and {verdict.agrees for verdict in verdicts} == {table.UNMEASURED}
+
+
+def test_claims_are_the_papers():
+    """Each lies in the direction of the paper's own figures."""
+    for claim in CLAIMS:
+        theirs, full = VARIANTS[claim.variant].figures[claim.metric], VARIANTS[FULL].figures[claim.metric]
+        assert theirs > full if claim.metric in table.ERRORS else theirs < claim.part * full
+
+
+def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
+    paths = table.write_table(done, tmp_path, "the command")
+    told = json.loads(paths[0].read_text())
+    assert {(row["variant"], row["family"]) for row in told["rows"]} == {
+        (row.name, family) for row in VARIANTS.values() for family in row.families
+    }
+    assert told["not_scored"] == [] and told["command"] == "the command" and told["budget"]["name"] == "tiny"
+    assert len(told["claims"]) == len(CLAIMS) and all(claim["here"] for claim in told["claims"])
+    text = paths[1].read_text()
+    assert "CLIP-I (toybox towers)" in text and "[0.182]" in text and "| no_motion_scope |" in text
+    kept = json.loads(paths[2].read_text())
+    assert len(kept["window_0/games"]["states_right"]) == TINY.games * TINY.turns
+    assert {claim["agrees"] for claim in told["claims"]} == {table.FEW}
+
+
+def test_claims_follow_the_scores():
+    """Another score on disk is another verdict, for its own variant alone."""
+    found = {}
+    for value in (0.0, 1.0):
+        scores = {
+            ("no_motion_scope", RECONSTRUCTION): samples(acc_f=[value] * 12),
+            (FULL, RECONSTRUCTION): samples(acc_f=[1.0] * 12),
+        }
+        verdicts = {verdict.claim: verdict.agrees for verdict in table.verdicts(scores)}
+        found[value] = verdicts.pop(CLAIMS[0])
+        assert set(verdicts.values()) == {table.UNMEASURED}
+    assert found == {0.0: table.YES, 1.0: table.NO}
+
+
+def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.budgets.BUDGETS", {**BUDGETS, "quick": TINY})
+    shop_at(tmp_path / "work", material)
+    parser = argparse.ArgumentParser()
+    cli.add_arguments(parser)
+    words = ["--work", str(tmp_path / "work"), "--world", str(material.world.folder), "--budget", "quick"]
+    words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
+    assert cli.run(parser.parse_args([*words, "--minutes", "0"])) == cli.UNFINISHED
+    assert cli.run(parser.parse_args([*words, "--export", str(tmp_path / "parcel")])) == 0
+    told = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
+    assert [(row["variant"], row["family"]) for row in told["rows"]] == [("addition", "reconstruction")]
+    assert "full/games" in told["not_scored"] and told["rows"][0]["scored_with"]["towers"] is None
+    assert (tmp_path / "parcel" / "ablations.tar.gz.0").is_file()
+    assert "ablations.md" in capsys.readouterr().out
