@@ -182,7 +182,7 @@ class EvaluateGame(io.ComfyNode):
                 ),
                 io.Combo.Input(
                     "table",
-                    options=list(MEASURES),
+                    options=list(TABLES),
                     default="toybox",
                     optional=True,
                     tooltip="toybox: the acceptance table with its targets. paper: CLIP-I, DreamSim, CLIP-T, ACC-F, "
@@ -204,9 +204,9 @@ class EvaluateGame(io.ComfyNode):
     @classmethod
     def execute(cls, world: str, games: int, seed: int, table: str = "toybox") -> io.NodeOutput:
         host.require(*PACKAGES, "cv2")
-        if table not in MEASURES:
-            raise ValueError(f"unknown table {table!r}; choose {' or '.join(MEASURES)}")
-        text, picture = MEASURES[table](host.find_world(world), games, seed)
+        if table not in TABLES:
+            raise ValueError(f"unknown table {table!r}; choose {' or '.join(TABLES)}")
+        text, picture = TABLES[table](host.find_world(world), games, seed)
         sheet = image_of_picture(picture)
         return io.NodeOutput(text, sheet, ui=looks(cls, sheet, text))
 
@@ -238,7 +238,7 @@ def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]
     return small.text, small.sheet
 
 
-MEASURES = {"toybox": _acceptance, "paper": _paper_table}
+TABLES = {"toybox": _acceptance, "paper": _paper_table}
 
 
 class Bars:

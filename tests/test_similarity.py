@@ -260,7 +260,7 @@ OPEN_CLIP_FACTS = {
 @pytest.fixture(scope="module")
 def both_folders(tmp_path_factory):
     """One CLIP, with open_clip's own vocabulary, in either format."""
-    open_clip = pytest.importorskip("open_clip", reason="extra [eval] is not installed", exc_type=ImportError)
+    open_clip = pytest.importorskip("open_clip", reason="extra [towers] is not installed", exc_type=ImportError)
     tokens = open_clip.SimpleTokenizer()
     ends = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
     vocab = {ends.get(name, name): number for name, number in tokens.encoder.items()}
@@ -294,7 +294,7 @@ def test_both_formats_score_as_open_clip_does(both_folders):
 
 @pytest.mark.parametrize("size", [(96, 144), (480, 720), (225, 224), (333, 500), (64, 37)])
 def test_pictures_are_prepared_as_by_open_clip(size):
-    open_clip = pytest.importorskip("open_clip", reason="extra [eval] is not installed", exc_type=ImportError)
+    open_clip = pytest.importorskip("open_clip", reason="extra [towers] is not installed", exc_type=ImportError)
     frame = noise(*size, 3)
     wanted = open_clip.image_transform(224, False)(Image.fromarray(frame))
     torch.testing.assert_close(Preprocessing(224)(frame[None])[0], wanted, atol=1e-5, rtol=0)
@@ -338,7 +338,7 @@ def test_a_dreamsim_folder_that_lacks_a_file_says_which_and_downloads_nothing(tm
 @pytest.fixture(scope="module")
 def dreamsim_folder(tmp_path_factory):
     """The package's CLIP ViT-B/32 with random weights and a fine-tuning, under the names that it looks for."""
-    package = pytest.importorskip("dreamsim", reason="extra [eval] is not installed", exc_type=ImportError)
+    package = pytest.importorskip("dreamsim", reason="extra [towers] is not installed", exc_type=ImportError)
     from dreamsim.feature_extraction.vision_transformer import vit_base
     from dreamsim.model import PerceptualModel
     from peft import LoraConfig, get_peft_model

@@ -29,13 +29,14 @@ from ...train.order import generator
 from ..acceptance.lab import Clips, Lab, TrueShots
 from ..acceptance.lockstep import Script, play_games
 from ..benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
-from ..figures import PEAK
+from ..figures import psnr
 from ..similarity.towers import Towers
 from ..table.scores import pairwise, scored_text, shown_frames
 from .shop import Shop
 from .variants import GAMES, RECONSTRUCTION, Variant
 
 FIRST = 800_000  # seeds of the games that clips are taken from; the benchmark has those from 900,000 on
+MOST_DB = 100.0  # of equal clips, whose PSNR json cannot keep
 Column = list[float | None]
 
 
@@ -131,7 +132,7 @@ class Examiner:
             **self._alike(clips, true.clips),
             "acc_f": [float(one == other) for one, other in zip(asked, measured, strict=True)],
             "mae_f": [float(abs(one - other)) for one, other in zip(asked, measured, strict=True)],
-            "psnr": [_psnr(*pair) for pair in zip(clips, true.clips, strict=True)],
+            "psnr": [min(MOST_DB, psnr(*pair)) for pair in zip(clips, true.clips, strict=True)],
             **_recognised(lab.see(clips), labels_of(true.scenes)),
         }
 
@@ -210,9 +211,3 @@ def _recognised(seen: Labels, truth: Labels) -> dict[str, Column]:
         pairs = zip(seen[head].tolist(), truth[head].tolist(), strict=True)
         columns[head] = [None if true == absent else float(found == true) for found, true in pairs]
     return columns
-
-
-def _psnr(shown: np.ndarray, true: np.ndarray) -> float:
-    """PSNR in dB, and 100 dB for equal clips, which json can keep."""
-    error = float(np.square(shown.astype(np.float64) - true).mean())
-    return min(100.0, 10 * float(np.log10(PEAK**2 / error))) if error else 100.0
