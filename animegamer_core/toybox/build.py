@@ -74,7 +74,7 @@ FULL = Recipe(
     casting=Casting(games=1000, held_out=20),
     played=Casting(games=3000, held_out=20),
     probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
-    scorers=ScorerRecipe(scenes=10_000, held_out=500, steps=1200, control_steps=300),
+    scorers=ScorerRecipe(scenes=6000, held_out=500, steps=400, control_steps=80),
     calibrated_on=16,
     changes={
         "vae": {"steps": 3200, "batch": 8, "lr": 1e-3, "kl": 1e-4},

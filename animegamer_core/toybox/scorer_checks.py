@@ -48,10 +48,10 @@ class ScorerRecipe:
     control_steps: for the second pair of towers, whose captions are shuffled among the scenes.
     """
 
-    scenes: int = 10_000
+    scenes: int = 6_000
     held_out: int = 500
-    steps: int = 1_200
-    control_steps: int = 300
+    steps: int = 400
+    control_steps: int = 80
     seed: int = 0
 
 
