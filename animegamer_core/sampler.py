@@ -14,6 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .spec import GUIDANCE_NAMES
+
 TRAIN_STEPS = 1000
 SNR_SHIFT = 3.0
 WAVE_EXPONENT = 5
@@ -87,18 +89,27 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
 
     reference_wave: 1 + strength (1 - cos(pi ((n - t)/n)^5)) / 2 with the raw timestep t, pseudo-random above t = n
     (reference-facts 6.3). cosine: the same with the step's index from the end in place of t, a smooth fall from
-    1 + strength to 1. constant: 1 + strength throughout.
+    1 + strength to 1. constant: 1 + strength throughout. distilled: 1 throughout, for a decoder that stage `distill`
+    taught to do in one pass what cosine does in two.
     """
     steps = len(schedule)
     if name == "constant":
         return 1 + strength
+    if name == "distilled":
+        return 1.0
     if name == "cosine":
         fraction = (steps - step) / steps
     elif name == "reference_wave":
         fraction = (steps - schedule.timesteps[step]) / steps
     else:
-        raise ValueError(f"unknown guidance {name!r}; choose reference_wave, cosine or constant")
+        raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE_NAMES)}")
     return 1 + strength * (1 - math.cos(math.pi * fraction**WAVE_EXPONENT)) / 2
+
+
+def cosine_scale(strength: float, timesteps_B: Tensor) -> Tensor:
+    """(B,) the scale of guidance `cosine` at timesteps 0..999, whatever the number of steps: 1 + strength at 999."""
+    fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
+    return (1 + strength * (1 - torch.cos(math.pi * fraction**WAVE_EXPONENT)) / 2).float()
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,10 @@ class Guidance:
     name: str = "cosine"
     strength: float = 6.0
     skip_below: float = 0.0
+
+    def alone(self, scale: float) -> bool:
+        """Whether a step at this scale asks for the conditional half only."""
+        return self.name == "distilled" or scale < self.skip_below
 
 
 def solve(
@@ -128,7 +143,7 @@ def solve(
     last = len(schedule) - 1
     for step, timestep in enumerate(schedule.timesteps):
         scale = guidance_scale(guidance.name, guidance.strength, step, schedule)
-        alone = scale < guidance.skip_below
+        alone = guidance.alone(scale)
         clean = _clean(velocity(latents, timestep, alone).float(), latents, schedule.snapped[step], scale, alone)
         if step == last:
             latents = clean

@@ -11,7 +11,7 @@ import typing
 from dataclasses import dataclass, replace
 
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
-GUIDANCE_NAMES = ("reference_wave", "cosine", "constant")
+GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 TIME_FACTOR = 4  # frames a latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 

@@ -151,7 +151,8 @@ def shot_inputs() -> list[io.Input]:
             "guidance",
             options=[WORLD, *GUIDANCE_NAMES],
             default=WORLD,
-            tooltip="How strongly the shot follows the state over the steps; world: as it was trained for.",
+            tooltip="How strongly the shot follows the state over the steps; world: as it was trained for; distilled: "
+            "one pass a step, for decoders that stage distill taught.",
         ),
     ]
 

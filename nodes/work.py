@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
 
     from ..animegamer_core.checkpoint import World
 
-STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers")
+STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers", "distill")
 REDRAWN_S = 1.0  # between previews of the loss
 TRAINED = Replays(lambda file: host.age_of_file(Path(file)))
 MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine
@@ -52,7 +52,8 @@ class TrainLoRAStage(io.ComfyNode):
                     options=list(STAGES),
                     default="adapt",
                     tooltip="adapt: the decoder to the engine's predictions; warmup, joint: shot encoder and decoder; "
-                    "predict: the engine; vae, towers: what lies below them.",
+                    "predict: the engine; vae, towers: what lies below them; distill: the decoder draws with one pass "
+                    "a step.",
                 ),
                 io.Combo.Input(
                     "dataset",

@@ -15,7 +15,7 @@ import torch
 from ..decoder import ShotDecoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer, TurnPrompt
-from ..sampler import Schedule, guidance_scale
+from ..sampler import Guidance, Schedule, guidance_scale
 from ..spec import ModelSpec, Profile
 from ..state import CharacterState, GameState, MotionScope, Turn
 from ..toybox.world import vocabulary
@@ -64,7 +64,8 @@ class OurTurn:
         """Of the sampler's steps: how many ask for both halves of the guidance, and how many for one."""
         schedule, spec = Schedule.of(self.steps), self.decoder.spec.decoder
         scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
-        alone = sum(scale < self.decoder.profile.skip_guidance_below for scale in scales)
+        guidance = Guidance(self.guidance, skip_below=self.decoder.profile.skip_guidance_below)
+        alone = sum(guidance.alone(scale) for scale in scales)
         return self.steps - alone, alone
 
     def parts(self) -> Mapping[str, Work]:

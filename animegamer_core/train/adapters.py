@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,21 @@ def take_off_updates(learner: nn.Module, merge: bool) -> None:
             layer.merge(safe_merge=False)
         parent, _, child = name.rpartition(".")
         setattr(learner.get_submodule(parent), child, layer.get_base_layer())
+
+
+@contextmanager
+def updates_off(learner: nn.Module) -> Iterator[None]:
+    """Inside, the model computes as if its low-rank updates were not there."""
+    from peft.tuners.lora import LoraLayer
+
+    layers = [module for module in learner.modules() if isinstance(module, LoraLayer)]
+    for layer in layers:
+        layer.set_scale(ADAPTER, 0.0)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.set_scale(ADAPTER, 1.0)
 
 
 def save_stage_file(path: Path, stage: str, config: StageConfig, tensors: Mapping[str, Tensor], about: Any) -> None:

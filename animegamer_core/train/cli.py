@@ -27,7 +27,15 @@ from .parts import WorldParts
 from .plot import plot_log
 from .run import StageResult, train_stage
 from .spread import processes
-from .stages import BASELINE_STAGES, RECIPES, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
+from .stages import (
+    ALL_STAGES,
+    BASELINE_STAGES,
+    RECIPES,
+    SCRATCH_SPECS,
+    StageConfig,
+    lr_warning,
+    stage_config,
+)
 from .weights import halves_frozen
 
 
@@ -35,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `train`."""
     parser.add_argument(
         "stage",
-        choices=(*STAGES_IN_ORDER, *BASELINE_STAGES),
+        choices=ALL_STAGES,
         help="what to train; a new world takes vae to adapt in this order; gc: the text-to-video baseline",
     )
     parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")

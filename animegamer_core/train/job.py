@@ -36,6 +36,7 @@ NEEDED = {  # the models that a stage trains or computes features with
     "joint": ("encoder", "decoder"),
     "predict": ("encoder", "engine"),
     "adapt": MODELS,
+    "distill": MODELS,
 }
 JOB = "job.json"
 FEATURES = "features"

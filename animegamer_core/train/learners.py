@@ -5,7 +5,9 @@ B batch, L text tokens, P image tokens, N state tokens, D state width, F frames,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +17,9 @@ from torch import Tensor, nn
 
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder, clip_pixels
+from ..sampler import cosine_scale
 from ..state import clean_text
+from .adapters import updates_off
 from .losses import (
     contrastive,
     divergence,
@@ -274,6 +278,55 @@ class DiffusionLearner(Learner):
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
         states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
         return self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+
+
+class DistillLearner(DiffusionLearner):
+    """The decoder learns to say in one pass what guidance makes of two: u + g (c - u), of itself as the stage began.
+
+    g is that of guidance `cosine` at each sample's timestep (Meng et al. 2023, On Distillation of Guided Diffusion
+    Models, with one fixed schedule in place of a range of strengths). Shots are then sampled with guidance `distilled`.
+    """
+
+    def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
+        super().__init__(config, decoder, None)
+        # Low-rank updates alone are switched off for the teacher's turn; whole weights need a copy that stays. It is no
+        # part of this module, which would else train and store it.
+        self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
+        for teacher in self._copy:
+            teacher.transformer.requires_grad_(False)
+
+    def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
+        """(B, T, C, H, W) latents of shots."""
+        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance="distilled")
+
+    def forward(self, batch: Batch) -> Losses:
+        share = shares(batch["timesteps"], batch["clean"])
+        latents = noised(batch["clean"], batch["noise"], share)
+        with torch.no_grad(), self._teacher() as teacher:
+            wanted = self._guided(teacher, latents, batch)
+        return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
+
+    def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
+        """(B, T, C, H, W): the teacher's velocity, guided."""
+        states, timesteps = batch["states"], batch["timesteps"]
+        nothing = teacher.unconditional_ND.to(states).expand_as(states)
+        both = teacher.velocity(
+            torch.cat([latents, latents]), timesteps.repeat(2), torch.cat([nothing, states]), batch["motion"].repeat(2)
+        )
+        without, told = both.float().chunk(2)
+        scale_B = cosine_scale(self.decoder.spec.decoder.guidance_scale, timesteps)
+        return without + scale_B[:, None, None, None, None] * (told - without)
+
+    @contextmanager
+    def _teacher(self) -> Iterator[ShotDecoder]:
+        """The decoder as the stage began."""
+        if self._copy:
+            (teacher,) = self._copy
+            teacher.transformer.to(self.decoder.unconditional_ND.device)
+            yield teacher
+            return
+        with updates_off(self):
+            yield self.decoder
 
 
 class TextVideoLearner(DiffusionLearner):

@@ -16,7 +16,7 @@ from . import spread
 from .adapters import check_trainable, save_stage_file, take_off_updates
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .engine_learner import EngineLearner, add_predictions
-from .learners import DiffusionLearner, Learner, TextVideoLearner, TowerLearner, VaeLearner
+from .learners import DiffusionLearner, DistillLearner, Learner, TextVideoLearner, TowerLearner, VaeLearner
 from .loop import RunOptions, run_loop
 from .material import (
     IMAGE_FEATURES,
@@ -49,6 +49,7 @@ FRESH = {  # what a stage leaves out of date: features that its result computes 
     "joint": ("states", "predicted"),
     "predict": ("predicted",),
     "adapt": (),
+    "distill": (),
     "gc": (),
 }
 
@@ -116,7 +117,7 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
     if stage != "vae":
         check_captions(data.folder)
-    if stage in ("predict", "adapt"):
+    if stage in ("predict", "adapt", "distill"):
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
 
@@ -151,12 +152,12 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
 def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     """The features that a stage reads, itself or to compute others, and that are not in memory or mapped yet."""
     image, known = IMAGE_FEATURES[config.encoder_frame], set(data.store.features)
-    wanted = {"latents"} if stage in ("warmup", "joint", "adapt", "gc") else set()
+    wanted = {"latents"} if stage in ("warmup", "joint", "adapt", "distill", "gc") else set()
     if stage == "gc":
         wanted.add("instruction")
-    if stage in ("predict", "adapt"):
+    if stage in ("predict", "adapt", "distill"):
         wanted.add("states")
-    if stage == "adapt" or config.history_own > 0:
+    if stage in ("adapt", "distill") or config.history_own > 0:
         wanted.add("predicted")
     if stage in ("warmup", "joint") or "states" in wanted - known:
         wanted |= {"text", image}
@@ -207,6 +208,7 @@ LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] 
     "joint": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), parts.of("encoder")),
     "predict": lambda config, parts, data: EngineLearner(config, parts.of("engine"), data),
     "adapt": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), None),
+    "distill": lambda config, parts, data: DistillLearner(config, parts.of("decoder")),
     "gc": lambda config, parts, data: TextVideoLearner(config, parts.of("decoder")),
 }
 

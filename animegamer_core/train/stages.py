@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 STAGES_IN_ORDER = ("vae", "towers", "warmup", "joint", "predict", "adapt")
+OPTIONAL_STAGES = ("distill",)  # after those, for a world that shall draw faster
 BASELINE_STAGES = ("gc",)  # train what a world is compared with, and change no world
+ALL_STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES, *BASELINE_STAGES)
 
 
 def _option(default: Any, text: str) -> Any:
@@ -171,6 +173,7 @@ LORA: dict[str, StageConfig] = {
         checkpointing=True,
     ),
     "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
+    "distill": replace(_JOINT, trainable=(), steps=5_000, lr=5e-5),  # the teacher is the decoder without the updates
     "gc": replace(_JOINT, trainable=(), drop_image=0.0),  # "the same configuration" as D_a's (supplement 3.2)
 }
 
@@ -180,6 +183,7 @@ LORA24: dict[str, StageConfig] = {
     "joint": replace(_JOINT, **_UPDATES_ALONE),
     "predict": replace(LORA["predict"], **_UPDATES_ALONE),
     "adapt": replace(LORA["adapt"], **_UPDATES_ALONE),
+    "distill": replace(LORA["distill"], **_UPDATES_ALONE),
 }
 
 _SCRATCH_JOINT = StageConfig(
@@ -204,6 +208,7 @@ SCRATCH: dict[str, StageConfig] = {
         trainable=(r"^engine\.",), steps=6000, batch=128, lr=1e-3, history_noise=0.3, validate_every=500
     ),
     "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
+    "distill": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4, drop_both=0.0),
     "gc": replace(
         _SCRATCH_JOINT,
         trainable=(r"^decoder\.transformer\.",),
@@ -222,7 +227,10 @@ _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
     """The row of a stage; ValueError lists the stages, the recipes, or the stages that a recipe has."""
-    for what, value, known in (("recipe", recipe, RECIPES), ("stage", stage, (*STAGES_IN_ORDER, *BASELINE_STAGES))):
+    for what, value, known in (
+        ("recipe", recipe, RECIPES),
+        ("stage", stage, ALL_STAGES),
+    ):
         if value not in known:
             raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
     if stage not in RECIPES[recipe]:
