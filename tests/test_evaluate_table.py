@@ -711,7 +711,7 @@ def test_an_interrupt_leaves_finished_games(world, small_towers, tmp_path, monke
 
 
 def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played, small_towers, tmp_path, capsys):
-    save_text_to_video(tmp_path / "cogvideo")
+    save_text_to_video(tmp_path / "cogvideo", frames=49)
     games = tmp_path / "games.txt"
     games.write_text(benchmark_text(small_games()))
     words = ["--world", world.folder, "--games", games, "--out", tmp_path / "gc", "--device", "cpu", "--limit", 1]
@@ -721,7 +721,9 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
     assert not any(rows[key]["n"] for key in ("state", "state_mae", "social", "scope"))
     assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
-    (state,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| State accuracy  "))
+    out = capsys.readouterr().out
+    assert "GC shows 17 of 49 frames, 3 times as fast, which ACC-F and MAE-F see" in out
+    (state,) = (line for line in out.splitlines() if line.startswith("| State accuracy  "))
     assert state.split("|")[3].strip() == "-" and state.split("|")[5].strip() == "0/2", "each column's own count"
     assert not (tmp_path / "gc" / "first-game.png").exists() and (tmp_path / "gc" / "index.html").exists()
 

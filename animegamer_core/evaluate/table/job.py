@@ -88,8 +88,18 @@ class OpenJob:
         """The table of the finished games; `told` as for `table_of`."""
         job, told = self.job, dict(told or {})
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
-        told["remarks"] = [*told.get("remarks", ()), *self.meter.remarks, *self.cast.remarks, *self._left_out()]
+        own = [*self.meter.remarks, *self.cast.remarks, *self._left_out(), *self._quickened()]
+        told["remarks"] = [*told.get("remarks", ()), *own]
         return table_of(run, beside, told)
+
+    def _quickened(self) -> list[str]:
+        """What a baseline whose clips are longer than shots does to its motion."""
+        player = self.job.player
+        speed, drawn, shown = (player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
+        if speed == 1:
+            return []
+        told = f"{player.name} shows {shown} of {drawn} frames, {speed:g} times as fast, which ACC-F and MAE-F see"
+        return [f"{told}; --baseline-take first keeps the speed"]
 
     def _left_out(self) -> list[str]:
         count, of = len(self.job.played), len(self.job.games)
