@@ -11,6 +11,8 @@ const KEPT = "animegamer.play"; // the local storage entry: story, line, turn an
  * `store` is local storage. Every change is told to `onChange(session)`.
  */
 export class PlaySession {
+  #settled = Promise.resolve();
+
   constructor(port, store, onChange) {
     Object.assign(this, { port, store, onChange });
     this.worlds = ["toybox"];
@@ -191,6 +193,13 @@ export class PlaySession {
   /** A prompt of ours ended well: read the story again, and go where the turn is. */
   async succeeded(detail) {
     if (this.#early("succeeded", detail)) return;
+    // One after another: where the first of three takes leads decides that the others lead nowhere.
+    const settle = () => this.#settle(detail);
+    this.#settled = this.#settled.then(settle, settle);
+    await this.#settled;
+  }
+
+  async #settle(detail) {
     const job = this.#take(detail.prompt_id);
     if (!job) return;
     const { story } = this;

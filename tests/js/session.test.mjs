@@ -340,3 +340,32 @@ test("only a prompt of ours that runs may show its picture", async () => {
   session.began({ prompt_id: session.jobs[0].id });
   assert.equal(session.running, true);
 });
+
+test("takes that end while the story is still being read lead nowhere", async () => {
+  const server = new FakeServer();
+  const { port } = server;
+  let delay = 0;
+  const slowly = async (path) => {
+    const told = await port.getJson(path);
+    delay += 5; // the later a reading begins, the longer it takes
+    await new Promise((resolve) => setTimeout(resolve, delay));
+    return told;
+  };
+  const session = new PlaySession({ ...port, getJson: slowly }, memoryStore(), () => {});
+  await session.start();
+  await session.open("a", "toybox");
+  await session.play("one", TAKES);
+  const ended = [];
+  const socket = {
+    began: (detail) => session.began(detail),
+    progressed: (detail) => session.progressed(detail),
+    executed: (detail) => session.executed(detail),
+    succeeded: (detail) => void ended.push(session.succeeded(detail)), // nobody waits for the page
+  };
+  await server.run(socket);
+  await Promise.all(ended);
+  const takes = takesOf(session.here);
+  assert.equal(takes.length, TAKES);
+  assert.equal(session.here, takes[0]);
+  assert.equal(session.busy, false);
+});
