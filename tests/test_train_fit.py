@@ -61,7 +61,7 @@ def test_the_small_recipe_trains_updates_alone_of_the_papers_ranks(stage, ready)
 
 
 def test_a_recipe_without_a_stage_says_so():
-    assert set(LORA24) == {"warmup", "joint", "predict", "adapt"}
+    assert set(LORA24) == {"warmup", "joint", "predict", "adapt", "distill"}
     with pytest.raises(ValueError, match="recipe 'lora24' has no stage 'vae', only warmup"):
         stage_config("vae", "lora24")
 
