@@ -97,12 +97,12 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's rank correlation: Pearson's of the ranks, equals sharing their mean rank; 0 if a side is constant."""
     if len(first) != len(second) or len(first) < 2:
         raise ValueError(f"{len(first)} and {len(second)} values; a rank correlation needs two or more pairs")
-    one, other = (ranks - ranks.mean() for ranks in (_ranks(first), _ranks(second)))
+    one, other = (row - row.mean() for row in (ranks(first), ranks(second)))
     spread = math.sqrt(float((one**2).sum() * (other**2).sum()))
     return float((one * other).sum() / spread) if spread > 0 else 0.0
 
 
-def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
     """Ranks from 0, equal values sharing the mean of theirs."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -20,7 +20,7 @@ from einops import rearrange
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..files import replacing, write_text
+from .judges import load_judge, save_judge
 from .scenes import HEADS, NONE, Labels, draw_labelled
 from .world import FRAMES, HEIGHT, WIDTH
 
@@ -265,35 +265,19 @@ def _listed(checks: dict[str, BlindCheck]) -> dict[str, dict[str, Any]]:
 
 def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any]) -> Path:
     """Write the probes, in fp16, and a card with `facts` about their training into a world's folder; returns theirs."""
-    from safetensors.torch import save_file
-
     folder = Path(world) / FOLDER
-    tensors = {
-        name: tensor.detach().cpu().half() if tensor.is_floating_point() else tensor.detach().cpu()
-        for name, tensor in net.state_dict().items()
-    }
-    with replacing(folder / WEIGHTS) as part:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part)
-    write_text(folder / CARD, json.dumps({"heads": HEADS, "facts": facts}, indent=2) + "\n")
+    save_judge(net, folder / WEIGHTS, {"heads": HEADS, "facts": facts})
     return folder
 
 
 def load_probes(world: Path | str, device: torch.device | str = "cpu") -> ProbeNet:
     """The probes of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of other labels."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(world) / FOLDER
     heads = read_card(world).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
         raise ValueError(f"{folder / CARD}: these probes know other labels than this Toybox; build them anew")
     net = ProbeNet()
-    try:
-        tensors = load_file(folder / WEIGHTS)
-        # strict: a tensor too many or too few is another network
-        net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
-    except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{folder / WEIGHTS}: not the probes of this version ({error}); build them anew") from error
+    load_judge(net, folder / WEIGHTS, "probes")
     return net.to(device).eval()
 
 

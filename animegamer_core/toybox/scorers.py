@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..data.workers import spread
-from ..files import replacing, write_text
 from ..train.losses import contrastive
 from .draw import draw_frame
+from .judges import load_judge, save_judge
 from .scenes import probe_scene
 from .world import ADVERBS, FRAMES, HEIGHT, WIDTH, Scene, adverb, instruction, motion_text, vocabulary, words
 
@@ -274,34 +274,18 @@ def worn(pictures_BCHW: Tensor, draw: torch.Generator) -> Tensor:
 
 def save_scorers(net: Scorers, world: Path | str, facts: dict[str, Any]) -> Path:
     """Write the towers, in fp16, and a card with `facts` about their training into a world's folder; returns theirs."""
-    from safetensors.torch import save_file
-
     folder = Path(world) / FOLDER
-    tensors = {
-        name: tensor.detach().cpu().half() if tensor.is_floating_point() else tensor.detach().cpu()
-        for name, tensor in net.state_dict().items()
-    }
-    with replacing(folder / WEIGHTS) as part:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part)
-    write_text(folder / CARD, json.dumps({"words": list(vocabulary()), "facts": facts}, indent=2) + "\n")
+    save_judge(net, folder / WEIGHTS, {"words": list(vocabulary()), "facts": facts})
     return folder
 
 
 def load_scorers(world: Path | str, device: torch.device | str = "cpu") -> Scorers:
     """The towers of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of other words."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     folder = Path(world) / FOLDER
     if read_card(world).get("words") != list(vocabulary()):
         raise ValueError(f"{folder / CARD}: these towers know other words than this Toybox; build them anew")
     net = Scorers()
-    try:
-        tensors = load_file(folder / WEIGHTS)
-        # strict: a tensor too many or too few is another network
-        net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
-    except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{folder / WEIGHTS}: not the towers of this version ({error}); build them anew") from error
+    load_judge(net, folder / WEIGHTS, "towers")
     return net.to(device).eval()
 
 

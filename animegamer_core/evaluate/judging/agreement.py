@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..figures import ranks
+
 
 def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
     """Which agent (0..count-1) stands in each place, the `turn`-th time (0, 1, ...) that something is shown.
@@ -27,10 +29,7 @@ def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
 
 def ranks_of(scores: ArrayLike) -> NDArray[np.float64]:
     """Ranks from 1 for the highest score; equal scores share the mean of theirs."""
-    values = np.asarray(scores, dtype=float)
-    _, place, counts = np.unique(-values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[place.ravel()]
+    return ranks(-np.asarray(scores, dtype=float)) + 1
 
 
 def concordance(ranks_JA: ArrayLike) -> float | None:
@@ -40,13 +39,13 @@ def concordance(ranks_JA: ArrayLike) -> float | None:
     sum of t^3 - t over every group of t equal ranks of a judge (Kendall and Babington Smith 1939; with ties as in
     Kendall, Rank Correlation Methods, 1948). None: fewer than two judges or agents, or judges who tell nobody apart.
     """
-    ranks = np.asarray(ranks_JA, dtype=float)
-    judges, agents = ranks.shape
+    given = np.asarray(ranks_JA, dtype=float)
+    judges, agents = given.shape
     if judges < 2 or agents < 2:
         return None
-    sums = ranks.sum(0)
+    sums = given.sum(0)
     spread = float(np.square(sums - sums.mean()).sum())
-    ties = sum(float((counts**3 - counts).sum()) for counts in (np.unique(row, return_counts=True)[1] for row in ranks))
+    ties = sum(float((counts**3 - counts).sum()) for counts in (np.unique(row, return_counts=True)[1] for row in given))
     most = judges**2 * (agents**3 - agents) - judges * ties
     return None if most <= 0 else 12 * spread / most
 
