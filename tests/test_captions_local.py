@@ -170,14 +170,14 @@ def test_a_random_models_clips_are_set_aside_and_its_replies_kept(folder, tmp_pa
     references = read_references(make_characters(tmp_path / "characters"))
     captioner = open_captioner("transformers", model=folder, device="cpu", max_tokens=6, tries=2)
     report = caption_clips(dataset, records, captioner, references, workers=2)
-    assert report.records == () and len(report.set_aside) == 2 and report.requests == 4
-    assert report.tokens_in > 4 * 400 and report.tokens_out == 4 * 6 and report.cost is None
+    assert report.records == () and len(report.set_aside) == 2 and report.spent.requests == 4
+    assert report.spent.tokens_in > 4 * 400 and report.spent.tokens_out == 4 * 6 and report.spent.cost is None
     assert all("2 invalid replies to the matching question" in item.reason for item in report.set_aside)
     lines = [json.loads(line) for line in (dataset / "captions.jsonl").read_text().splitlines()]
     assert {line["captioner"] for line in lines} == {"transformers tiny-llava"}
-    assert caption_clips(dataset, records, captioner, references).requests == 0
+    assert caption_clips(dataset, records, captioner, references).spent.requests == 0
     alone = caption_clips(dataset, records[:1], captioner)
-    assert "captioning question" in alone.set_aside[0].reason and alone.requests == 2
+    assert "captioning question" in alone.set_aside[0].reason and alone.spent.requests == 2
 
 
 def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
@@ -193,7 +193,7 @@ def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     cat, dog = report.records
     assert (cat.character, cat.motion, cat.background, cat.adverb) == (("cat",), "run", "day hill", "fast")
     assert (dog.character, dog.entertainment, dog.stamina) == (("dog",), 0, 1)
-    assert report.requests == 2 and report.tokens_out == 4 and report.set_aside == ()
+    assert report.spent.requests == 2 and report.spent.tokens_out == 4 and report.set_aside == ()
 
 
 def test_code_in_a_models_folder_is_never_run(folder, tmp_path):

@@ -20,7 +20,7 @@ from stub_endpoint import FOREIGN, GOOD, PROSE, Changed, CutOff, Say, Slow, Stat
 from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
 from animegamer_core.data.captions.answers import ANSWERS, captions_log
 from animegamer_core.data.captions.questions import Reply
-from animegamer_core.data.captions.run import GIVE_UP
+from animegamer_core.data.captions.rounds import GIVE_UP
 from animegamer_core.data.tables import SET_ASIDE
 from animegamer_core.state import Instruction
 
@@ -63,7 +63,12 @@ def test_every_clip_gets_what_its_pictures_show(world, stub):
     assert (report.captioned, report.kept, report.uncaptioned, report.set_aside) == (12, 0, 0, ())
     assert progress == [(done, 12) for done in range(1, 13)]
     assert questions(stub) == {(step, number): 1 for step in ("matching", "captioning") for number in range(12)}
-    assert report.requests == 24 and report.tokens_in == 2400 and report.uncounted == 0 and report.cost is None
+    assert (
+        report.spent.requests == 24
+        and report.spent.tokens_in == 2400
+        and report.spent.uncounted == 0
+        and report.spent.cost is None
+    )
     for record in report.records:
         parts = (record.character, record.motion, record.background, record.adverb)
         assert Instruction(parts[0], *parts[1:]).checked().text == record.instruction
@@ -73,7 +78,7 @@ def test_every_clip_gets_what_its_pictures_show(world, stub):
 def test_without_references_the_subject_is_the_character_and_nothing_is_matched(world, stub):
     folder, records, _ = world
     report = caption_clips(folder, records, endpoint(stub.url))
-    assert report.records == wanted(records, matched=False) and report.requests == 12
+    assert report.records == wanted(records, matched=False) and report.spent.requests == 12
     assert {step for step, _ in questions(stub)} == {"captioning"}
 
 
@@ -83,7 +88,7 @@ def test_a_finished_dataset_costs_nothing_again(world, stub):
     (folder / records[0].clip).unlink()  # kept replies need no pictures
     again = caption_clips(folder, records, endpoint(stub.url), references)
     assert again.records == first.records and again.captioned == 12
-    assert again.requests == again.tokens_in == 0 and len(stub.asks) == 24
+    assert again.spent.requests == again.spent.tokens_in == 0 and len(stub.asks) == 24
     kept = caption_clips(folder, first.records, endpoint(stub.url), references)
     assert kept.records == first.records and (kept.captioned, kept.kept) == (0, 12) and len(stub.asks) == 24
 
@@ -107,7 +112,7 @@ def test_a_reply_that_is_invalid_is_asked_for_again_with_our_own_words(world, st
     folder, records, references = world
     stub.script[:] = [PROSE, GOOD, FOREIGN, CutOff(), GOOD]
     report = caption_clips(folder, records[:1], endpoint(stub.url), references)
-    assert report.records == wanted(records)[:1] and report.requests == 5
+    assert report.records == wanted(records)[:1] and report.spent.requests == 5
     steps = [seen(ask)[0] for ask in stub.asks]
     assert steps == ["matching"] * 2 + ["captioning"] * 3
     first, *again = (ask.texts[-1] for ask in stub.asks[2:])
@@ -167,12 +172,12 @@ def test_tokens_cost_and_trouble_are_counted(world, stub):
     captioner = endpoint(stub.url, price_in=2.0, price_out=1000.0)
     report = caption_clips(folder, records[:2], captioner)
     words = sum(len(answer(ask).split()) for ask in stub.asks[2:3] + stub.asks[4:]) + 2
-    assert report.requests == 3 and report.tokens_in == 300 and report.tokens_out == words
-    assert report.cost == pytest.approx(300 * 2e-6 + words * 1e-3)
-    assert report.trouble == {"status 500": 1, "status 429": 1}
-    assert "failed requests: 1 x status 500" in report.text and f"cost {report.cost:.4f}" in report.text
+    assert report.spent.requests == 3 and report.spent.tokens_in == 300 and report.spent.tokens_out == words
+    assert report.spent.cost == pytest.approx(300 * 2e-6 + words * 1e-3)
+    assert report.spent.trouble == {"status 500": 1, "status 429": 1}
+    assert "failed requests: 1 x status 500" in report.text and f"cost {report.spent.cost:.4f}" in report.text
     later = caption_clips(folder, records[2:3], captioner)
-    assert later.trouble == {} and later.requests == 1  # of the run, not of the captioner's life
+    assert later.spent.trouble == {} and later.spent.requests == 1  # of the run, not of the captioner's life
 
 
 def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub):
@@ -252,7 +257,7 @@ def test_a_stop_from_the_caller_keeps_the_replies_under_way(world, stub):
 def test_no_captioner_leaves_everything_as_it_is(world):
     folder, records, _ = world
     report = caption_clips(folder, records, open_captioner("none"))
-    assert report.records == tuple(records) and report.uncaptioned == 12 and report.requests == 0
+    assert report.records == tuple(records) and report.uncaptioned == 12 and report.spent.requests == 0
     assert not (folder / ANSWERS).exists()
 
 

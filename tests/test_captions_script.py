@@ -47,7 +47,7 @@ def test_a_clip_is_captioned_by_the_span_that_it_lies_in(tmp_path):
     assert first.character == ("Kiki", "Jiji") and first.adverb == "barely" and second.adverb == "wildly"
     assert first.background == "night harbour town" and (first.social, first.entertainment, first.stamina) == (1, 0, -1)
     assert third.character == ("Tombo",) and third.adverb == "gladly" and third.captioned
-    assert report.requests == 0 and report.captioned == 3
+    assert report.spent.requests == 0 and report.captioned == 3
 
 
 def test_cuts_may_be_a_little_off_and_no_more(tmp_path):

@@ -22,9 +22,10 @@ from stub_endpoint import GOOD, HUGE, CutBody, CutOff, Reset, Say, Slow, Status,
 from animegamer_core.data.captions.endpoint import EndpointModel, EndpointSettings
 from animegamer_core.data.captions.questions import Reply
 from animegamer_core.data.captions.replies import ReplyError
+from animegamer_core.data.captions.rounds import GIVE_UP
 from animegamer_core.evaluate.benchmark import TAGS, read_benchmark
 from animegamer_core.evaluate.judging import cli_write
-from animegamer_core.evaluate.judging.asking import GIVE_UP, Terms, kept_replies
+from animegamer_core.evaluate.judging.asking import Terms, kept_replies
 from animegamer_core.evaluate.judging.constructor import (
     MOST_STORIES,
     parse_story,
@@ -178,7 +179,7 @@ def test_stories_become_a_benchmark(stub, tmp_path):
     games = read_benchmark(tmp_path / "games.txt")
     assert games == written.games and [game.name for game in games] == ["miko-001", "taro-002", "yuzu-003", "miko-004"]
     assert all(len(game.turns) == 10 and game.character == game.name[:4].title() for game in games)
-    assert written.answers.whole and written.answers.requests == 4 and written.answers.cost is None
+    assert written.answers.whole and written.answers.spent.requests == 4 and written.answers.spent.cost is None
     assert not list(tmp_path.glob("*set-aside*"))
     assert [ask.body["temperature"] for ask in stub.asks] == [0.0] * 4 and not stub.asks[0].pictures
 
@@ -187,7 +188,7 @@ def test_a_finished_run_asks_nothing_again_and_more_stories_only_what_is_new(stu
     first = write(stub, tmp_path / "games.txt")
     text = (tmp_path / "games.txt").read_bytes()
     again = write(stub, tmp_path / "games.txt")
-    assert again.games == first.games and again.answers.requests == 0 and len(stub.asks) == 4
+    assert again.games == first.games and again.answers.spent.requests == 0 and len(stub.asks) == 4
     assert (tmp_path / "games.txt").read_bytes() == text
     assert len(write(stub, tmp_path / "games.txt", stories=6).games) == 6 and len(stub.asks) == 6
 
@@ -200,7 +201,7 @@ def test_an_invalid_reply_is_asked_for_again_in_our_words(stub, tmp_path):
     assert second.startswith(first) and "in line 1: 1 or 2 or 3 or 4 or 5 in <ML>" in second
     assert third.startswith(first) and "a whole reply" in third and "IGNORE" not in second + third
     assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, True]
-    assert len(written.games) == 1 and written.answers.requests == 3
+    assert len(written.games) == 1 and written.answers.spent.requests == 3
 
 
 def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path):
@@ -227,10 +228,11 @@ def test_a_service_that_misbehaves_is_tried_again_and_counted(stub, tmp_path):
     stub.script.append(Status(500))
     written = write(stub, tmp_path / "games.txt", 2, terms, timeout=0.5)
     answers = written.answers
-    assert answers.whole and answers.trouble == {"status 500": 1} and len(stub.asks) == 8
-    assert (answers.requests, answers.requests_in_all, answers.tokens_in) == (1, 2, 100) and answers.tokens_out > 0
-    assert answers.cost == pytest.approx((100 * 10 + answers.tokens_out * 30) / 1e6)
-    assert answers.cost_in_all == pytest.approx(2 * answers.cost, rel=0.1)
+    assert answers.whole and answers.spent.trouble == {"status 500": 1} and len(stub.asks) == 8
+    spent = answers.spent
+    assert (spent.requests, answers.spent_in_all.requests, spent.tokens_in) == (1, 2, 100) and spent.tokens_out > 0
+    assert answers.spent.cost == pytest.approx((100 * 10 + answers.spent.tokens_out * 30) / 1e6)
+    assert answers.spent_in_all.cost == pytest.approx(2 * answers.spent.cost, rel=0.1)
     assert (
         "failed requests: 1 x status 500" in answers.text and "with earlier runs: 2 requests, cost 0.0" in answers.text
     )

@@ -13,6 +13,7 @@ from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, Cast, frame_sheet
 from .prompts import again_prompt, captioning_prompt, matching_prompt
 from .questions import Cancelled, Question, Reply, VisionModel
 from .replies import Caption, ReplyError, parse_caption, parse_matching
+from .rounds import Prices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,8 +70,12 @@ class ModelCaptioner:
     def __post_init__(self) -> None:
         if not 1 <= self.tries <= 20:
             raise ValueError(f"tries is {self.tries}; expected 1 to 20 replies before a clip is set aside")
-        if (self.price_in is None) != (self.price_out is None):
-            raise ValueError("one price without the other; give both price_in and price_out, of a million tokens")
+        self.prices  # noqa: B018  both or none
+
+    @property
+    def prices(self) -> Prices:
+        """Of its tokens."""
+        return Prices(self.price_in, self.price_out)
 
     @property
     def name(self) -> str:

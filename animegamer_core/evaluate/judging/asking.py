@@ -6,29 +6,26 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...data.captions.answers import AnswerLog, answer_key
 from ...data.captions.prompts import again_prompt
-from ...data.captions.questions import Cancelled, CaptionerAway, CaptionerError, Question, Reply, VisionModel
+from ...data.captions.questions import Cancelled, Question, Reply, VisionModel
 from ...data.captions.replies import ReplyError
+from ...data.captions.rounds import OnProgress, Prices, Round, Spent, reasons
 
 if TYPE_CHECKING:
     from PIL import Image
 
 T = TypeVar("T")
 FORM = 1  # of the questions; a new one makes kept replies unread
-GIVE_UP = 8  # questions in a row that were not answered: the service is away
 LONGEST_KEPT = 20_000  # characters of a kept reply; a longer one is invalid anyway
 SHOWN_REPLY = 2000  # characters of a reply that a list of what was set aside shows
 _FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
-
-OnProgress = Callable[[int, int], None]  # (questions done, questions in all)
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,12 @@ class Terms:
     def __post_init__(self) -> None:
         if not 1 <= self.tries <= 20 or not 1 <= self.at_once <= 256:
             raise ValueError(f"tries {self.tries}, asked at once {self.at_once}; expected 1 to 20 and 1 to 256")
-        if (self.price_in is None) != (self.price_out is None):
-            raise ValueError("one price without the other; give both price_in and price_out, of a million tokens")
+        self.prices  # noqa: B018  both or none
+
+    @property
+    def prices(self) -> Prices:
+        """Of a model's tokens."""
+        return Prices(self.price_in, self.price_out)
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,7 @@ class SetAside:
 class Answers(Generic[T]):
     """What came of the questions, by name: values, set_aside, and failures of those that could not be asked.
 
-    stopped: why the run ended early. requests: replies that this run was given, valid or not; uncounted: those whose
-    tokens the service did not tell. tokens_in, tokens_out, cost: of this run; requests_in_all, cost_in_all: with those
-    before it. trouble: failed requests by kind.
+    stopped: why the run ended early. spent: by this run; spent_in_all: with those before it, whose trouble is unknown.
     """
 
     values: Mapping[str, T]
@@ -87,14 +86,8 @@ class Answers(Generic[T]):
     failures: Mapping[str, str]
     asked: int
     stopped: str | None = None
-    requests: int = 0
-    uncounted: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float | None = None
-    requests_in_all: int = 0
-    cost_in_all: float | None = None
-    trouble: Mapping[str, int] = field(default_factory=dict)
+    spent: Spent = Spent()
+    spent_in_all: Spent = Spent()
 
     @property
     def whole(self) -> bool:
@@ -104,30 +97,28 @@ class Answers(Generic[T]):
     @property
     def facts(self) -> dict[str, Any]:
         """What a report says of the asking, as plain values."""
-        names = ("asked", "stopped", "requests", "uncounted", "tokens_in", "tokens_out", "cost", "requests_in_all")
-        counts: dict[str, Any] = {
+        return {
+            "asked": self.asked,
             "answered": len(self.values),
             "set_aside": len(self.set_aside),
             "failed": len(self.failures),
+            "stopped": self.stopped,
+            **asdict(self.spent),
+            "requests_in_all": self.spent_in_all.requests,
+            "cost_in_all": self.spent_in_all.cost,
         }
-        counts |= {"cost_in_all": self.cost_in_all, "trouble": dict(self.trouble)}
-        return {**{name: getattr(self, name) for name in names}, **counts}
 
     @property
     def text(self) -> str:
         """The facts for people, a few lines."""
-        opened = self.asked - len(self.values) - len(self.set_aside)
+        opened, in_all = self.asked - len(self.values) - len(self.set_aside), self.spent_in_all
+        cost = "" if in_all.cost is None else f", cost {in_all.cost:.4f}"
         lines = [
             f"questions: {self.asked}, answered {len(self.values)}, set aside {len(self.set_aside)}, open {opened}",
-            f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out"
-            + (f" (not counted by the service: {self.uncounted} replies)" if self.uncounted else "")
-            + ("" if self.cost is None else f", cost {self.cost:.4f}"),
-            f"with earlier runs: {self.requests_in_all} requests"
-            + ("" if self.cost_in_all is None else f", cost {self.cost_in_all:.4f}"),
+            *self.spent.lines,
+            f"with earlier runs: {in_all.requests} requests{cost}",
+            *reasons(self.failures, "questions"),
         ]
-        lines += [f"failed requests: {count} x {kind}" for kind, count in sorted(self.trouble.items())]
-        reasons = Counter(self.failures.values())
-        lines += [f"could not be asked, {count} questions: {reason}" for reason, count in reasons.most_common(5)]
         return "\n".join([*lines, *([f"stopped early: {self.stopped}"] if self.stopped else [])])
 
 
@@ -153,119 +144,47 @@ def ask_all(
     """
     names = [task.name for task in tasks]
     assert len(set(names)) == len(names), "two questions of one name"
-    run = _Run(model, kept, terms)
-    run.work(tasks, on_progress or (lambda done, count: None))
-    return run.answers(len(tasks))
+    trouble_before = Counter(model.trouble)
+    asking: Round[Task[T], T] = Round(
+        "questions", lambda task: task.name, lambda task: _answer(task, model, kept, terms.tries, asking.stop)
+    )
+    asking.work(tasks, terms.at_once, on_progress)
+    trouble = Counter(model.trouble) - trouble_before
+    return Answers(
+        values=asking.values,
+        set_aside={name: SetAside(str(error), error.reply[:SHOWN_REPLY]) for name, error in asking.invalid.items()},
+        failures=asking.failures,
+        asked=len(tasks),
+        stopped=asking.stopped,
+        spent=Spent.of(kept.written, terms.prices, trouble),
+        spent_in_all=Spent.of(kept.everything, terms.prices, trouble),
+    )
 
 
-class _Run(Generic[T]):
-    """The state of one call of ask_all."""
-
-    def __init__(self, model: VisionModel, kept: AnswerLog, terms: Terms) -> None:
-        self.model, self.kept, self.terms = model, kept, terms
-        self.stop = threading.Event()
-        self.values: dict[str, T] = {}
-        self.set_aside: dict[str, SetAside] = {}
-        self.failures: dict[str, str] = {}
-        self.stopped: str | None = None
-        self._in_a_row = 0
-        self._trouble_before = Counter(model.trouble)
-
-    def work(self, tasks: Sequence[Task[T]], on_progress: OnProgress) -> None:
-        """Ask, a few at a time, until all are tried or nothing can be asked any more."""
-        with ThreadPoolExecutor(self.terms.at_once) as pool:
-            try:
-                for done, (task, future) in enumerate(self._futures(pool, tasks), start=1):
-                    self._take(task, future)
-                    on_progress(done, len(tasks))
-            finally:
-                self.stop.set()  # where the block is left early, what waits is given up and what is asked is awaited
-
-    def _futures(self, pool: ThreadPoolExecutor, tasks: Sequence[Task[T]]) -> Iterator[tuple[Task[T], Future[T]]]:
-        """The tasks' futures as they end; no more are begun once the run has stopped."""
-        rest = iter(tasks)
-        under_way: dict[Future[T], Task[T]] = {}
-        while True:
-            while not self.stop.is_set() and len(under_way) < 2 * self.terms.at_once and (task := next(rest, None)):
-                under_way[pool.submit(self._answer, task)] = task
-            if not under_way:
-                return
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                yield under_way.pop(future), future
-
-    def _answer(self, task: Task[T]) -> T:
-        """What the first valid reply says; ReplyError where all that may be asked for are invalid."""
-        prompt = task.prompt
-        for attempt in range(1, self.terms.tries + 1):
-            reply = self._reply(task, attempt, prompt)
-            try:
-                if reply.problem:
-                    raise ReplyError(reply.problem, "a whole reply", reply.text)
-                return task.parse(reply.text)
-            except ReplyError as error:
-                last = error
-            prompt = again_prompt(task.prompt, last.expected)
-        raise ReplyError(f"{self.terms.tries} invalid replies; of the last, {last.found}", last.expected, last.reply)
-
-    def _reply(self, task: Task[T], attempt: int, prompt: str) -> Reply:
-        """The kept reply, or a new one, which is kept before anything else happens."""
-        key = answer_key(FORM, self.model.name, task.prompt, *task.depends)
-        reply = self.kept.get(key, attempt)
-        if reply is not None:
-            return reply
-        if self.stop.is_set():
-            raise Cancelled("the run was stopped")
-        reply = self.model.answer(Question(prompt, task.pictures()), attempt, self.stop)
-        return self.kept.put(key, attempt, reply, {"question": task.name, "model": self.model.name, **task.about})
-
-    def _take(self, task: Task[T], future: Future[T]) -> None:
-        """Keep what came of a question; stops the run where the service is away."""
+def _answer(task: Task[T], model: VisionModel, kept: AnswerLog, tries: int, stop: threading.Event) -> T:
+    """What the first valid reply says; ReplyError where all that may be asked for are invalid."""
+    prompt = task.prompt
+    for attempt in range(1, tries + 1):
+        reply = _reply(task, attempt, prompt, model, kept, stop)
         try:
-            self.values[task.name] = future.result()
+            if reply.problem:
+                raise ReplyError(reply.problem, "a whole reply", reply.text)
+            return task.parse(reply.text)
         except ReplyError as error:
-            self.set_aside[task.name] = SetAside(str(error), error.reply[:SHOWN_REPLY])
-        except CaptionerError as error:
-            self._fail(task, error)
-            return
-        self._in_a_row = 0
+            last = error
+        prompt = again_prompt(task.prompt, last.expected)
+    raise ReplyError(f"{tries} invalid replies; of the last, {last.found}", last.expected, last.reply)
 
-    def _fail(self, task: Task[T], error: CaptionerError) -> None:
-        if self.stop.is_set():  # another question stopped the run and told why
-            return
-        self.failures[task.name] = str(error)
-        self._in_a_row += 1
-        if isinstance(error, CaptionerAway):
-            self.stopped = str(error)
-        elif self._in_a_row >= GIVE_UP:
-            self.stopped = f"{GIVE_UP} questions in a row were not answered; the last: {error}"
-        if self.stopped:
-            self.stop.set()
 
-    def answers(self, asked: int) -> Answers[T]:
-        """All that came of it."""
-        written, everything = self.kept.written, self.kept.everything
-        return Answers(
-            values=self.values,
-            set_aside=self.set_aside,
-            failures=self.failures,
-            asked=asked,
-            stopped=self.stopped,
-            requests=len(written),
-            uncounted=sum(None in (reply.tokens_in, reply.tokens_out) for reply in written),
-            tokens_in=sum(reply.tokens_in or 0 for reply in written),
-            tokens_out=sum(reply.tokens_out or 0 for reply in written),
-            cost=self._cost(written),
-            requests_in_all=len(everything),
-            cost_in_all=self._cost(everything),
-            trouble=Counter(self.model.trouble) - self._trouble_before,
-        )
-
-    def _cost(self, replies: Sequence[Reply]) -> float | None:
-        """What the tokens cost, in the currency of the prices; None where no prices were given."""
-        terms = self.terms
-        if terms.price_in is None or terms.price_out is None:
-            return None
-        told = [
-            (reply.tokens_in or 0) * terms.price_in + (reply.tokens_out or 0) * terms.price_out for reply in replies
-        ]
-        return sum(told) / 1e6
+def _reply(
+    task: Task[T], attempt: int, prompt: str, model: VisionModel, kept: AnswerLog, stop: threading.Event
+) -> Reply:
+    """The kept reply, or a new one, which is kept before anything else happens."""
+    key = answer_key(FORM, model.name, task.prompt, *task.depends)
+    reply = kept.get(key, attempt)
+    if reply is not None:
+        return reply
+    if stop.is_set():
+        raise Cancelled("the run was stopped")
+    reply = model.answer(Question(prompt, task.pictures()), attempt, stop)
+    return kept.put(key, attempt, reply, {"question": task.name, "model": model.name, **task.about})
