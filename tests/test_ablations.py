@@ -39,6 +39,7 @@ from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import MotionTable
 from animegamer_core.toybox import probes
+from animegamer_core.toybox.calibrate import Response
 from animegamer_core.toybox.dataset import Casting
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.adapters import read_stage_file
@@ -55,6 +56,7 @@ TINY = Budget(
     clips=2,
     games=1,
     turns=2,
+    calibrated_on=1,
 )
 NEVER = Deadline()
 
@@ -114,6 +116,14 @@ def shop_at(folder, material, said=None) -> Shop:
     shop = replace(material, folder=folder, say=lambda line: None if said is None else said.append(line))
     shop.begin()
     return shop
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_calibration():
+    """Two told values in place of eight."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("animegamer_core.toybox.calibrate.TOLD", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -269,14 +279,16 @@ def test_the_random_frame_is_what_is_trained_on_and_scored_from(done, examiner, 
     )
     for name in (FULL, "random_frame"):
         examiner.score(VARIANTS[name], RECONSTRUCTION)
-    chosen_at = read_frames(VARIANTS["random_frame"], examiner.true.clips)
-    assert np.array_equal(seen[0], examiner.true.clips[:, 0])
-    assert np.array_equal(seen[1], examiner.true.clips[np.arange(len(chosen_at)), chosen_at])
-    assert chosen_at.any()
+    assert len(seen) == 4, "of each variant, the clips it is calibrated on and those it is scored on"
+    for place, shots in ((0, examiner.training), (1, examiner.true)):
+        chosen_at = read_frames(VARIANTS["random_frame"], shots.clips)
+        assert np.array_equal(seen[place], shots.clips[:, 0])
+        assert np.array_equal(seen[2 + place], shots.clips[np.arange(len(chosen_at)), chosen_at])
+        assert chosen_at.any()
 
 
 def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monkeypatch):
-    """Neither in training, whatever the clips' values are, nor in scoring; full is told the clips' own."""
+    """Neither in training, whatever the clips' values are, nor in scoring; full is told what makes the clips' own."""
     data = done.material(NEVER)
     turns = tuple(replace(turn, motion_value=9 * turn.motion_value) for turn in data.folder.turns)
     other = replace(data, folder=replace(data.folder, turns=turns))
@@ -292,6 +304,8 @@ def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monke
     seeing = [trained(FULL, told, next(folders)) for told in (data, other)]
     assert torch.equal(*blind) and not torch.equal(*seeing)
     told = {}
+    answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is told
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.scores.decoder_response", lambda *_: answers)
 
     def shoot(lab, states, values, seeds):
         told[len(told)] = np.asarray(values)
@@ -300,7 +314,7 @@ def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monke
     monkeypatch.setattr("animegamer_core.evaluate.acceptance.lab.Lab.shoot", shoot)
     for name in (FULL, "no_motion_scope"):
         examiner.score(VARIANTS[name], RECONSTRUCTION)
-    assert np.array_equal(told[0], examiner.true.values)
+    assert told[0] == pytest.approx(np.clip(2 * examiner.true.values, 1, 8), rel=1e-3)
     assert set(told[1].tolist()) == {UNTOLD_MOTION}
 
 

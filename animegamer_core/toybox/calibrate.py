@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,16 +35,35 @@ BATCH = 32
 OnShot = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class Response:
+    """How a decoder's shots move. measured: the median motion of shots that were told each of the rising values."""
+
+    told: tuple[float, ...]
+    measured: tuple[float, ...]
+
+    def to_measure(self, wanted: Sequence[float]) -> tuple[float, ...]:
+        """What the decoder has to be told for its shots to measure as wanted."""
+        return inverted(self.told, self.measured, wanted)
+
+
+def decoder_response(
+    table: MotionTable, decoder: ShotDecoder, states_MND: Tensor, on_shot: OnShot | None = None
+) -> Response:
+    """The response over the range of `table.values`, the dataset's own medians by level.
+
+    The more states, the steadier the result; some thirty serve.
+    """
+    told = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], TOLD)
+    measured = np.median(response(decoder, states_MND, told, on_shot), axis=0)
+    return Response(tuple(told.tolist()), tuple(measured.tolist()))
+
+
 def calibrated_table(
     table: MotionTable, decoder: ShotDecoder, states_MND: Tensor, on_shot: OnShot | None = None
 ) -> MotionTable:
-    """The table with values that make the median shot of these states measure what `table.values` say.
-
-    table.values are the dataset's own medians by level. The more states, the steadier the result; some thirty serve.
-    """
-    told = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], TOLD)
-    measured = response(decoder, states_MND, told, on_shot)
-    return replace(table, values=inverted(told, np.median(measured, axis=0), table.values))
+    """The table with values that make the median shot of these states measure what `table.values` say."""
+    return replace(table, values=decoder_response(table, decoder, states_MND, on_shot).to_measure(table.values))
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ class Budget:
 
     changes: fields of StageConfig by stage that differ from the scratch recipe's. clips: held-out clips that are
     encoded and decoded. games: of the frozen benchmark, each of so many turns. sampler_steps: None for the world's.
+    calibrated_on: training scenes on which it is measured how far a variant's shots move.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Budget:
     turns: int = 10
     played: Casting | None = None
     sampler_steps: int | None = None
+    calibrated_on: int = RECIPE.calibrated_on
 
     def config(self, variant: Variant, stage: str, seed: int) -> StageConfig:
         """How a variant trains one of its stages."""
@@ -43,12 +45,12 @@ class Budget:
 
 
 _RECIPE = {stage: dict(RECIPE.changes[stage]) for stage in STAGES[GAMES]}
-_SHORT = {"warmup": 150, "joint": 1500, "predict": 1500, "adapt": 400}
+_SHORT = {"warmup": 200, "joint": 2500, "predict": 2000, "adapt": 600}
 
 BUDGETS: Mapping[str, Budget] = {
     # The steps of the shipped world: about 18 minutes of an H200 for full, 8 for each other encoder.
     "full": Budget("full", RECIPE.casting, _RECIPE, clips=400, games=50, played=RECIPE.played),
-    # All variants in one session of 30 minutes.
+    # All variants in some 40 minutes of an H200, half as long on two.
     "short": Budget(
         "short",
         RECIPE.casting,
@@ -65,5 +67,6 @@ BUDGETS: Mapping[str, Budget] = {
         games=1,
         turns=2,
         sampler_steps=2,
+        calibrated_on=MINIATURE.calibrated_on,
     ),
 }

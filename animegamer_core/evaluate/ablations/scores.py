@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...checkpoint import World, save_world
 from ...checkpoint.storage import read_json, write_json
 from ...state import GameState, MotionTable
 from ...toybox.benchmark import BENCHMARK, true_game
+from ...toybox.calibrate import calibrated_table, decoder_response, played_states
 from ...toybox.games import sample_game
 from ...toybox.probes import FOLDER
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
@@ -91,6 +93,17 @@ class Examiner:
         games = ((true_game(game.name), len(game.turns)) for game in self.benchmark)
         return self._base.draw([scene for game, turns in games for scene in game.scenes[:turns]])
 
+    @cached_property
+    def training(self) -> TrueShots:
+        """The first clips of games that every variant was trained on: how far it moves is measured on their states."""
+        scenes = [game[0] for game in self.shop.budget.casting.scenes().values()]
+        return self._base.draw(scenes[: self.shop.budget.calibrated_on])
+
+    @property
+    def _measured(self) -> MotionTable:
+        """The dataset's own levels."""
+        return MotionTable("toybox", self.shop.dataset.motion_table.values, self.shop.world.motion_table.edges)
+
     def score(self, variant: Variant, family: str) -> Samples:
         """A trained variant's scores."""
         with tempfile.TemporaryDirectory(dir=self.shop.folder) as folder:
@@ -98,20 +111,23 @@ class Examiner:
             return {RECONSTRUCTION: self._rebuilt, GAMES: self._played}[family](variant, lab)
 
     def _rebuilt(self, variant: Variant, lab: Lab) -> Samples:
-        """True clips through encoder and decoder, which is told their measured motion values."""
-        true = self.true
-        frames = read_frames(variant, true.clips)
-        states_MND = lab.encode(replace(true, clips=true.clips[np.arange(len(frames)), frames][:, None]))
-        values = true.values if variant.motion_scope else np.full(len(frames), UNTOLD_MOTION)
-        clips = lab.shoot(states_MND, values, range(FIRST, FIRST + len(frames)))
+        """True clips through encoder and decoder, which is asked for their measured motion values."""
+        true, values = self.true, np.full(len(self.true.scenes), UNTOLD_MOTION)
+        if variant.motion_scope:
+            response = decoder_response(self._measured, lab.decoder, _encoded(variant, lab, self.training))
+            values = np.asarray(response.to_measure(true.values))
+        clips = lab.shoot(_encoded(variant, lab, true), values, range(FIRST, FIRST + len(values)))
         columns = self._seen(lab, clips, true.levels, true)
-        return Samples(tuple(str(FIRST + index) for index in range(len(frames))), columns, self._facts(lab))
+        return Samples(tuple(str(FIRST + index) for index in range(len(values))), columns, self._facts(lab))
 
     def _played(self, variant: Variant, lab: Lab) -> Samples:
         """Games that the engine plays, each shot drawn at the level that the engine predicts."""
         scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in self.benchmark]
         played = [turn.state for turns in play_games(lab.engine, scripts, variant.window) for turn in turns]
-        values = [lab.world.motion_table.value(state.motion) for state in played]
+        table = self._measured
+        known = played_states(self.training.scenes, table, lab.engine, lab.encoder)
+        table = calibrated_table(table, lab.decoder, known)
+        values = [table.value(state.motion) for state in played]
         clips = lab.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in self.benchmark for turn in game.turns]
         columns = {
@@ -123,7 +139,7 @@ class Examiner:
         pairs = zip(columns["colour"], told_before, strict=True)
         columns["remembered"] = [right if before else None for right, before in pairs]
         groups = tuple(game.name for game in self.benchmark for _ in game.turns)
-        return Samples(groups, columns, {**self._facts(lab), "window": variant.window})
+        return Samples(groups, columns, {**self._facts(lab), "window": variant.window, "motion_values": table.values})
 
     def _seen(self, lab: Lab, clips: Clips, asked: Sequence[int], true: TrueShots) -> dict[str, Column]:
         """What every family is scored by: likeness to the true clip, motion level, and what the probes recognise."""
@@ -166,7 +182,6 @@ class Examiner:
             "steps": decoder.steps,
             "guidance": lab.world.profile.guidance,
             "guidance_scale": decoder.guidance_scale,
-            "motion_values": list(lab.world.motion_table.values),
             "towers": None if self.towers is None else self.towers.facts,
         }
 
@@ -174,14 +189,19 @@ class Examiner:
 def scored_world(shop: Shop, variant: Variant, family: str, folder: Path) -> World:
     """A trained variant as a world folder in 16 bits, as worlds ship, with the base world's probes.
 
-    Its levels are told as the dataset's own medians, for all variants alike; they lie between the base world's edges.
+    Its levels lie between the base world's edges.
     """
     parts = shop.parts(variant, variant.path(family))
-    table = MotionTable("toybox", shop.dataset.motion_table.values, shop.world.motion_table.edges)
-    world = save_world(folder, parts.spec, motion_table=table)
+    world = save_world(folder, parts.spec, motion_table=shop.world.motion_table)
     world = parts.save(world, dtype=torch.float16)
     shutil.copytree(shop.world.folder / FOLDER, folder / FOLDER)
     return world
+
+
+def _encoded(variant: Variant, lab: Lab, shots: TrueShots) -> Tensor:
+    """(M, N, D): the shots' representations, each from the frame that the variant's encoder reads."""
+    frames = read_frames(variant, shots.clips)
+    return lab.encode(replace(shots, clips=shots.clips[np.arange(len(frames)), frames][:, None]))
 
 
 def read_frames(variant: Variant, clips: Clips) -> np.ndarray:

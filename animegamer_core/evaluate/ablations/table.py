@@ -72,6 +72,9 @@ NOTES = (
     "(games). character, place, motion, colour: shares that the Toybox's probes recognise; colour told before: of a "
     "prop on turns whose instruction does not name its colour, since an earlier one did.",
     "Clips are decoded at their measured motion value by the decoder before adaptation, as no engine takes part.",
+    "What a decoder is told for a motion value is calibrated for each variant as for the shipped world, since softer "
+    "shots move less than they are told: shots of training states are measured at eight told values, and the response "
+    "is turned round.",
     "Warm-up: the paper trains the encoder alone first, beside a decoder that can draw already. In the Toybox the "
     "decoder begins from random weights and learns along, so that leaving warm-up out changes the learning rate's "
     "course alone; stage joint is given its steps.",
