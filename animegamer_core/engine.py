@@ -1,12 +1,16 @@
 """The game engine: a Mistral that reads the turns so far and predicts the next game state.
 
-B batch, L prompt tokens, A answer tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns.
+B batch, L prompt tokens, A answer tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns,
+R tokens of all replies that the grammar allows.
 """
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import torch
 from einops import rearrange
@@ -56,14 +60,16 @@ class GameEngine(nn.Module):
         """The next game state, greedily. past: the turns of the window, oldest first, with their representations."""
         prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
         states_KND = self.past_states(past)
-        hidden_LH, cache = self._read(prompt, states_KND)
-        state_ND = self.project_out(self._queries(hidden_LH, prompt)).float().cpu()
-        if not self.profile.shared_prefill:
-            hidden_LH, cache = self._read_text(prompt, states_KND)
-        if self.profile.grammar:
-            levels, said = self._choose(hidden_LH, cache)
+        replies = self._replies if self.profile.grammar else None
+        if self.profile.shared_prefill:
+            seen = text = self._read(prompt, states_KND, replies)
         else:
-            levels = said = parse_reply(self._reply(prompt, hidden_LH, cache))
+            seen, text = self._read(prompt, states_KND), self._read_text(prompt, states_KND, replies)
+        state_ND = self.project_out(self._queries(seen[0], prompt)).float().cpu()
+        if replies is not None:
+            levels, said = self._choose(text[0][len(prompt.ids_L) - 1 :], replies)
+        else:
+            levels = said = parse_reply(self._reply(prompt, *text))
         motion, social, entertainment, stamina = levels
         return GameState(state_ND, motion, StateChange(social, entertainment, stamina), said)
 
@@ -125,26 +131,50 @@ class GameEngine(nn.Module):
         assert past_BL.sum() == len(rows), f"{past_BL.sum()} past slots for {len(rows)} state tokens"
         return embeds_BLH.masked_scatter(past_BL[..., None], rows.to(embeds_BLH.dtype))
 
-    def _read(self, prompt: TurnPrompt, states_KND: Tensor) -> tuple[Tensor, Cache]:
-        """One pass over a prompt whose query slots see one another: final hidden states (L, H) and the cache."""
+    def _read(
+        self, prompt: TurnPrompt, states_KND: Tensor, replies: Replies | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """One pass over a prompt whose query slots see one another: final hidden states (L, H) and the cache.
+
+        replies: are read behind the prompt in the same pass, (L + R, H), which leaves nothing to go on from: no cache.
+        """
         device = self.project_in[0].weight.device
         query_1L = prompt.query_L.to(device)[None]
         embeds = self._embed(prompt.ids_L.to(device)[None], prompt.past_L.to(device)[None], states_KND.to(device))
         mask = additive_mask(query_1L, torch.ones_like(query_1L), embeds.dtype)
-        output = self.llm.model(inputs_embeds=embeds, attention_mask=mask, use_cache=True)
-        return output.last_hidden_state[0], output.past_key_values
+        return self._pass(embeds, mask, replies)
 
-    def _read_text(self, prompt: TurnPrompt, states_KND: Tensor) -> tuple[Tensor, Cache]:
+    def _read_text(
+        self, prompt: TurnPrompt, states_KND: Tensor, replies: Replies | None = None
+    ) -> tuple[Tensor, Cache | None]:
         """The released scripts' second pass: plainly causal, also over the queries (reference-facts 4.4)."""
         ids_1L = prompt.ids_L.to(self.project_in[0].weight.device)[None]
         if self.profile.text_sees_states:
             embeds = self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
         else:
             embeds = self.llm.model.embed_tokens(ids_1L)
-        output = self.llm.model(inputs_embeds=embeds, use_cache=True)
+        if replies is None:
+            return self._pass(embeds, None)
+        nowhere_1L = torch.zeros_like(ids_1L, dtype=torch.bool)
+        return self._pass(embeds, additive_mask(nowhere_1L, ~nowhere_1L, embeds.dtype), replies)
+
+    def _pass(
+        self, embeds_1LH: Tensor, mask_11LL: Tensor | None, replies: Replies | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        length, positions = embeds_1LH.shape[1], None
+        if replies is not None:
+            assert mask_11LL is not None
+            device = embeds_1LH.device
+            embeds_1LH = torch.cat([embeds_1LH, self.llm.model.embed_tokens(replies.ids_R.to(device)[None])], dim=1)
+            mask_11LL = replies.masked_behind(mask_11LL)
+            positions = torch.cat([torch.arange(length), length - 1 + replies.depth_R]).to(device)[None]
+        output = self.llm.model(
+            inputs_embeds=embeds_1LH, attention_mask=mask_11LL, position_ids=positions, use_cache=replies is None
+        )
         return output.last_hidden_state[0], output.past_key_values
 
     def _queries(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
+        hidden_LH = hidden_LH[: len(prompt.ids_L)]
         if self.profile.aligned_queries:
             return hidden_LH[prompt.query_L.to(hidden_LH.device)]
         # The scripts take the last N positions, though `</frame> </img> <ML>` follow the queries (reference-facts 4.5).
@@ -158,18 +188,25 @@ class GameEngine(nn.Module):
         ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
         return self.llm.model(input_ids=ids_1L, past_key_values=cache, use_cache=True).last_hidden_state[0]
 
-    def _choose(self, hidden_LH: Tensor, cache: Cache) -> tuple[Levels, tuple[int | None, ...]]:
-        """The four numbers by argmax over the valid ones, and what was first without that rule."""
-        levels, said = [], []
-        for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
-            logits_V = self._logits(hidden_LH)
-            said.append(self.tokenizer.strength_of(int(logits_V.argmax())))
+    @cached_property
+    def _replies(self) -> Replies:
+        return Replies.of(self.tokenizer)
+
+    def _choose(self, hidden_RH: Tensor, replies: Replies) -> tuple[Levels, tuple[int | None, ...]]:
+        """The four numbers by argmax over the valid ones, and what was first without that rule.
+
+        hidden_RH: of the prompt's last token and of all replies behind it.
+        """
+        ends = torch.tensor(list(replies.ends.values()), device=hidden_RH.device)
+        logits = dict(zip(replies.ends, self.llm.lm_head(hidden_RH[ends]).float().cpu(), strict=True))
+        levels: tuple[int, ...] = ()
+        said: tuple[int | None, ...] = ()
+        for choice in GRAMMAR:
+            logits_V = logits[levels]
+            said += (self.tokenizer.strength_of(int(logits_V.argmax())),)
             allowed = [self.tokenizer.strength(value) for value in choice.allowed]
-            levels.append(choice.allowed[int(logits_V[allowed].argmax())])
-            if following is not None:
-                tags = [self.tokenizer.token(choice.closing), self.tokenizer.token(following.opening)]
-                hidden_LH = self._feed([self.tokenizer.strength(levels[-1]), *tags], cache)
-        return tuple(levels), tuple(said)
+            levels += (choice.allowed[int(logits_V[allowed].argmax())],)
+        return typing.cast(Levels, levels), said
 
     def _reply(self, prompt: TurnPrompt, hidden_LH: Tensor, cache: Cache) -> str:
         """Greedy text behind `<ML>` under the released logits processor (reference-facts 4.4)."""
@@ -186,6 +223,49 @@ class GameEngine(nn.Module):
             written.append(last)
             hidden_LH = self._feed([last], cache)
         return self.tokenizer.spelled([index for index in written if index not in run])
+
+
+@dataclass(frozen=True)
+class Replies:
+    """All that the grammar lets follow a prompt: a tree of numbers, each with the two tags that lead to the next.
+
+    One pass reads the R tokens of all branches behind the prompt, in place of one pass a number over the branch that
+    was chosen. ids_R: int64. depth_R: each token's distance from the prompt's last one, 1 and more. seen_RR: bool, row
+    by row what a token sees beside the prompt: itself and what its branch has before it. ends: the numbers so far ->
+    where the next one is predicted, counted from the prompt's last token.
+    """
+
+    ids_R: Tensor
+    depth_R: Tensor
+    seen_RR: Tensor
+    ends: dict[tuple[int, ...], int]
+
+    @classmethod
+    def of(cls, tokenizer: GameTokenizer) -> Replies:
+        """The tree in this vocabulary; what follows the last number is not asked for, so that one is left out."""
+        ids: list[int] = []
+        ways: dict[tuple[int, ...], list[int]] = {(): []}  # the numbers so far -> the tokens that say them
+        for count, (choice, following) in enumerate(pairwise(GRAMMAR)):
+            tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
+            for numbers in [numbers for numbers in ways if len(numbers) == count]:
+                for value in choice.allowed:
+                    said = [tokenizer.strength(value), *tags]
+                    ways[(*numbers, value)] = [*ways[numbers], *range(len(ids), len(ids) + len(said))]
+                    ids += said
+        depths, seen_RR = torch.zeros(len(ids), dtype=torch.long), torch.zeros(len(ids), len(ids), dtype=torch.bool)
+        for way in ways.values():
+            for depth, token in enumerate(way, start=1):
+                depths[token], seen_RR[token, way[:depth]] = depth, True
+        ends = {numbers: way[-1] + 1 if way else 0 for numbers, way in ways.items()}
+        return cls(torch.tensor(ids), depths, seen_RR, ends)
+
+    def masked_behind(self, mask_11LL: Tensor) -> Tensor:
+        """(1, 1, L + R, L + R) additive mask: a prompt's own, behind which the replies see all of it."""
+        length, never = mask_11LL.shape[-1], torch.finfo(mask_11LL.dtype).min
+        mask = nn.functional.pad(mask_11LL, (0, len(self.ids_R), 0, len(self.ids_R)))
+        mask[..., :length, length:] = never
+        mask[..., length:, length:].masked_fill_(~self.seen_RR.to(mask.device), never)
+        return mask
 
 
 def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:

@@ -3,10 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.engine import GameEngine, additive_mask
+from animegamer_core.checkpoint import open_world
+from animegamer_core.engine import GameEngine, Replies, additive_mask
 from animegamer_core.prompt import GRAMMAR, state_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession
+from animegamer_core.toybox.games import sample_game
+from animegamer_core.toybox.world import instruction
 
 TINY = SPECS["tiny"]
 LINES = (
@@ -112,15 +115,78 @@ def test_training_in_a_padded_batch_equals_playing(tiny_engine):
     torch.testing.assert_close(logits, tiny_engine.first_logits(prompts[0], past[:0]), atol=1e-5, rtol=1e-4)
 
 
-def test_the_cached_choices_equal_a_fresh_pass(tiny_engine, tiny_tokenizer):
-    """The choice of SC from the key-value cache is the one that a whole new pass over the longer prompt makes."""
-    state = tiny_engine.predict((), LINES[1])
-    prompt = tiny_engine.prompt([], LINES[1])
-    told = state_block(tiny_tokenizer, state.levels, PROFILES["paper"])[1:10]  # up to <ST>
-    for choice, length in zip(GRAMMAR[1:], (3, 6, 9), strict=True):
-        logits = tiny_engine.first_logits(prompt.followed_by(told[:length]), torch.zeros(0, 8, 32))
-        best = max(choice.allowed, key=lambda value: logits[tiny_tokenizer.strength(value)].item())
-        assert best == getattr(state.change, choice.name)
+def chosen_one_by_one(engine, past, instruction):
+    """Levels and first choices as a whole new pass over an ever longer prompt makes each of them."""
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+    states, tokenizer = engine.past_states(past), engine.tokenizer
+    levels, said = (), ()
+    for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
+        logits = engine.first_logits(prompt, states)
+        said += (tokenizer.strength_of(int(logits.argmax())),)
+        levels += (max(choice.allowed, key=lambda value: logits[tokenizer.strength(value)].item()),)
+        if following is not None:
+            tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
+            prompt = prompt.followed_by([tokenizer.strength(levels[-1]), *tags])
+    return levels, said
+
+
+@pytest.mark.parametrize("name", ["paper", "reference"])
+def test_all_replies_read_at_once_choose_as_one_after_another(name, tiny_tokenizer):
+    """Over many engines, so that every number is chosen somewhere."""
+    seen = [set() for _ in GRAMMAR]
+    for seed in range(12):
+        torch.manual_seed(seed)
+        engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+        with torch.no_grad():  # else the first choice is hardly ever a number
+            engine.llm.lm_head.weight[[tiny_tokenizer.strength(value) for value in range(-5, 6)]] *= 8
+        session = GameSession(window=2)
+        for line in LINES:
+            state = engine.predict(session.past(), line)
+            assert (state.levels, state.said) == chosen_one_by_one(engine, session.past(), line)
+            for values, level in zip(seen, state.levels, strict=True):
+                values.add(level)
+            session = session.step(line, state)
+    assert seen == [set(choice.allowed) for choice in GRAMMAR]
+
+
+def test_all_replies_read_at_once_choose_as_one_after_another_in_the_toybox():
+    engine = open_world("toybox").load_engine("cpu", torch.float32)
+    session = GameSession(window=4)
+    for scene, level in zip(sample_game(3).scenes, (1, 5, 2, 4, 3, 1), strict=False):
+        line = instruction(scene, level)
+        state = engine.predict(session.past(), line)
+        assert (state.levels, state.said) == chosen_one_by_one(engine, session.past(), line)
+        session = session.step(line, state)
+    assert len({turn.state.levels for turn in session.turns}) > 2
+
+
+@pytest.mark.parametrize("name, passes", [("paper", 1), ("reference", 2)])
+def test_a_turn_is_one_pass_and_the_replies_change_nothing_that_is_read(name, passes, tiny_engine, tiny_tokenizer):
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+    past = play(engine, LINES[:2]).past()
+    kept = []
+    layer = engine.llm.model.layers[0].register_forward_hook(lambda *_: kept.append(1))
+    state = engine.predict(past, LINES[2])
+    layer.remove()
+    assert len(kept) == passes
+    alone = engine.represent(
+        engine.prompt([(t.instruction, t.state.levels) for t in past], LINES[2]), engine.past_states(past)
+    )
+    torch.testing.assert_close(state.representation, alone, atol=1e-6, rtol=1e-5)
+
+
+def test_a_reply_sees_the_prompt_and_its_own_branch_only(tiny_tokenizer):
+    replies = Replies.of(tiny_tokenizer)
+    assert len(replies.ends) == 1 + 5 + 5 * 2 + 5 * 2 * 2 and len(replies.ids_R) == 3 * (len(replies.ends) - 1)
+    told = state_block(tiny_tokenizer, (4, 1, 0, 1), PROFILES["paper"])[1:10]
+    for count in (1, 2, 3):
+        last = replies.ends[(4, 1, 0)[:count]] - 1
+        branch = replies.seen_RR[last].nonzero().flatten()
+        assert replies.ids_R[branch].tolist() == told[: 3 * count]
+        assert replies.depth_R[branch].tolist() == list(range(1, 3 * count + 1))
+    mask = replies.masked_behind(torch.zeros(1, 1, 2, 2))[0, 0]
+    assert not mask[2:, :2].any() and (mask[:2, 2:] < 0).all() and torch.equal(mask[2:, 2:] == 0, replies.seen_RR)
 
 
 def test_the_second_causal_pass_differs_from_the_shared_one(tiny_engine, tiny_tokenizer):
