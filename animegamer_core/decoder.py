@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from diffusers.hooks import HookRegistry
 from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
@@ -22,6 +24,7 @@ from .spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
 SAMPLING_COPIES = 16
 DECODING_COPIES = 22
 DECODED_AT_ONCE = 9  # frames of the VAE's first chunk, 3 latent frames
+TILED_SHARE = 6  # tiles take a sixth of what a whole shot takes to decode
 TILE_OVERLAP = 1 / 6  # of a tile's side; tiles are multiples of 6 latents, so that seams fall on whole pixels
 
 
@@ -111,12 +114,14 @@ class ShotDecoder(nn.Module):
         device = self._weight.device
         states, motion = states_BND.to(device), motion_B.to(device)
         both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
+        memory = _StepMemory(self.transformer)
 
         def velocity(latents: Tensor, timestep: int, alone: bool) -> Tensor:
             given, moving = (states, motion) if alone else both
             rows = latents if alone else latents.repeat(2, 1, 1, 1, 1)
             timesteps = torch.full((len(rows),), timestep, device=device)
-            return self.velocity(rows, timesteps, given, moving)
+            with memory.of(len(rows)):
+                return self.velocity(rows, timesteps, given, moving)
 
         schedule = Schedule.of(steps or self.spec.decoder.steps)
 
@@ -128,7 +133,7 @@ class ShotDecoder(nn.Module):
     @torch.inference_mode()
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames; latents are decoded 3 and then 2 at a time, which is part of the result."""
-        scaled = latents_BTCHW.to(self._weight.dtype) / self.vae.config.scaling_factor
+        scaled = latents_BTCHW.to(self.vae.dtype) / self.vae.config.scaling_factor
         if self.tiled:
             _, _, height, width = self.spec.decoder.latent_shape
             sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
@@ -151,17 +156,30 @@ class ShotDecoder(nn.Module):
         """About the memory that one guided shot, decoded whole, takes beside the weights: the larger of sampling and
         decoding.
         """
-        decoder, item = self.spec.decoder, self._weight.element_size()
-        frames, _, height, width = decoder.latent_shape
-        tokens = self.spec.state.tokens + frames * height * width // decoder.patch**2
-        sampling = 2 * tokens * self.spec.state.width * SAMPLING_COPIES * item
-        decoding = DECODED_AT_ONCE * decoder.height * decoder.width * decoder.vae.channels[0] * DECODING_COPIES * item
-        return max(sampling, decoding)
+        return max(self.sampling_bytes, self._decoding_bytes)
+
+    @property
+    def tiled_bytes(self) -> int:
+        """The same of a shot that is decoded in tiles."""
+        return max(self.sampling_bytes, self._decoding_bytes // TILED_SHARE)
+
+    @property
+    def sampling_bytes(self) -> int:
+        """The same of the steps alone, without decoding."""
+        frames, _, height, width = self.spec.decoder.latent_shape
+        tokens = self.spec.state.tokens + frames * height * width // self.spec.decoder.patch**2
+        return 2 * tokens * self.spec.state.width * SAMPLING_COPIES * self._weight.element_size()
+
+    @property
+    def _decoding_bytes(self) -> int:
+        decoder = self.spec.decoder
+        pixels = DECODED_AT_ONCE * decoder.height * decoder.width
+        return pixels * decoder.vae.channels[0] * DECODING_COPIES * self._weight.element_size()
 
     @torch.inference_mode()
     def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """(B, T, C, H, W) latents of whole clips in [-1, 1], in one pass; the mean unless a generator samples."""
-        clip = rearrange(frames_BFCHW.to(self._weight), "b f c h w -> b c f h w")
+        clip = rearrange(frames_BFCHW.to(self._weight.device, self.vae.dtype), "b f c h w -> b c f h w")
         posterior = self.vae.encode(clip).latent_dist
         latents = posterior.mode() if generator is None else posterior.sample(generator)
         return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
@@ -177,6 +195,26 @@ class ShotDecoder(nn.Module):
                 f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, whose states are "
                 f"{(state.tokens, state.width)}; decode it in the world that predicted it"
             )
+
+
+class _StepMemory:
+    """What a cache of diffusers' (tunings `first_block`, `taylor`) remembers from step to step of one shot.
+
+    It is forgotten where a shot begins, and where the batch changes: half a memory fits no other batch.
+    """
+
+    def __init__(self, transformer: CogVideoXTransformer3DModel) -> None:
+        self.transformer = transformer
+        self.rows = 0
+
+    def of(self, rows: int) -> AbstractContextManager:
+        """The surroundings of a step with a batch of so many rows."""
+        if not self.transformer.is_cache_enabled:
+            return nullcontext()
+        if rows != self.rows:
+            HookRegistry.check_if_exists_or_initialize(self.transformer).reset_stateful_hooks()
+            self.rows = rows
+        return self.transformer.cache_context("shot")
 
 
 def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
