@@ -7,64 +7,27 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from .files import replacing
+from .models import SEEDS, LoadedModels, Models, PlaySettings
 from .shelf import ShotKey, StateKey, address_of
-from .state import DEFAULT_WINDOW, GameSession, Turn, clean_text
+from .state import GameSession, GameState, Turn, clean_text
 from .story import Story, opening_address
 
 if typing.TYPE_CHECKING:
     import numpy as np
-    import torch
     from PIL import Image
 
     from .checkpoint import World
-    from .decoder import ShotDecoder
     from .engine import GameEngine
     from .sampler import OnStep
 
 SHEET_TURNS = 24  # the last turns of a story that its contact sheet shows; a picture of thousands opens nowhere
-SEEDS = 1 << 64  # how many noise seeds torch knows
-
-
-@dataclass(frozen=True)
-class PlaySettings:
-    """How a game is played. None leaves a choice to the world.
-
-    window: past turns that the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. steps: sampling
-    steps. motion: turn number -> the motion value (px a frame at 480 px height) that its shot gets, whatever was
-    predicted; history keeps the prediction. device and dtype are for the models; dtype None is the world's own choice.
-    """
-
-    window: int = DEFAULT_WINDOW
-    seed: int = 0
-    steps: int | None = None
-    guidance: str | None = None
-    motion: Mapping[int, float] = field(default_factory=dict)
-    device: str = "cpu"
-    dtype: torch.dtype | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps is {self.steps}; sampling needs 1 step or more")
-        if not 0 <= self.seed < SEEDS:
-            raise ValueError(f"seed is {self.seed}; seeds run from 0 to 2**64 - 1")
-        wrong = [(number, value) for number, value in self.motion.items() if number < 1 or not 0 <= value < 1000]
-        if wrong:
-            raise ValueError(
-                f"motion {wrong[0][0]}={wrong[0][1]}px; turns count from 1, and motion values run from 0 to 999 px"
-            )
-
-    @property
-    def precision(self) -> str:
-        """The number format that decides a result's last digits, as addresses name it."""
-        if self.dtype is None:
-            return "float32" if self.device == "cpu" else "stored"
-        return str(self.dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -78,47 +41,13 @@ class PlayedTurn:
     drawn: bool
 
 
-class Models(typing.Protocol):
-    """Where a player's models come from. They are asked for at each use, so that they may come and go between uses."""
+@dataclass(frozen=True)
+class _Predicted:
+    """What follows a session. known: the story had it already."""
 
-    @property
-    def precision(self) -> str:
-        """The number format that decides a result's last digits, as addresses name it."""
-
-    def engine(self) -> GameEngine:
-        """The engine, ready to predict."""
-
-    def decoder(self) -> ShotDecoder:
-        """The decoder, ready to shoot."""
-
-
-class LoadedModels:
-    """A world's own models, loaded when first needed and kept."""
-
-    def __init__(self, world: World, settings: PlaySettings) -> None:
-        self.world = world
-        self.settings = settings
-
-    @property
-    def precision(self) -> str:
-        """That of the settings."""
-        return self.settings.precision
-
-    def engine(self) -> GameEngine:
-        """The world's engine."""
-        return self._engine
-
-    def decoder(self) -> ShotDecoder:
-        """The world's decoder."""
-        return self._decoder
-
-    @cached_property
-    def _engine(self) -> GameEngine:
-        return self.world.load_engine(self.settings.device, self.settings.dtype)
-
-    @cached_property
-    def _decoder(self) -> ShotDecoder:
-        return self.world.load_decoder(self.settings.device, self.settings.dtype)
+    key: StateKey
+    state: GameState
+    known: bool
 
 
 class Player:
@@ -148,40 +77,31 @@ class Player:
 
     def step(self, instruction: str, on_step: OnStep | None = None, draw: bool = True) -> PlayedTurn:
         """Play one turn and keep it in the story; without `draw` only its state."""
-        instruction = clean_text(instruction)
-        if not instruction:
-            raise ValueError("an empty instruction; say who does what, and where")
-        if self.session.next_number == 1:
-            self.session = self.story.put_opening(self.session)
-        key = state_key(
-            self.story.fingerprint, self.session, instruction, self.world.profile.name, self.models.precision
-        )
-        address = address_of(key)
-        state = self.story.find_state(address)
-        predicted = state is None
-        if state is None:
-            past = [self.story.recall(turn) for turn in self.session.past()]
-            state = self.models.engine().predict(past, instruction)
-            self.story.put_state(key, state)
-        seed = (self.settings.seed + self.session.next_number - 1) % SEEDS
-        session = self.session.step(instruction, state, seed, address)
-        turn = session.turns[-1]
-        shot, drawn = self._shoot(turn, on_step) if draw else (None, False)
-        clip = self.story.enter(turn, shot)
-        self.session = session
-        return PlayedTurn(turn, clip, self._motion(turn), predicted, drawn)
+        instruction = self._begin(instruction)
+        predicted = self._predict(self.session, instruction)
+        return self._enter(self._follow(predicted), predicted, on_step, draw)
 
     def play(
         self,
         instructions: Iterable[str],
         on_turn: Callable[[PlayedTurn], None] | None = None,
         on_step: OnStep | None = None,
+        ahead: bool = False,
     ) -> GameSession:
-        """Play instructions in order. An exception, also from a callback, leaves all turns so far in the story."""
-        for instruction in instructions:
-            played = self.step(instruction, on_step)
-            if on_turn is not None:
-                on_turn(played)
+        """Play instructions in order. An exception, also from a callback, leaves all turns so far in the story.
+
+        ahead: while a shot is drawn, another thread reads the next instruction, which pays where the engine has a
+        device of its own. What is played is the same; all instructions are asked for at once.
+        """
+        with ThreadPoolExecutor(1, "ahead") as reader:  # which begins no thread before there is something to read
+            turns = (
+                self._steps_ahead([clean_text(instruction) for instruction in instructions], reader, on_step)
+                if ahead
+                else (self.step(instruction, on_step) for instruction in instructions)
+            )
+            for played in turns:
+                if on_turn is not None:
+                    on_turn(played)
         return self.session
 
     def rewind(self, number: int) -> None:
@@ -193,6 +113,62 @@ class Player:
         """End the line here and write `story` (one clip) and `contact-sheet.png`; returns all files, clips first."""
         self.story.settle(self.session.next_number - 1)
         return export(self.story, self.session)
+
+    def _steps_ahead(
+        self, instructions: Sequence[str], reader: ThreadPoolExecutor, on_step: OnStep | None
+    ) -> Iterator[PlayedTurn]:
+        """The turns of cleaned instructions, each predicted by the reader while the one before is drawn."""
+        before = predicting = None
+        for instruction, following in zip_longest(instructions, instructions[1:], fillvalue=""):
+            self._begin(instruction)
+            if predicting is None or before is not self.session:  # at the first turn, and where a callback rewound
+                predicting = reader.submit(self._predict, self.session, instruction, True)
+            predicted = predicting.result()
+            before = self._follow(predicted)
+            predicting = reader.submit(self._predict, before, following, True) if following else None
+            yield self._enter(before, predicted, on_step)
+
+    def _begin(self, instruction: str) -> str:
+        """The instruction as the engine reads it; before turn 1, the story's opening is stored."""
+        instruction = clean_text(instruction)
+        if not instruction:
+            raise ValueError("an empty instruction; say who does what, and where")
+        if self.session.next_number == 1:
+            self.session = self.story.put_opening(self.session)
+        return instruction
+
+    def _predict(self, session: GameSession, instruction: str, aside: bool = False) -> _Predicted:
+        """What follows a session, as the story knows it or else as the engine predicts it. Writes nothing.
+
+        aside: in another thread than the one that draws.
+        """
+        profile = self.world.profile.name
+        key = state_key(self.story.fingerprint, session, instruction, profile, self.models.precision)
+        state = self.story.find_state(address_of(key))
+        if state is not None:
+            return _Predicted(key, state, known=True)
+        past = [self.story.recall(turn) for turn in session.past()]
+        engine = self.models.engine()
+        if aside:
+            _check_stays(engine)
+        return _Predicted(key, engine.predict(past, instruction), known=False)
+
+    def _follow(self, predicted: _Predicted) -> GameSession:
+        """The session with one more turn, whose state the story knows from now on."""
+        if not predicted.known:
+            self.story.put_state(predicted.key, predicted.state)
+        seed = (self.settings.seed + self.session.next_number - 1) % SEEDS
+        return self.session.step(predicted.key.instruction, predicted.state, seed, address_of(predicted.key))
+
+    def _enter(
+        self, session: GameSession, predicted: _Predicted, on_step: OnStep | None, draw: bool = True
+    ) -> PlayedTurn:
+        """Draw a session's last turn, if asked to, and make it the story's."""
+        turn = session.turns[-1]
+        shot, drawn = self._shoot(turn, on_step) if draw else (None, False)
+        clip = self.story.enter(turn, shot)
+        self.session = session
+        return PlayedTurn(turn, clip, self._motion(turn), not predicted.known, drawn)
 
     def _open(self, opening: GameSession) -> None:
         """Begin as `opening` says; ValueError if turns are there that began otherwise."""
@@ -222,7 +198,7 @@ class Player:
             motion=self._motion(turn),
             steps=settings.steps or spec.steps,
             guidance=settings.guidance or self.world.profile.guidance,
-            precision=self.models.precision,
+            precision=f"{self.models.precision}{settings.drawn}",
         )
         if self.story.shots.find(address_of(key)) is not None:
             return address_of(key), False
@@ -231,6 +207,16 @@ class Player:
             representation, key.motion, seed=key.seed, steps=key.steps, guidance=key.guidance, on_step=on_step
         )
         return put_shot(self.story, turn, key, to_uint8(frames), spec.fps), True
+
+
+def _check_stays(engine: GameEngine) -> None:
+    from .streaming import is_streamed
+
+    if is_streamed(engine):
+        raise ValueError(
+            "an engine that streams through the card takes turns there with the decoder, and cannot read ahead while a "
+            "shot is drawn; give it a device of its own, or play without reading ahead"
+        )
 
 
 def state_key(fingerprint: str, session: GameSession, instruction: str, profile: str, precision: str) -> StateKey:
