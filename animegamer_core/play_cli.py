@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
+from .presets import PRESETS, PresetModels, get_preset, overridden, preset_on, settings_by
 from .sheet import scope_name
 from .spec import DTYPES, GUIDANCE_NAMES, PROFILES
 from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
@@ -37,8 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--branch", type=int, metavar="N", help="go on after turn N, on a line of its own")
     parser.add_argument("--window", type=int, default=DEFAULT_WINDOW, help="past turns to read (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
-    parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
-    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
+    parser.add_argument("--preset", choices=tuple(PRESETS), help="how fast, and on how small a card")
+    parser.add_argument("--steps", type=int, help="sampling steps (default: the preset's, or the world's)")
+    parser.add_argument(
+        "--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)"
+    )
     parser.add_argument("--profile", choices=tuple(PROFILES), help="how prompts are read (default: the world's)")
     parser.add_argument(
         "--motion",
@@ -48,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    parser.add_argument(
+        "--engine-device",
+        metavar="DEVICE",
+        help="of the engine alone: it then reads the next instruction while a shot is drawn",
+    )
+    parser.add_argument(
+        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for the unconditional half of guidance"
+    )
     parser.add_argument(
         "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
     )
@@ -60,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     world = open_world(args.world)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
-    settings = settings_of(args, world.motion_table)
+    played = world.with_profile(args.profile) if args.profile else world
+    settings, models = _how(args, played)
     if args.resume or args.branch is not None:
         check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
@@ -70,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
-        player = Player(world.with_profile(args.profile) if args.profile else world, story, settings, after)
+        player = Player(played, story, settings, after, models)
         return _play(player, ahead if args.file else None, _way_on(args, after))
 
 
@@ -84,7 +97,7 @@ def _play(player: Player, ahead: Sequence[str] | None, way_on: str) -> int:
         else:
             _warn_of_unknown_words(player.world, *ahead)
             _warn_of_idle_motion(player.settings, after + 1, after + len(ahead))
-            player.play(ahead, show.turn, show.step)
+            player.play(ahead, show.turn, show.step, ahead=player.settings.apart)
     except KeyboardInterrupt:
         show.close()
         played = player.session.next_number - 1
@@ -142,7 +155,25 @@ def settings_of(args: argparse.Namespace, table: MotionTable) -> PlaySettings:
         motion=dict(parse_motion(text, table) for text in args.motion),
         device=choose_device(args.device),
         dtype=_dtype(args.dtype),
+        engine_device=choose_device(args.engine_device) if args.engine_device else None,
+        halves=choose_device(args.halves) if args.halves else None,
     )
+
+
+def _how(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetModels | None]:
+    """The settings, and the models where a preset makes them ready; what wins over the preset is said."""
+    settings = settings_of(args, world.motion_table)
+    if not args.preset:
+        return settings, None
+    preset = preset_on(get_preset(args.preset), settings.device, _tell)
+    for line in overridden(preset, steps=args.steps, guidance=args.guidance):
+        _tell(f"preset {preset.name}: {line}")
+    settings = settings_by(preset, settings, world)
+    return settings, PresetModels(world, settings, preset)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:

@@ -1,33 +1,79 @@
-"""Other ways to compute the same turn, each by name: what is computed stays the same up to rounding.
+"""Other ways to compute the same turn, each by name. Most only round otherwise; those that approximate say so.
 
-Each is tried alone, and beside the others, with `bench --with NAME...`. They change a loaded model in place and for
-good: a tuned model is neither trained nor saved.
+Each is tried alone, and beside the others, with `bench --each NAME...` and `bench --with NAME...`; `presets` names the
+sets of them that paid. They change a loaded model in place and for good: a tuned model is neither trained nor saved.
+Their names are known without importing torch.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import typing
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-import torch
-from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+if typing.TYPE_CHECKING:
+    from torch import Tensor, nn
 
-from .decoder import ShotDecoder
+    from .decoder import ShotDecoder
+
+FIRST_BLOCK_THRESHOLD = 0.2  # the first block's residual may differ by this share before the others are asked again
+TAYLOR_INTERVAL = 3  # every third step asks the attention
+TAYLOR_WARM_UP = 3  # steps that a shot begins with, and that follow the last guided one
+FP8_CAPABILITY = (8, 9)  # of GPUs with fp8 matrix products: Ada, Hopper and later
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """One way. approximates: the result differs beyond rounding. only: the kind of device that it is of use on, any
+    if empty.
+    """
+
+    about: str
+    apply: Callable[[ShotDecoder], None]
+    approximates: bool = False
+    only: str = ""
 
 
 def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
     """Apply the named ways, in the table's order; ValueError lists the names, or says what a way needs."""
+    from .halves import copies
+
     check_names(names)
-    for name, (_, apply) in TUNINGS.items():
+    for name, tuning in TUNINGS.items():
         if name in names:
-            apply(decoder)
+            for copy in copies(decoder):
+                tuning.apply(copy)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """ValueError lists the names if one of these is none."""
+    """ValueError lists the names if one of these is none, or names two that exclude one another."""
     unknown = [name for name in names if name not in TUNINGS]
     if unknown:
         raise ValueError(f"unknown tuning {unknown[0]!r}; choose from {', '.join(TUNINGS)}")
+    for group in EXCLUSIVE:
+        both = [name for name in TUNINGS if name in names and name in group]
+        if len(both) > 1:
+            raise ValueError(f"tunings {both[0]} and {both[1]} exclude one another; leave one of them out")
+
+
+def usable(names: Sequence[str], device: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the names that are of use on a device such as `cuda:0`, those that are not)."""
+    able = tuple(name for name in names if TUNINGS[name].only in ("", device.partition(":")[0]))
+    return able, tuple(name for name in names if name not in able)
+
+
+def approximations(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that change the result beyond rounding."""
+    return tuple(name for name, tuning in TUNINGS.items() if name in names and tuning.approximates)
+
+
+def _halves(decoder: ShotDecoder) -> None:
+    from .halves import second_device, split
+
+    split(decoder, second_device(decoder))
 
 
 def _fused(decoder: ShotDecoder) -> None:
@@ -39,8 +85,9 @@ def _fused(decoder: ShotDecoder) -> None:
 
 
 def _cudnn(decoder: ShotDecoder) -> None:
-    if not torch.cuda.is_available():
-        raise ValueError("tuning cudnn is a GPU's attention; there is no GPU here, so leave it out")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    _require_gpu("cudnn", "a GPU's attention")
     order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     plain = decoder.transformer.forward
 
@@ -52,6 +99,9 @@ def _cudnn(decoder: ShotDecoder) -> None:
 
 
 def _layout(decoder: ShotDecoder) -> None:
+    import torch
+    from torch import nn
+
     formats = {nn.Conv2d: torch.channels_last, nn.Conv3d: torch.channels_last_3d}
     for module in decoder.vae.modules():
         for kind, memory_format in formats.items():
@@ -59,10 +109,112 @@ def _layout(decoder: ShotDecoder) -> None:
                 module.to(memory_format=memory_format)
 
 
+def _onednn(decoder: ShotDecoder) -> None:
+    """torch sends small 3-D convolutions to a slower way of its own, whatever their number of channels."""
+    import torch
+    from torch import nn
+
+    device = decoder.unconditional_ND.device
+    if device.type != "cpu":
+        raise ValueError(f"tuning onednn is for a CPU, and the decoder is on {device}; leave it out")
+    for module in decoder.vae.modules():
+        if isinstance(module, nn.Conv3d) and max(module.kernel_size) > 1:
+            module.forward = partial(_convolved, module, torch.mkldnn_convolution)
+
+
+def _convolved(module: nn.Conv3d, convolution: Callable[..., Tensor], rows_BCFHW: Tensor) -> Tensor:
+    shape = module.padding, module.stride, module.dilation, module.groups
+    return convolution(rows_BCFHW, module.weight, module.bias, *shape)
+
+
+def _half_vae(decoder: ShotDecoder) -> None:
+    """As quick as bfloat16, eight times finer in rounding, and the format that CogVideoX-2b's VAE was published in."""
+    import torch
+    from torch import nn
+
+    if decoder.vae.dtype == torch.float16:
+        return
+    if decoder.vae.dtype != torch.bfloat16:
+        raise ValueError(
+            f"tuning half_vae puts float16 in place of bfloat16, and this decoder computes in "
+            f"{str(decoder.vae.dtype).removeprefix('torch.')}; leave it out, or add --dtype bfloat16"
+        )
+    nn.Module.to(decoder.vae, torch.float16)  # diffusers' own `to` warns of modules to keep in float32: there are none
+
+
+def _fp8(decoder: ShotDecoder) -> None:
+    import torch
+
+    _require_gpu("fp8", "arithmetic of a GPU")
+    if torch.cuda.get_device_capability() < FP8_CAPABILITY:
+        raise ValueError(
+            f"tuning fp8 needs a GPU of compute capability {'.'.join(map(str, FP8_CAPABILITY))} or later; "
+            f"{torch.cuda.get_device_name()} is of an earlier kind, so take int8 or leave it out"
+        )
+    _quantize(decoder, "fp8", "Float8DynamicActivationFloat8WeightConfig", _feeds_forward)
+
+
+def _int8(decoder: ShotDecoder) -> None:
+    _quantize(decoder, "int8", "Int8WeightOnlyConfig", _in_a_block)
+
+
+def _quantize(decoder: ShotDecoder, name: str, config: str, which: Callable[[nn.Module, str], bool]) -> None:
+    """Put torchao's numbers in place of the weights of the linear layers that `which` names."""
+    if importlib.util.find_spec("torchao") is None:
+        raise ValueError(f"tuning {name} needs torchao, which is not installed; pip install torchao, or leave it out")
+    quantization = importlib.import_module("torchao.quantization")
+    if not hasattr(quantization, config):
+        raise ValueError(f"tuning {name} needs a torchao with {config}; pip install -U torchao, or leave it out")
+    quantization.quantize_(decoder.transformer, getattr(quantization, config)(), filter_fn=which)
+
+
+def _feeds_forward(module: nn.Module, name: str) -> bool:
+    return _is_linear(module) and ".ff." in name
+
+
+def _in_a_block(module: nn.Module, name: str) -> bool:
+    return _is_linear(module) and name.startswith("transformer_blocks.")
+
+
+def _is_linear(module: nn.Module) -> bool:
+    from torch import nn
+
+    return isinstance(module, nn.Linear)
+
+
 def _blocks(decoder: ShotDecoder) -> None:
     """One block is compiled and serves for all of them, so that the start is short."""
+    _compile_blocks(decoder)
+
+
+def _graph(decoder: ShotDecoder) -> None:
+    """A block's kernels are launched as one CUDA graph, for models so small that launching is what takes time."""
+    import torch
+
+    _require_gpu("graph", "CUDA's graphs")
+    _compile_blocks(decoder, mode="reduce-overhead")
+    # Within one step each block's output is the next one's input; only a new step may write over them.
+    decoder.transformer.register_forward_pre_hook(lambda *_: torch.compiler.cudagraph_mark_step_begin())
+
+
+def _compile_blocks(decoder: ShotDecoder, **how: str) -> None:
+    import torch
+
     for block in decoder.transformer.transformer_blocks:
-        block.compile(dynamic=False)
+        # Not block.compile(): what a cache remembers is looked up outside of the compiled part.
+        block.forward = _on_whole_rows(torch.compile(block.forward, dynamic=False, **how))
+
+
+def _on_whole_rows(compiled: Callable[..., object]) -> Callable[..., object]:
+    """The first block is given slices of longer rows, and would be compiled once more for them alone."""
+
+    def whole(rows_BLD: Tensor) -> Tensor:
+        return rows_BLD.contiguous().view(-1).view(rows_BLD.shape)  # one row's slice calls itself contiguous
+
+    def forward(hidden_states: Tensor, encoder_hidden_states: Tensor, **others: object) -> object:
+        return compiled(whole(hidden_states), whole(encoder_hidden_states), **others)
+
+    return forward
 
 
 def _whole(decoder: ShotDecoder) -> None:
@@ -74,11 +226,75 @@ def _vae(decoder: ShotDecoder) -> None:
     decoder.vae.decoder.compile(dynamic=False)
 
 
-TUNINGS: dict[str, tuple[str, Callable[[ShotDecoder], None]]] = {
-    "fused": ("one matrix product for query, key and value", _fused),
-    "layout": ("the VAE's convolutions with channels last", _layout),
-    "cudnn": ("cuDNN's attention before the others", _cudnn),
-    "blocks": ("compiled transformer blocks", _blocks),
-    "whole": ("the whole transformer compiled", _whole),
-    "vae": ("the VAE's decoder compiled", _vae),
+def _first_block(decoder: ShotDecoder) -> None:
+    cache_first_block(decoder, FIRST_BLOCK_THRESHOLD)
+
+
+def cache_first_block(decoder: ShotDecoder, threshold: float) -> None:
+    """Where the first block's residual differs from the last computed step's by less than `threshold` of it, what the
+    other blocks added then is added again; 0 asks them at every step.
+    """
+    decoder.transformer.enable_cache(_cache("first_block", "FirstBlockCacheConfig")(threshold=threshold))
+
+
+def _taylor(decoder: ShotDecoder) -> None:
+    cache_attention(decoder, TAYLOR_INTERVAL)
+
+
+def cache_attention(decoder: ShotDecoder, interval: int) -> None:
+    """Attention is asked at one step of `interval`, and continued in between on the line through its last two answers;
+    1 asks it at every step.
+    """
+    decoder.transformer.enable_cache(
+        _cache("taylor", "TaylorSeerCacheConfig")(
+            cache_interval=interval,
+            disable_cache_before_step=TAYLOR_WARM_UP,
+            cache_identifiers=[r"transformer_blocks\.\d+\.attn1"],  # the default patterns miss CogVideoX's name
+            taylor_factors_dtype=decoder.unconditional_ND.dtype,
+        )
+    )
+
+
+def _cache(name: str, config: str) -> type:
+    from diffusers import hooks
+
+    if not hasattr(hooks, config):
+        raise ValueError(f"tuning {name} needs diffusers with {config}; pip install -U diffusers, or leave it out")
+    return getattr(hooks, config)
+
+
+def _require_gpu(name: str, what: str) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ValueError(f"tuning {name} is {what}; there is no GPU here, so leave it out")
+
+
+TUNINGS: dict[str, Tuning] = {
+    "halves": Tuning("the halves of guidance on two GPUs at once", _halves, only="cuda"),
+    "fused": Tuning("one matrix product for query, key and value", _fused),
+    "layout": Tuning("the VAE's convolutions with channels last", _layout),
+    "onednn": Tuning("the VAE's convolutions through oneDNN, all of them", _onednn, only="cpu"),
+    "half_vae": Tuning("the VAE in float16 where all else is bfloat16", _half_vae, only="cuda"),
+    "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", _fp8, approximates=True, only="cuda"),
+    "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", _int8, approximates=True, only="cuda"),
+    "cudnn": Tuning("cuDNN's attention before the others", _cudnn, only="cuda"),
+    "blocks": Tuning("compiled transformer blocks", _blocks, only="cuda"),
+    "graph": Tuning("compiled transformer blocks, each a CUDA graph", _graph, only="cuda"),
+    "whole": Tuning("the whole transformer compiled", _whole, only="cuda"),
+    "vae": Tuning("the VAE's decoder compiled", _vae, only="cuda"),
+    "first_block": Tuning("steps whose first block tells nothing new skip the others", _first_block, approximates=True),
+    "taylor": Tuning("attention continued on a line between steps that ask it", _taylor, approximates=True),
 }
+CACHES = {"first_block", "taylor"}  # these leave arithmetic out
+EXCLUSIVE = (
+    {"blocks", "graph", "whole"},
+    CACHES | {"whole"},  # a cache decides at every step, outside of what is compiled
+    {"taylor", "blocks"},  # its memory is inside of a block
+    {"taylor", "graph"},
+    {"fp8", "int8"},
+    {"halves", "first_block"},  # a shot's memory is that of one transformer
+    {"halves", "taylor"},
+    {"halves", "cudnn"},  # two threads would undo one another's choice
+    {"halves", "graph"},  # a graph belongs to the thread that recorded it
+)

@@ -83,6 +83,7 @@ def test_medians_ratios_and_shares_by_hand():
         Timing((4.0, 2.0, 3.0), 9.0, flop=6 * 10**12),
         Timing((1.5, 1.5, 9.0), 9.0, flop=6 * 10**12),
         steps=10,
+        our_steps=10,
     )
     assert row.ratio == 2.0 and row.ours.tflops == 4.0
     assert "300 / 150" in row.line(8.0) and "50 %" in row.line(8.0) and "1.500 .. 9.000" in row.line(8.0)
@@ -99,7 +100,7 @@ def test_medians_ratios_and_shares_by_hand():
     ],
 )
 def test_the_stock_step_is_held_against_the_known_one(gpu, seconds, said):
-    row = Row("sampler", Timing((seconds,), seconds), Timing((1.0,), 1.0), steps=50)
+    row = Row("sampler", Timing((seconds,), seconds), Timing((1.0,), 1.0), steps=50, our_steps=50)
     note = known_step_note(Bench((row,), 745.0, {"spec": "release", "machine": {"gpu": gpu}}))
     assert note is None if said is None else said in note
     assert ("compare" in (note or "")) == (said == "compare the matmul")
@@ -119,9 +120,14 @@ def test_each_way_is_tried_alone_on_an_untuned_decoder(capsys):
     for row in bench.trials.rows:
         assert row.drift < 1e-4 and row.against["sampler"] > 0 and row.first > 0
     assert bench.trials.format_drift is None  # float32 is what formats are held against
-    assert "alone: layout" in capsys.readouterr().out and "fused " in bench.text
+    assert "alone: layout" in capsys.readouterr().out and "fused " in bench.text and "~" not in bench.text
     with pytest.raises(ValueError, match="unknown tuning"):
         run_bench(plan(alone=("faster",)))
+
+
+def test_a_way_that_approximates_is_marked():
+    text = run_bench(plan(steps=2, alone=("layout", "first_block"))).text
+    assert "\nfirst_block ~ " in text and "\nlayout  " in text and "(~ approximates" in text
 
 
 def test_a_number_format_drifts_and_is_told():
@@ -136,9 +142,22 @@ def test_the_command_prints_the_table_and_writes_json(tmp_path, capsys):
     assert main(["bench", "--spec", "tiny", "--steps", "1", "--repeats", "1", "--json", str(tmp_path / "b.json")]) == 0
     printed = capsys.readouterr().out
     assert all(f"\n{part} " in printed for part in PARTS) and "random weights" in printed
-    values = json.loads((tmp_path / "b.json").read_text())
+    written = json.loads((tmp_path / "b.json").read_text())
+    (values,) = written["benches"]
     assert [row["part"] for row in values["rows"]] == list(PARTS) and values["matmul_tflops"] > 0
-    assert values["command"] and values["machine"]["torch"]
+    assert written["command"] and values["machine"]["torch"]
+
+
+def test_several_presets_stand_beside_one_stock_turn(tmp_path, capsys, monkeypatch):
+    turns, of = [], PlainTurn.of
+    monkeypatch.setattr(PlainTurn, "of", lambda *given: turns.append(given) or of(*given))
+    words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "exact", "live"]
+    assert main([*words, "--json", str(tmp_path / "b.json")]) == 0
+    first, second = json.loads((tmp_path / "b.json").read_text())["benches"]
+    assert (first["preset"], second["preset"]) == ("exact", "live") and len(turns) == 1
+    assert [row["stock"] for row in first["rows"]] == [row["stock"] for row in second["rows"]]
+    printed = capsys.readouterr().out
+    assert "preset exact:" in printed and "preset live:" in printed
 
 
 @pytest.mark.parametrize(

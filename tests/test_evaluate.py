@@ -31,7 +31,7 @@ from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
-from animegamer_core.toybox.world import UNSEEN_PAIRS, vocabulary
+from animegamer_core.toybox.world import AMPLITUDES, UNSEEN_PAIRS, vocabulary
 from animegamer_core.video import to_uint8
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
@@ -337,6 +337,15 @@ def test_every_row_runs_and_repeats(tiny_world):
         "game-from-a-picture",
         "unseen",
     }
+
+
+def test_the_levels_of_a_livelier_film_are_drawn_as_lively_as_can_be(tiny_world):
+    """A camera that moves too gives levels beyond what the Toybox draws; the row is there all the same."""
+    lively = replace(TABLE, edges=(2.0, 4.4, 9.8, 19.4))
+    trial = Trial(Lab(replace(open_world(tiny_world), motion_table=lively), workers=1), SMALLEST)
+    assert acceptance.level_centres(lively.edges)[-1] > AMPLITUDES[1]
+    ceiling = next(line for line in acceptance.motion_row(trial).lines if "ceiling" in line.name)
+    assert ceiling.figure.count == SMALLEST.true
 
 
 def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):

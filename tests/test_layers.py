@@ -13,8 +13,8 @@ LAYERS = (
     {"spec", "state", "files", "page"},
     {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
-    {"checkpoint", "story", "video", "sheet", "tuning"},
-    {"play", "data"},
+    {"checkpoint", "story", "video", "sheet", "tuning", "halves", "streaming"},
+    {"models", "presets", "play", "data"},
     {"train"},
     {"toybox", "evaluate"},
     {"parity", "play_cli", "dataset_cli", "bench"},
@@ -31,6 +31,9 @@ LIGHT = (
     "lines",
     "index",
     "story",
+    "models",
+    "tuning",
+    "presets",
     "play",
     "play_cli",
     "dataset_cli",
@@ -118,8 +121,9 @@ PUBLIC = {
     "page": "script_safe write_page",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",
     "lines": "Line LineEntry line_names",
-    "play": "LoadedModels Models PlaySettings PlayedTurn Player choose_device export keep_turn put_shot save_picture "
-    "state_key",
+    "models": "LoadedModels Models PlaySettings",
+    "halves": "Halves copies second_device split",
+    "play": "PlayedTurn Player choose_device export keep_turn put_shot save_picture state_key",
     "sheet": "contact_sheet scope_name",
     "shelf": "OpeningKey Shelf ShotKey StateKey address_of",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
@@ -128,7 +132,7 @@ PUBLIC = {
     "motion_text read_instructions",
     "story": "Story opening_address",
     "video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
-    "engine": "EngineOutput GameEngine additive_mask",
+    "engine": "EngineOutput GameEngine Replies additive_mask",
     "decoder": "ShotDecoder",
 }
 
@@ -164,7 +168,10 @@ def test_the_verbs_and_the_options_of_play():
     options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}
     assert options == {"file", "--help"} | {
         f"--{name}"
-        for name in "world out name resume branch window seed steps guidance profile motion device dtype".split()
+        for name in (
+            "world out name resume branch window seed steps guidance preset profile motion "
+            "device engine-device halves dtype"
+        ).split()
     }
 
 

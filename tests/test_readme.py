@@ -43,7 +43,7 @@ def test_playing_as_the_readme_says(tmp_path, monkeypatch):
     game = re.search(r"```text\n(Character: .*?)```", README, re.DOTALL)[1]
     (tmp_path / "my-game.txt").write_text(game, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert len(PLAYED) == 3
+    assert len(PLAYED) == 4
     for line in PLAYED:
         steps = [] if "--steps" in line else ["--steps", "4"]
         done = subprocess.run([*module_call(line), *steps], cwd=tmp_path, capture_output=True, text=True)

@@ -1,11 +1,27 @@
 """Other ways to compute a turn: the same shot, by what they say they do."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 
+from animegamer_core.checkpoint import open_world
 from animegamer_core.decoder import ShotDecoder
+from animegamer_core.evaluate.figures import psnr
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.tuning import TUNINGS, tune
+from animegamer_core.tuning import (
+    EXCLUSIVE,
+    TAYLOR_INTERVAL,
+    TUNINGS,
+    approximations,
+    cache_attention,
+    cache_first_block,
+    check_names,
+    tune,
+    usable,
+)
+from animegamer_core.video import to_uint8
 
 
 def decoder():
@@ -23,7 +39,7 @@ def plain():
     return shot(decoder())
 
 
-@pytest.mark.parametrize("name", ["fused", "layout"])
+@pytest.mark.parametrize("name", ["fused", "layout", "onednn"])
 def test_a_tuned_decoder_draws_the_same_shot(name, plain):
     tuned = decoder()
     tune(tuned, [name])
@@ -57,13 +73,200 @@ def test_what_needs_a_gpu_says_so():
 
 def test_unknown_names_are_refused_before_anything_is_done():
     model = decoder()
-    with pytest.raises(ValueError, match="unknown tuning 'faster'; choose from fused"):
+    with pytest.raises(ValueError, match="unknown tuning 'faster'; choose from halves"):
         tune(model, ["fused", "faster"])
     assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
 
 
+def calls_of(model, part):
+    """A list that grows by a batch's rows each time that the last block's part is asked."""
+    calls = []
+    block = model.transformer.transformer_blocks[-1]
+    getattr(block, part).register_forward_hook(lambda module, given, output: calls.append(len(given[0])))
+    return calls
+
+
+CACHED = {
+    "first_block": (lambda model: cache_first_block(model, 1e9), "ff"),
+    "taylor": (lambda model: cache_attention(model, 2), "attn1"),
+}
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_a_cached_shot_is_the_same_twice_in_a_row(name):
+    cached, other = decoder(), torch.zeros(SPECS["tiny"].state.tokens, 32)
+    CACHED[name][0](cached)
+    first = cached.shoot(other, 2.5, seed=1, steps=9)
+    between = shot(cached)  # of another length, so that it ends elsewhere in what is remembered
+    assert torch.equal(cached.shoot(other, 2.5, seed=1, steps=9), first)
+    assert torch.equal(shot(cached), between)
+
+
+def test_a_threshold_of_nothing_and_an_interval_of_one_leave_the_shot_as_it_is(plain):
+    for cache, value in ((cache_first_block, 0.0), (cache_attention, 1)):
+        cached = decoder()
+        cache(cached, value)
+        assert torch.equal(shot(cached), plain)
+
+
+@pytest.mark.parametrize(("name", "asked"), [("first_block", [2, 1]), ("taylor", [2, 2, 2, 2, 1, 1, 1, 1])])
+def test_what_is_remembered_is_forgotten_where_guidance_ends(name, asked):
+    """6 guided steps and 6 more. first_block: only the first of each kind asks; taylor: three, then every other."""
+    cached = decoder()
+    cached.profile = replace(cached.profile, skip_guidance_below=1.03)
+    CACHED[name][0](cached)
+    calls = calls_of(cached, "ff") if name == "first_block" else attended(cached)
+    state = torch.randn(SPECS["tiny"].state.tokens, 32, generator=torch.Generator().manual_seed(0))
+    cached.sample(state[None], torch.tensor([2.5]), [1], steps=12)
+    assert calls == asked
+
+
+def attended(model):
+    """As `calls_of`, of the attention itself, which a cache stands before."""
+    calls = []
+    processor = model.transformer.transformer_blocks[-1].attn1.norm_q
+    processor.register_forward_hook(lambda module, given, output: calls.append(len(given[0])))
+    return calls
+
+
+@pytest.fixture(scope="module")
+def toybox():
+    """The shipped world's decoder, a state that its engine predicts, and the exact shot."""
+    world = open_world("toybox")
+    state = world.load_engine().predict((), "Character: girl; Motion: quickly run; Background: day forest.")
+    model = world.load_decoder()
+    return world, state.representation, model.shoot(state.representation, 10.0, seed=3)
+
+
+@pytest.mark.parametrize(("name", "part", "least", "share"), [("first_block", "ff", 40, 0.9), ("taylor", "q", 30, 0.8)])
+def test_caches_ask_less_and_stay_near_the_exact_shot(toybox, name, part, least, share):
+    world, state, exact = toybox
+    model = world.load_decoder()
+    tune(model, [name])
+    calls = calls_of(model, "ff") if part == "ff" else attended(model)
+    near = psnr(to_uint8(model.shoot(state, 10.0, seed=3)), to_uint8(exact))
+    assert near > least and len(calls) < share * world.spec.decoder.steps, (near, len(calls))
+
+
+def test_ways_that_exclude_one_another_are_refused():
+    model = decoder()
+    for pair in ({"blocks", "whole"}, {"first_block", "taylor"}, {"first_block", "whole"}, {"halves", "graph"}):
+        with pytest.raises(ValueError, match="exclude one another; leave one of them out"):
+            tune(model, ["fused", *sorted(pair)])
+    assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
+    assert set().union(*EXCLUSIVE) <= set(TUNINGS)
+    check_names(["fused", "blocks", "first_block", "fp8"])
+
+
+def test_what_is_for_a_gpu_and_what_approximates_is_told():
+    assert usable(["blocks", "fused", "fp8"], "cpu") == (("fused",), ("blocks", "fp8"))
+    assert usable(["fused", "onednn"], "cuda") == (("fused",), ("onednn",))
+    assert usable(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), ())
+    assert approximations(["taylor", "fused", "fp8"]) == ("fp8", "taylor") and TAYLOR_INTERVAL > 1
+
+
+def test_convolutions_go_through_onednn_and_on_a_cpu_only(monkeypatch):
+    model, seen = decoder(), []
+    monkeypatch.setattr(
+        torch,
+        "mkldnn_convolution",
+        lambda rows, *how, real=torch.mkldnn_convolution: seen.append(rows.dim()) or real(rows, *how),
+    )
+    tune(model, ["onednn"])
+    shot(model)
+    assert len(seen) > 10 and set(seen) == {5}
+    with torch.device("meta"):
+        elsewhere = ShotDecoder(SPECS["tiny"], PROFILES["paper"])
+    with pytest.raises(ValueError, match="is for a CPU, and the decoder is on meta"):
+        tune(elsewhere, ["onednn"])
+
+
+def test_names_are_known_without_torch():
+    import subprocess
+
+    code = (
+        "import sys, animegamer_core.tuning, animegamer_core.presets; print({'torch', 'diffusers'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the sentences are for machines without a GPU")
+@pytest.mark.parametrize("name", ["cudnn", "graph", "fp8"])
+def test_each_way_that_needs_a_gpu_says_so(name):
+    with pytest.raises(ValueError, match=f"tuning {name} is .*; there is no GPU here, so leave it out"):
+        tune(decoder(), [name])
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="needs torchao, which is not installed; pip install torchao"):
+        tune(decoder(), ["int8"])
+
+
+def test_a_library_without_the_cache_is_named(monkeypatch):
+    from diffusers import hooks
+
+    monkeypatch.delattr(hooks, "FirstBlockCacheConfig")
+    with pytest.raises(ValueError, match="needs diffusers with FirstBlockCacheConfig"):
+        tune(decoder(), ["first_block"])
+
+
+def test_weights_kept_as_bytes_draw_nearly_the_same_shot(plain):
+    pytest.importorskip("torchao")
+    small = decoder()
+    tune(small, ["int8"])
+    assert 0 < float((shot(small) - plain).pow(2).mean().sqrt()) < 0.05
+
+
+def test_the_vae_alone_computes_in_float16(plain):
+    half = decoder().bfloat16()
+    before = shot(half)
+    tune(half, ["half_vae"])
+    assert (half.vae.dtype, half.unconditional_ND.dtype) == (torch.float16, torch.bfloat16)
+    latents = torch.randn(1, *SPECS["tiny"].decoder.latent_shape, generator=torch.Generator().manual_seed(4))
+    exact = decoder().decode_latents(latents)
+    nearer = (half.decode_latents(latents) - exact).abs().mean()
+    assert (
+        shot(half).shape == before.shape
+        and nearer < (decoder().bfloat16().decode_latents(latents) - exact).abs().mean()
+    )
+    tune(half, ["half_vae"])
+    with pytest.raises(ValueError, match="this decoder computes in float32; leave it out, or add --dtype bfloat16"):
+        tune(decoder(), ["half_vae"])
+
+
+def test_compiled_blocks_are_compiled_once_for_all_and_stand_behind_the_cache(monkeypatch, plain):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda forward, **how: compiled.append(how) or forward)
+    model = decoder()
+    tune(model, ["blocks"])
+    assert compiled == [{"dynamic": False}] * 2 and torch.equal(shot(model), plain)
+    cache_first_block(model, 1e9)
+    calls = calls_of(model, "ff")
+    shot(model)
+    assert len(calls) < 4
+
+
+def test_every_block_is_given_rows_of_one_kind(monkeypatch):
+    """Strides are part of what a compiled block is compiled for; slices of longer rows would be another kind."""
+    strides = set()
+
+    def watched(forward, **how):
+        def compiled(first, second, **others):
+            strides.add((first.shape, first.stride(), second.stride()))
+            return forward(first, second, **others)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", watched)
+    model = decoder()
+    tune(model, ["blocks"])
+    shot(model)
+    assert len(strides) == 2  # guided steps, and steps with one half
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [name for name in TUNINGS if name not in ("fused", "layout")])
+@pytest.mark.parametrize("name", ["cudnn", "blocks", "graph", "whole", "vae"])
 def test_compiled_and_gpu_ways_draw_the_same_shot(name):
     model = decoder().cuda()
     before = shot(model)

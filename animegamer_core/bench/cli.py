@@ -8,13 +8,16 @@ import json
 import shlex
 import sys
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 from ..files import write_text
+from ..presets import PRESETS, get_preset, preset_on
 from ..spec import DTYPES
 
 if typing.TYPE_CHECKING:
     from .run import Plan
+    from .table import Bench
 
 SPECS = ("release", "toybox", "tiny")
 
@@ -25,9 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--spec", choices=SPECS, help="sizes, with random weights (default: toybox)")
     add("--world", help="a world's real weights in place of a spec's random ones")
     add("--profile", help="paper, reference or as_run (default: the world's, or paper)")
+    add(
+        "--preset",
+        nargs="+",
+        choices=tuple(PRESETS),
+        metavar="NAME",
+        help=f"how ours is computed: {', '.join(PRESETS)}; several beside one stock turn; options below win over them",
+    )
     add("--guidance", help="reference_wave, cosine or constant (default: the profile's)")
-    add("--steps", type=int, metavar="N", help="sampling steps (default: the spec's)")
-    add("--with", nargs="+", default=(), dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
+    add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
+    add("--with", nargs="+", dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
     add("--each", nargs="+", default=(), dest="alone", metavar="NAME", help="ways to try one by one, untuned else")
     add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
@@ -37,27 +47,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; returns the exit status."""
-    from .run import known_step_note, run_bench
+    from .run import check_plan, known_step_note, measure_ours, measure_stock
 
-    plan = _plan(args)
-    bench = run_bench(plan, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
-    facts = bench.facts
-    print(f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, ", end="")
-    print(f"{facts['guided_steps']} guided and {facts['unguided_steps']} single steps, guidance {facts['guidance']}")
-    if facts["tuned"]:
-        print(f"ours is tuned: {', '.join(facts['tuned'])}")
-    print(f"a square matmul reaches {bench.matmul:.3g} TFLOP/s")
-    print(bench.text)
-    if note := known_step_note(bench):
+    plans = _plans(args)
+    for plan in plans:
+        check_plan(plan)
+    stock, benches = measure_stock(plans[0], _tell), []
+    print(f"a square matmul reaches {stock.matmul:.3g} TFLOP/s")
+    for plan in plans:
+        benches.append(measure_ours(plan, stock, _tell))
+        _show(benches[-1])
+    if note := known_step_note(benches[0]):
         print(f"({note})")
     if args.json is not None:
-        values = {**bench.values(), "command": shlex.join(sys.argv)}
+        values = {"command": shlex.join(sys.argv), "benches": [bench.values() for bench in benches]}
         write_text(args.json, json.dumps(values, indent=1) + "\n")
         print(args.json)
     return 0
 
 
-def _plan(args: argparse.Namespace) -> Plan:
+def _show(bench: Bench) -> None:
+    facts = bench.facts
+    print(f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, ", end="")
+    print(f"{facts['guided_steps']} guided and {facts['unguided_steps']} single steps, guidance {facts['guidance']}")
+    if facts["preset"]:
+        print(f"preset {facts['preset']}: {get_preset(facts['preset']).about}")
+    for line in facts["in_place_of_the_presets"]:
+        print(f"  {line}")
+    if facts["tuned"]:
+        print(f"ours is tuned: {', '.join(facts['tuned'])}")
+    print(bench.text, flush=True)
+
+
+def _tell(line: str) -> None:
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def _plans(args: argparse.Namespace) -> list[Plan]:
+    """One for each preset, or one without."""
     import torch
 
     from ..checkpoint import open_world
@@ -75,7 +102,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     device = torch.device(choose_device(args.device))
     dtype = getattr(torch, args.dtype or ("float32" if device.type == "cpu" else "bfloat16"))
     profile = get_profile(args.profile) if args.profile else (world.profile if world else get_profile("paper"))
-    return Plan(
+    plan = Plan(
         spec=world.spec if world else get_spec(args.spec or "toybox"),
         device=device,
         dtype=dtype,
@@ -84,6 +111,13 @@ def _plan(args: argparse.Namespace) -> Plan:
         steps=args.steps,
         guidance=args.guidance,
         repeats=args.repeats,
-        tuned=tuple(args.tuned),
+        tuned=None if args.tuned is None else tuple(args.tuned),
         alone=tuple(args.alone),
     )
+    presets = [preset_on(get_preset(name), str(device), _tell) for name in args.preset or ()]
+    for preset in presets[:-1]:
+        if preset.stream_gib is not None:
+            raise ValueError(
+                f"preset {preset.name} caps what this process may take of the GPU from then on; name it last, or alone"
+            )
+    return [replace(plan, preset=preset) for preset in presets] or [plan]

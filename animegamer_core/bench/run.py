@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import gc
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from ..checkpoint import World
 from ..evaluate.report import machine
+from ..presets import Preset, card_of, overridden, prepare
 from ..spec import PROFILES, ModelSpec, Profile
-from ..tuning import check_names, tune
+from ..streaming import Card
+from ..tuning import CACHES, check_names, tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
 from .plain import PlainTurn
 from .table import Bench, Row
-from .trials import run_trials
-from .turn import OurTurn, random_models
+from .trials import DriftMeter, Trials, run_trials
+from .turn import OurTurn, random_models, resting_models
 
+NO_PRESET = Preset("", "as the world says, untuned")
 PARTS = ("engine", "sampler", "vae", "turn")
 KNOWN_STEP = 0.168  # seconds of a guided step of stock modules at the release's sizes on one H200 (reference-facts 17)
 KNOWN_WITHIN = 0.10
@@ -29,8 +33,9 @@ Say = Callable[[str], object]
 class Plan:
     """What is measured, and how often.
 
-    world: real weights in place of random ones. guidance None is the profile's. tuned: names of `tuning` that ours is
-    computed with. alone: names that are tried one by one, on an untuned decoder.
+    world: real weights in place of random ones. preset: how ours is computed. steps and guidance, where given, take the
+    place of the preset's; None is the world's and the profile's. tuned: names of `tuning` that ours is computed with;
+    None is the preset's. alone: names that are tried one by one, on an untuned decoder.
     """
 
     spec: ModelSpec
@@ -38,52 +43,133 @@ class Plan:
     dtype: torch.dtype
     profile: Profile = PROFILES["paper"]
     world: World | None = None
+    preset: Preset = NO_PRESET
     steps: int | None = None
     guidance: str | None = None
     repeats: int = 3
-    tuned: tuple[str, ...] = ()
+    tuned: tuple[str, ...] | None = None
     alone: tuple[str, ...] = ()
 
     @property
-    def sampler_steps(self) -> int:
-        """Steps of a shot."""
+    def stock_steps(self) -> int:
+        """Steps of the stock turn: the world's, whatever a preset says, so that ratios tell what it saves."""
         return self.steps or self.spec.decoder.steps
+
+    @property
+    def sampler_steps(self) -> int:
+        """Steps of ours."""
+        return self.steps or self.preset.steps_in(self.spec)
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """What takes the place of the preset's own choices, a sentence each."""
+        if not self.preset.name:
+            return ()
+        return overridden(self.preset, steps=self.steps, guidance=self.guidance, tunings=self.tuned)
+
+    @property
+    def made(self) -> Preset:
+        """The preset with the tunings that were asked for in place of its own."""
+        return self.preset if self.tuned is None else replace(self.preset, tunings=self.tuned)
+
+
+@dataclass(frozen=True)
+class Stock:
+    """The stock turn's timings by part, and the TFLOP/s that a matmul reaches beside them."""
+
+    timings: Mapping[str, Timing]
+    matmul: float
 
 
 def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
     """Measure the stock turn, then ours, then single ways of tuning. say hears what is being done."""
-    check_names((*plan.tuned, *plan.alone))
+    check_plan(plan)
+    return measure_ours(plan, measure_stock(plan, say), say)
+
+
+def check_plan(plan: Plan) -> None:
+    """ValueError for names that are none, or that cannot be measured together."""
+    check_names(plan.made.tunings)
+    for name in plan.alone:
+        check_names([name])
+    if plan.alone and plan.made.stream_gib is not None:
+        raise ValueError(f"preset {plan.preset.name} streams; ways are tried one by one without such a preset")
+
+
+def measure_stock(plan: Plan, say: Say = lambda line: None) -> Stock:
+    """The stock turn, which presets leave as it is: one measurement serves several of them."""
     say(f"stock modules of spec {plan.spec.name}")
-    plain = PlainTurn.of(plan.spec, plan.device, plan.dtype, plan.sampler_steps)
-    parts = plain.parts()
-    stock = _timings(parts, {name: counted(work) for name, work in parts.items()}, plan)
-    del plain, parts
+    parts = PlainTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts()
+    timings = _timings(parts, _counts(parts), plan)
+    del parts
     gc.collect()
-    say("ours")
-    turn = _ours(plan)
+    return Stock(timings, matmul_tflops(plan.device, plan.dtype))
+
+
+def measure_ours(plan: Plan, stock: Stock, say: Say = lambda line: None) -> Bench:
+    """Ours beside a stock turn of the same plan, then single ways of tuning."""
+    say(f"ours{f', preset {plan.preset.name}' if plan.preset.name else ''}")
+    card = card_of(plan.made, str(plan.device))
+    turn, trials, drifted = _ours(plan, card, say), None, None
+    if card is None:
+        flop = _counts(_skipping(turn, plan.made.tunings).parts())
+        trials = _trials(turn, plan, say)
+        meter = DriftMeter(turn.decoder) if plan.made.tunings else None
+        prepare(turn.decoder, plan.made)
+        drifted = meter and meter.of(turn.decoder)
+    else:
+        prepare(turn.decoder, plan.made, card, say)  # before, it lies where the device cannot reach it
+        flop = _counts(turn.parts())
+    ours = _timings(turn.parts(), flop, plan)
+    rows = tuple(Row(part, stock.timings[part], ours[part], *_steps(plan, part)) for part in PARTS)
+    return Bench(rows, stock.matmul, _facts(plan, turn), trials, drifted)
+
+
+def _trials(turn: OurTurn, plan: Plan, say: Say) -> Trials | None:
+    if not plan.alone:
+        return None
     parts = turn.parts()
-    flop = {name: counted(work) for name, work in parts.items()}  # before anything is compiled, where nobody counts
-    trials = None
-    if plan.alone:
-        against = {part: timed(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
-        trials = run_trials(turn, plan.alone, plan.repeats, against, say)
-    tune(turn.decoder, plan.tuned)
-    ours = _timings(parts, flop, plan)
-    rows = tuple(Row(part, stock[part], ours[part], plan.sampler_steps if part == "sampler" else 0) for part in PARTS)
-    return Bench(rows, matmul_tflops(plan.device, plan.dtype), _facts(plan, turn), trials)
+    against = {part: timed(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
+    return run_trials(turn, plan.alone, plan.repeats, against, say)
+
+
+def _skipping(turn: OurTurn, names: Sequence[str]) -> OurTurn:
+    """The turn with those of the tunings alone that leave arithmetic out: in what is compiled, nobody counts."""
+    caches = [name for name in names if name in CACHES]
+    if not caches:
+        return turn
+    copied = replace(turn, decoder=copy.deepcopy(turn.decoder))
+    tune(copied.decoder, caches)
+    return copied
+
+
+def _steps(plan: Plan, part: str) -> tuple[int, int]:
+    return (plan.stock_steps, plan.sampler_steps) if part == "sampler" else (0, 0)
 
 
 def _timings(parts: Mapping[str, Work], flop: Mapping[str, int], plan: Plan) -> dict[str, Timing]:
     return {name: timed(work, plan.device, plan.repeats, flop[name]) for name, work in parts.items()}
 
 
-def _ours(plan: Plan) -> OurTurn:
-    if plan.world is None:
-        engine, decoder = random_models(plan.spec, plan.profile, plan.device, plan.dtype)
+def _counts(parts: Mapping[str, Work]) -> dict[str, int]:
+    return {name: counted(work) for name, work in parts.items()}
+
+
+def _ours(plan: Plan, card: Card | None = None, say: Say = lambda line: None) -> OurTurn:
+    """Our turn, untuned; where a card is given, the engine streams through it and the decoder waits on the host."""
+    made, device = plan.made, plan.device if card is None else torch.device("cpu")
+    if plan.world is not None:
+        engine = plan.world.load_engine(device, plan.dtype)
+        decoder = plan.world.load_decoder(device, plan.dtype)
+    elif card is None:
+        engine, decoder = random_models(plan.spec, plan.profile, device, plan.dtype)
     else:
-        engine = plan.world.load_engine(plan.device, plan.dtype)
-        decoder = plan.world.load_decoder(plan.device, plan.dtype)
-    return OurTurn(engine, decoder, plan.sampler_steps, plan.guidance or decoder.profile.guidance)
+        engine, decoder = resting_models(plan.spec, plan.profile, plan.dtype)
+    decoder.profile = made.profile_of(decoder.profile)
+    if card is not None:
+        for share in card.stream(engine):
+            say(share.text)
+    return OurTurn(engine, decoder, plan.sampler_steps, plan.guidance or made.guidance_in(decoder.profile))
 
 
 def _facts(plan: Plan, turn: OurTurn) -> dict[str, object]:
@@ -98,7 +184,10 @@ def _facts(plan: Plan, turn: OurTurn) -> dict[str, object]:
         "device": str(plan.device),
         "dtype": str(plan.dtype).removeprefix("torch."),
         "repeats": plan.repeats,
-        "tuned": list(plan.tuned),
+        "preset": plan.preset.name or None,
+        "tuned": list(plan.made.tunings),
+        "in_place_of_the_presets": list(plan.explicit),
+        "stream_gib": plan.made.stream_gib,
         "machine": machine(),
     }
 

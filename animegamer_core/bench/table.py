@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .measure import Timing
-from .trials import Trials
+from .trials import Drift, Trials
 
 HEAD = (
     f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'ms a step':>15}"
@@ -17,12 +17,13 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Row:
-    """One part of a turn. steps: of the sampler, 0 for parts without."""
+    """One part of a turn. steps, our_steps: of the stock sampler and of ours, 0 for parts without."""
 
     part: str
     stock: Timing
     ours: Timing
     steps: int = 0
+    our_steps: int = 0
 
     @property
     def ratio(self) -> float:
@@ -33,7 +34,7 @@ class Row:
         """The row as text. matmul: TFLOP/s that this machine reaches at best."""
         stock, ours = self.stock, self.ours
         spread = f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
-        steps = _pair(*(1000 * timing.median / self.steps for timing in (stock, ours))) if self.steps else "-"
+        steps = _pair(1000 * stock.median / self.steps, 1000 * ours.median / self.our_steps) if self.steps else "-"
         share = "-" if ours.tflops is None else f"{100 * ours.tflops / matmul:.0f} %"
         return (
             f"{self.part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {self.ratio:>6.2f} {steps:>15}"
@@ -47,7 +48,7 @@ class Row:
             name: {**asdict(timing), "median": timing.median, "tflops": timing.tflops}
             for name, timing in (("stock", self.stock), ("ours", self.ours))
         }
-        return {"part": self.part, "ratio": self.ratio, "steps": self.steps, **sides}
+        return {"part": self.part, "ratio": self.ratio, "steps": self.steps, "our_steps": self.our_steps, **sides}
 
 
 def _pair(stock: float | None, ours: float | None) -> str:
@@ -67,14 +68,28 @@ class Bench:
     matmul: float
     facts: Mapping[str, Any]
     trials: Trials | None = None
+    drift: Drift | None = None
 
     @property
     def text(self) -> str:
         """The printed table."""
-        table = "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows)])
+        table = "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows), *self._notes])
         return table if self.trials is None else f"{table}\n\n{self.trials.text}"
+
+    @property
+    def _notes(self) -> list[str]:
+        """What a tuned turn costs before its first shot and in likeness."""
+        if self.drift is None:
+            return []
+        first = ", ".join(f"{row.part} {row.ours.first:.1f} s" for row in self.rows if row.part in ("sampler", "vae"))
+        return [self.drift.text, f"(ours, the first time: {first})"]
 
     def values(self) -> dict[str, Any]:
         """Plain values for a json file."""
-        alone = None if self.trials is None else self.trials.values()
-        return {**self.facts, "matmul_tflops": self.matmul, "rows": [row.values() for row in self.rows], "alone": alone}
+        return {
+            **self.facts,
+            "matmul_tflops": self.matmul,
+            "rows": [row.values() for row in self.rows],
+            "alone": None if self.trials is None else self.trials.values(),
+            "drift": None if self.drift is None else asdict(self.drift),
+        }

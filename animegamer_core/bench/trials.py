@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from ..decoder import ShotDecoder
-from ..tuning import tune
+from ..tuning import approximations, tune
 from .measure import Timing, timed
 from .turn import OurTurn, past_turns
 
 DRIFT_STEPS = 10
-HEAD = f"{'alone':10} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>9}"
+HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>9}"
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Trial:
     def line(self) -> str:
         """The row as text."""
         sampler, vae = self.sampler.median, self.vae.median
+        name = f"{self.name} ~" if approximations([self.name]) else self.name
         return (
-            f"{self.name:10} {sampler:>10.3f} {self.against['sampler'] / sampler:>6.2f} {vae:>8.3f}"
+            f"{name:13} {sampler:>10.3f} {self.against['sampler'] / sampler:>6.2f} {vae:>8.3f}"
             f" {self.against['vae'] / vae:>6.2f} {self.first:>12.1f} {self.drift:>9.2e}"
         )
 
@@ -59,6 +60,8 @@ class Trials:
         told = (
             "" if self.format_drift is None else f"\n(the number format drifts by {self.format_drift:.2e} from float32)"
         )
+        if approximations([row.name for row in self.rows]):
+            told += "\n(~ approximates: a shot may differ by more than rounding)"
         return "\n".join([HEAD, *(row.line for row in self.rows)]) + told
 
     def values(self) -> dict[str, Any]:
@@ -88,6 +91,49 @@ def run_trials(
         del tuned, parts
         gc.collect()
     return Trials(tuple(rows), format_drift)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far a tuned shot is from the untuned one, its latents and, from the same latents, its frames. format_latents,
+    format_frames: how far the untuned shot is from float32; None where it is float32.
+    """
+
+    latents: float
+    frames: float
+    format_latents: float | None
+    format_frames: float | None
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        told = f"tuned, latents drift by {self.latents:.2e} and frames by {self.frames:.2e}"
+        if self.format_latents is None:
+            return f"({told})"
+        return f"({told}; the number format itself by {self.format_latents:.2e} and {self.format_frames:.2e})"
+
+
+class DriftMeter:
+    """Remembers a decoder's untuned shot and, where its numbers are not float32, the exact one."""
+
+    def __init__(self, decoder: ShotDecoder) -> None:
+        self._given = torch.randn(
+            1, *decoder.spec.decoder.latent_shape, generator=torch.Generator().manual_seed(DRIFT_STEPS)
+        )
+        self._untuned = self._shot(decoder)
+        self._exact = None
+        if decoder.unconditional_ND.dtype != torch.float32:
+            self._exact = self._shot(copy.deepcopy(decoder).float())
+
+    def of(self, decoder: ShotDecoder) -> Drift:
+        """The drift of the same decoder, tuned since."""
+        latents, frames = map(drift, self._shot(decoder), self._untuned)
+        by_format = (None, None) if self._exact is None else tuple(map(drift, self._untuned, self._exact))
+        return Drift(latents, frames, *by_format)
+
+    def _shot(self, decoder: ShotDecoder) -> tuple[Tensor, Tensor]:
+        given = self._given.to(decoder.unconditional_ND.device)
+        return _latents(decoder), decoder.decode_latents(given).cpu()
 
 
 def drift(latents: Tensor, untuned: Tensor) -> float:

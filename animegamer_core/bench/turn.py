@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch import nn
 
+from ..checkpoint.parts import build_model
 from ..decoder import ShotDecoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer, TurnPrompt
@@ -26,6 +28,8 @@ INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
 PAST = 4  # turns that the engine reads, the default window
 MOTION = 10.0  # px a frame
 SEED = 1
+NUMBERS = 1 << 20  # different random weights of a model that is made in a hurry
+NUMBERS_SCALE = 0.02
 
 
 @contextmanager
@@ -47,6 +51,21 @@ def random_models(
     tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
     with made_on(device, dtype):
         engine, decoder = GameEngine(spec, tokenizer, profile), ShotDecoder(spec, profile)
+    return engine.eval(), decoder.eval()
+
+
+def resting_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[GameEngine, ShotDecoder]:
+    """The same in the host's memory, made in seconds also at 7 billion weights: some random numbers again and again."""
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    numbers = (NUMBERS_SCALE * torch.randn(NUMBERS, generator=torch.Generator().manual_seed(SEED))).to(dtype)
+    with made_on(torch.device("cpu"), dtype):
+        engine = build_model(lambda: GameEngine(spec, tokenizer, profile))
+        decoder = build_model(lambda: ShotDecoder(spec, profile))
+    for model in (engine, decoder):
+        for module in model.modules():
+            for name, empty in module.named_parameters(recurse=False):
+                many = numbers.repeat(-(-empty.numel() // NUMBERS))[: empty.numel()].clone()
+                setattr(module, name, nn.Parameter(many.view(empty.shape), requires_grad=False))
     return engine.eval(), decoder.eval()
 
 

@@ -10,6 +10,7 @@ import typing
 TASKS: dict[str, tuple[str, str]] = {
     "world": ("table.cli", "the paper's table of any world, or of a baseline; what `evaluate` alone means"),
     "toybox": ("acceptance.cli", "the acceptance table of a Toybox world, whose truth is known"),
+    "presets": ("presets", "what each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact"),
     "ablations": ("ablations.cli", "the paper's ablations, trained and scored in the Toybox"),
     "write": ("judging.cli_write", "stories for a benchmark, asked of a language model"),
     "judge": ("judging.cli_judge", "played benchmarks scored by a vision model, as the paper's GPT-4V did"),

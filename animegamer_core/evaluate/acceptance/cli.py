@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...spec import GUIDANCE_NAMES
+from ...presets import PRESETS, get_preset, preset_on
+from ...spec import DTYPES, GUIDANCE_NAMES
 
 if TYPE_CHECKING:
     from ..report import Outcome
@@ -26,8 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="games to play; everything else in proportion")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument("--seed", type=int, default=0, help="another seed asks other games (default %(default)s)")
-    parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the world's)")
-    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="of every shot (default: the profile's)")
+    parser.add_argument("--preset", choices=tuple(PRESETS), help="how shots are drawn; told beside preset exact")
+    parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the preset's or world's)")
+    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="of every shot (default: the preset's or profile's)")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the decoder (default %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
     parser.add_argument("--workers", type=int, help="processes that draw and measure (default: one a core)")
     parser.add_argument("--out", type=Path, default=Path("out/evaluate"), help="for the report (default %(default)s)")
@@ -52,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     few = plan.games < FULL.games
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     told = _show_progress if sys.stderr.isatty() else None
-    lab = Lab(open_world(args.world), device, args.workers, told, Sampling(args.steps, args.guidance))
+    preset = preset_on(get_preset(args.preset), device, print) if args.preset else None
+    sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
+    lab = Lab(open_world(args.world), device, args.workers, told, sampling)
     if few:
         print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
     print(TABLE_HEAD)

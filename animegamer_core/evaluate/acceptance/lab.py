@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...checkpoint import World
 from ...decoder import ShotDecoder
 from ...encoder import ShotEncoder
 from ...engine import GameEngine
+from ...presets import Preset, card_of, overridden, prepare
 from ...state import motion_text
 from ...toybox.probes import ProbeNet, load_probes, recognise
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
@@ -55,14 +56,29 @@ class TrueShots:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How shots are drawn; None is the world's own steps, and its profile's guidance."""
+    """How shots are drawn. preset: as the device can do it. steps, guidance: None leaves them to the preset, or to the
+    world and its profile. dtype: of the decoder's numbers, a name in torch.
+    """
 
     steps: int | None = None
     guidance: str | None = None
+    preset: Preset | None = None
+    dtype: str = "float32"
+
+    def facts(self) -> dict[str, object]:
+        """Plain values for a report."""
+        preset = self.preset
+        told = {"steps": self.steps, "guidance": self.guidance, "dtype": self.dtype}
+        if preset is None:
+            return {**told, "preset": None}
+        explicit = overridden(preset, steps=self.steps, guidance=self.guidance)
+        return {**told, "preset": preset.name, "tuned": preset.tunings, "in_place_of_the_presets": explicit}
 
 
 class Lab:
-    """The world's models and the probes on one device, in fp32 and in batches; each is loaded when first needed."""
+    """The world's models and the probes on one device and in batches, in fp32 but for a decoder that is told otherwise;
+    each is loaded when first needed.
+    """
 
     def __init__(
         self,
@@ -78,6 +94,8 @@ class Lab:
         self.workers = workers
         self.sampling = sampling
         self.batch = 64 if self.device.type == "cuda" else 4
+        if sampling.preset is not None and "first_block" in sampling.preset.tunings:
+            self.batch = 1  # a batch decides together which steps to skip
         self.on_progress = on_progress or (lambda what, done, count: None)
 
     @cached_property
@@ -87,8 +105,14 @@ class Lab:
 
     @cached_property
     def decoder(self) -> ShotDecoder:
-        """The world's decoder."""
-        return self.world.load_decoder(self.device, torch.float32)
+        """The world's decoder, made ready for the preset."""
+        preset, dtype = self.sampling.preset, getattr(torch, self.sampling.dtype)
+        if preset is None:
+            return self.world.load_decoder(self.device, dtype)
+        card = card_of(preset, str(self.device))
+        decoder = self.world.load_decoder(self.device if card is None else "cpu", dtype)
+        prepare(decoder, preset, card)
+        return decoder
 
     @cached_property
     def encoder(self) -> ShotEncoder:
@@ -99,6 +123,22 @@ class Lab:
     def probes(self) -> ProbeNet:
         """The world's probes."""
         return load_probes(self.world.folder, self.device)
+
+    @property
+    def steps(self) -> int:
+        """Sampling steps of every shot."""
+        preset, spec = self.sampling.preset, self.world.spec
+        return self.sampling.steps or (spec.decoder.steps if preset is None else preset.steps_in(spec))
+
+    @property
+    def guidance(self) -> str:
+        """The guidance schedule of every shot."""
+        preset, profile = self.sampling.preset, self.world.profile
+        return self.sampling.guidance or (profile.guidance if preset is None else preset.guidance_in(profile))
+
+    def drawing(self, sampling: Sampling) -> Lab:
+        """The same lab, its decoder loaded anew to draw otherwise."""
+        return Lab(self.world, self.device, self.workers, self.on_progress, sampling)
 
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         """The scenes as they really are."""
@@ -131,11 +171,10 @@ class Lab:
     def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
         """The decoder's shots of representations at motion values, sampled as the lab does."""
         self.on_progress("shots", 0, len(seeds))
-        shots = []
+        shots, how = [], {"steps": self.steps, "guidance": self.guidance}
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
-            states, told = torch.stack(tuple(states_MND[part])), asdict(self.sampling)
-            latents = self.decoder.sample(states, motion, list(seeds[part]), **told)
+            latents = self.decoder.sample(torch.stack(tuple(states_MND[part])), motion, list(seeds[part]), **how)
             shots.append(_as_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
         return np.concatenate(shots) if shots else np.empty((0, *self._size), np.uint8)

@@ -125,6 +125,28 @@ class Trial:
         return self.lab.encode(self.told)
 
     @cached_property
+    def shots(self) -> Clips:
+        """Shots decoded from the true representations at the measured motion values."""
+        return self.lab.shoot(self.states, self.told.values, self.seeds(len(self.told.scenes)))
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """All five motion levels in turn, one for each of `told`."""
+        return tuple(1 + index % 5 for index in range(len(self.told.scenes)))
+
+    @cached_property
+    def answers(self) -> tuple[int, ...]:
+        """The level measured on each of as many shots, drawn at the world's motion value of the level asked for."""
+        values = [self.lab.world.motion_table.value(level) for level in self.asked]
+        return self.lab.levels(self.lab.measure(self.lab.shoot(self.states, values, self.seeds(len(values)))))
+
+    def drawn_by(self, lab: Lab) -> Trial:
+        """The same scenes and states, drawn by another lab."""
+        other = Trial(lab, self.plan, self.seed)
+        other.true, other.states = self.true, self.states
+        return other
+
+    @cached_property
     def rebuilt(self) -> Clips:
         """The true clips through the VAE."""
         return self.lab.rebuild(self.true.clips)

@@ -1,0 +1,188 @@
+"""Presets: named answers to how fast a turn has to be, and how much of a card it may take.
+
+A preset is a row of one table: fewer steps, another guidance, ways of `tuning`, weights that stream through the card.
+What changes a shot beyond rounding is part of its address in a story. Naming a preset imports no torch.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .models import LoadedModels, PlaySettings
+from .spec import ModelSpec, Profile
+from .tuning import approximations, check_names, tune, usable
+
+if typing.TYPE_CHECKING:
+    from .checkpoint import World
+    from .decoder import ShotDecoder
+    from .engine import GameEngine
+    from .streaming import Card
+
+GIB = 2**30
+ROUNDS_ONLY = ("fused", "layout", "onednn", "blocks", "vae")  # ways that pay and change nothing beyond rounding
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One answer. None leaves a choice to the world.
+
+    steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as a profile's. tunings: names of
+    `tuning`; `preset_on` leaves out those for other devices. stream_gib: the weights stay in the host's memory and pass
+    through the card, of which a turn may take so many GiB; shots are then decoded in tiles.
+    """
+
+    name: str
+    about: str
+    steps: int | None = None
+    guidance: str | None = None
+    skip_guidance_below: float | None = None
+    tunings: tuple[str, ...] = ()
+    stream_gib: float | None = None
+
+    def steps_in(self, spec: ModelSpec) -> int:
+        """Sampling steps in a world: never more than its own."""
+        return min(self.steps or spec.decoder.steps, spec.decoder.steps)
+
+    def guidance_in(self, profile: Profile) -> str:
+        """The guidance schedule of a world that is played by this profile."""
+        return self.guidance or profile.guidance
+
+    def profile_of(self, profile: Profile) -> Profile:
+        """The profile, skipping the unconditional half as the preset does."""
+        skip = self.skip_guidance_below
+        return profile if skip is None else replace(profile, skip_guidance_below=skip)
+
+    def drawn(self, profile: Profile) -> str:
+        """What an address adds to the number format, such as `+first_block`; empty where shots differ in rounding only.
+
+        Steps and guidance are named by addresses anyway.
+        """
+        means = list(approximations(self.tunings))
+        if self.profile_of(profile) != profile:
+            means.append(f"skip{self.skip_guidance_below:g}")
+        if self.stream_gib is not None:
+            means.append("tiled")
+        return "".join(f"+{name}" for name in means)
+
+
+def _low_vram(name: str, card: int, gib: float) -> Preset:
+    return Preset(name, f"exact, for a card of {card} GB", tunings=("fused", "layout"), stream_gib=gib)
+
+
+PRESETS: dict[str, Preset] = {
+    row.name: row
+    for row in (
+        Preset("exact", "all steps; no further from bfloat16 than rounding", tunings=ROUNDS_ONLY),
+        Preset("balanced", "about half the steps", 24, "cosine", 1.05, tunings=ROUNDS_ONLY),
+        Preset("live", "quicker than the shot that it draws", 12, "cosine", 1.05, tunings=ROUNDS_ONLY),
+        _low_vram("low_vram", 8, 7.0),
+        _low_vram("low_vram_12", 12, 10.5),
+        _low_vram("low_vram_16", 16, 14.0),
+    )
+}
+
+
+def get_preset(name: str) -> Preset:
+    """The named row; ValueError lists the names."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def overridden(preset: Preset, **given: object) -> tuple[str, ...]:
+    """A sentence for each field of the preset that an explicit option (None: not given) takes the place of."""
+    told = [(name, value, getattr(preset, name)) for name, value in given.items() if value is not None]
+    return tuple(f"{name} {_said(value)}, in place of the preset's {_said(own)}" for name, value, own in told)
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "none of its own"
+    return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
+
+
+def preset_on(preset: Preset, device: str, say: Say = lambda line: None) -> Preset:
+    """The preset as this device can do it; say hears of tunings that are left out. ValueError if it cannot at all."""
+    check_names(preset.tunings)
+    if preset.stream_gib is not None and not device.startswith("cuda"):
+        raise ValueError(
+            f"preset {preset.name} streams weights through a GPU, and the device is {device}; choose exact there"
+        )
+    able, left_out = usable(preset.tunings, device)
+    if left_out:
+        say(f"preset {preset.name}: {', '.join(left_out)} left out, of no use on {device}")
+    return replace(preset, tunings=able)
+
+
+def settings_by(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
+    """The settings with the preset's choices where they leave one to the world."""
+    return replace(
+        settings,
+        steps=settings.steps or preset.steps_in(world.spec),
+        guidance=settings.guidance or preset.guidance_in(world.profile),
+        drawn=preset.drawn(world.profile),
+    )
+
+
+def prepare(decoder: ShotDecoder, preset: Preset, card: Card | None = None, say: Say = lambda line: None) -> None:
+    """Make a loaded decoder draw as the preset says, in place and for good. card: what it streams through, if it does;
+    it then lies on the CPU, and say hears of its shares. ValueError says what a tuning needs, or how much a card.
+    """
+    decoder.profile = preset.profile_of(decoder.profile)
+    tune(decoder, preset.tunings)
+    if card is not None:
+        for share in card.stream(decoder):
+            say(share.text)
+        decoder.tiled = True  # at every size, so that addresses can say so before anything is loaded
+
+
+def card_of(preset: Preset, device: str) -> Card | None:
+    """The card that a preset's models stream through, taking turns; None if they do not. It caps what torch takes of
+    the device from now on.
+    """
+    if preset.stream_gib is None:
+        return None
+    import torch
+
+    from .streaming import Card
+
+    return Card(torch.device(device), round(preset.stream_gib * GIB))
+
+
+class PresetModels(LoadedModels):
+    """A world's own models, made ready for a preset when first needed and kept."""
+
+    def __init__(self, world: World, settings: PlaySettings, preset: Preset) -> None:
+        super().__init__(world, settings)
+        if preset.stream_gib is not None and settings.halves:
+            raise ValueError(
+                f"preset {preset.name} streams weights through one device; leave the halves' second one out, or choose "
+                "another preset"
+            )
+        self.preset = preset
+
+    @cached_property
+    def _card(self) -> Card | None:
+        return card_of(self.preset, self.settings.device)
+
+    @cached_property
+    def _engine(self) -> GameEngine:
+        if self._card is None or self.settings.apart:
+            return super()._engine
+        engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))
+        self._card.stream(engine)
+        return engine
+
+    @cached_property
+    def _decoder(self) -> ShotDecoder:
+        if self._card is None:
+            decoder = super()._decoder
+        else:
+            decoder = self.world.load_decoder("cpu", self.settings.dtype or self.world.stored_dtype("decoder"))
+        prepare(decoder, self.preset, self._card)
+        return decoder
