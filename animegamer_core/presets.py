@@ -71,13 +71,13 @@ class Preset:
 
 
 def _low_vram(name: str, card: int, gib: float) -> Preset:
-    return Preset(name, f"exact, for a card of {card} GB", tunings=("fused", "layout"), stream_gib=gib)
+    return Preset(name, f"all steps, on a card of {card} GB", tunings=("fused", "layout"), stream_gib=gib)
 
 
 PRESETS: dict[str, Preset] = {
     row.name: row
     for row in (
-        Preset("exact", "all steps; no further from bfloat16 than rounding", tunings=ROUNDS_ONLY),
+        Preset("exact", "all steps, both halves of guidance in each", skip_guidance_below=0.0, tunings=ROUNDS_ONLY),
         Preset("balanced", "about half the steps", 24, "cosine", 1.05, tunings=ROUNDS_ONLY),
         Preset("live", "quicker than the shot that it draws", 12, "cosine", 1.05, tunings=ROUNDS_ONLY),
         _low_vram("low_vram", 8, 7.0),

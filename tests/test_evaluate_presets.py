@@ -42,7 +42,7 @@ def test_exact_comes_first_and_everything_is_held_against_it(run):
     exact, none, live = values["presets"]
     assert (exact["steps"], none["steps"], live["steps"]) == (2, 2, 1)
     assert exact["psnr"] is None
-    assert none["psnr"] is None or none["psnr"] > 60  # the same up to rounding
+    assert none["psnr"] is None or none["psnr"] > 40  # steps of weak guidance, with and without the other half
     assert 5 < live["psnr"] < 60
     for score in values["presets"]:
         assert len(score["seconds"]) == task.REPEATS and score["median"] > 0
