@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -276,7 +277,13 @@ def test_what_was_paid_for_survives_an_interrupt_and_a_kill(stub, tmp_path):
     for ending in (signal.SIGKILL, signal.SIGINT):
         asked = len(stub.asks)
         stub.script[:] = [GOOD, GOOD, GOOD, *[Slow(60.0 if ending == signal.SIGKILL else 1.0)] * 9]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores Ctrl-C
+        )
         while len(stub.asks) < asked + 5:
             time.sleep(0.02)
             assert process.poll() is None
