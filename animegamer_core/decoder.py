@@ -138,8 +138,10 @@ class ShotDecoder(nn.Module):
             _, _, height, width = self.spec.decoder.latent_shape
             sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
             self.vae.enable_tiling(*sides, TILE_OVERLAP, TILE_OVERLAP)
-        decoded = self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample
-        self.vae.use_tiling = False  # clips are encoded whole
+        try:
+            decoded = self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample
+        finally:
+            self.vae.use_tiling = False  # clips are encoded whole
         return rearrange(decoded, "b c f h w -> b f c h w").float()
 
     @torch.inference_mode()

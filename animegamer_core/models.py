@@ -116,10 +116,16 @@ class LoadedModels:
 
     @cached_property
     def _engine(self) -> GameEngine:
-        return self.world.load_engine(self.settings.reads_on, self.settings.dtype)
+        return self._load_engine()
 
     @cached_property
     def _decoder(self) -> ShotDecoder:
+        return self._load_decoder()
+
+    def _load_engine(self) -> GameEngine:
+        return self.world.load_engine(self.settings.reads_on, self.settings.dtype)
+
+    def _load_decoder(self) -> ShotDecoder:
         decoder = self.world.load_decoder(self.settings.device, self.settings.dtype)
         if self.settings.halves is not None:
             from .halves import split

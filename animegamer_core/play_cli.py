@@ -169,7 +169,7 @@ def _how(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetMo
     for line in overridden(preset, steps=args.steps, guidance=args.guidance):
         _tell(f"preset {preset.name}: {line}")
     settings = settings_by(preset, settings, world)
-    return settings, PresetModels(world, settings, preset)
+    return settings, PresetModels(world, settings, preset, _tell)
 
 
 def _tell(line: str) -> None:

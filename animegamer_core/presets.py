@@ -24,6 +24,8 @@ if typing.TYPE_CHECKING:
 GIB = 2**30
 ROUNDS_ONLY = ("fused", "layout", "onednn", "blocks", "vae")  # ways that pay and change nothing beyond rounding
 
+STREAMABLE = ("fused", "layout", "cudnn", "half_vae")  # ways that weights which pass through a card can have
+
 Say = Callable[[str], object]
 
 
@@ -79,7 +81,7 @@ PRESETS: dict[str, Preset] = {
     for row in (
         Preset("exact", "all steps, both halves of guidance in each", skip_guidance_below=0.0, tunings=ROUNDS_ONLY),
         Preset("balanced", "about half the steps", 24, "cosine", 1.05, tunings=ROUNDS_ONLY),
-        Preset("live", "quicker than the shot that it draws", 12, "cosine", 1.05, tunings=ROUNDS_ONLY),
+        Preset("live", "about a quarter of the steps", 12, "cosine", 1.05, tunings=ROUNDS_ONLY),
         _low_vram("low_vram", 8, 7.0),
         _low_vram("low_vram_12", 12, 10.5),
         _low_vram("low_vram_16", 16, 14.0),
@@ -119,6 +121,16 @@ def preset_on(preset: Preset, device: str, say: Say = lambda line: None) -> Pres
     return replace(preset, tunings=able)
 
 
+def check_streaming(preset: Preset) -> None:
+    """ValueError for a tuning that weights cannot have which pass through a card."""
+    fixed = [name for name in preset.tunings if name not in STREAMABLE]
+    if preset.stream_gib is not None and fixed:
+        raise ValueError(
+            f"preset {preset.name} streams, and tuning {fixed[0]} needs weights that stay where they are; leave it "
+            "out, or choose another preset"
+        )
+
+
 def settings_by(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
     """The settings with the preset's choices where they leave one to the world."""
     return replace(
@@ -133,6 +145,7 @@ def prepare(decoder: ShotDecoder, preset: Preset, card: Card | None = None, say:
     """Make a loaded decoder draw as the preset says, in place and for good. card: what it streams through, if it does;
     it then lies on the CPU, and say hears of its shares. ValueError says what a tuning needs, or how much a card.
     """
+    check_streaming(preset)
     decoder.profile = preset.profile_of(decoder.profile)
     tune(decoder, preset.tunings)
     if card is not None:
@@ -157,8 +170,10 @@ def card_of(preset: Preset, device: str) -> Card | None:
 class PresetModels(LoadedModels):
     """A world's own models, made ready for a preset when first needed and kept."""
 
-    def __init__(self, world: World, settings: PlaySettings, preset: Preset) -> None:
+    def __init__(self, world: World, settings: PlaySettings, preset: Preset, say: Say = lambda line: None) -> None:
+        """say hears what streams how. ValueError for a preset that streams through one device, with halves on two."""
         super().__init__(world, settings)
+        self._say = say
         if preset.stream_gib is not None and settings.halves:
             raise ValueError(
                 f"preset {preset.name} streams weights through one device; leave the halves' second one out, or choose "
@@ -170,19 +185,18 @@ class PresetModels(LoadedModels):
     def _card(self) -> Card | None:
         return card_of(self.preset, self.settings.device)
 
-    @cached_property
-    def _engine(self) -> GameEngine:
-        if self._card is None or self.settings.apart:
-            return super()._engine
+    def _load_engine(self) -> GameEngine:
+        if self.settings.apart or self._card is None:  # in this order: the card is the decoder's thread's to make
+            return super()._load_engine()
         engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))
-        self._card.stream(engine)
+        for share in self._card.stream(engine):
+            self._say(share.text)
         return engine
 
-    @cached_property
-    def _decoder(self) -> ShotDecoder:
+    def _load_decoder(self) -> ShotDecoder:
         if self._card is None:
-            decoder = super()._decoder
+            decoder = super()._load_decoder()
         else:
             decoder = self.world.load_decoder("cpu", self.settings.dtype or self.world.stored_dtype("decoder"))
-        prepare(decoder, self.preset, self._card)
+        prepare(decoder, self.preset, self._card, self._say)
         return decoder

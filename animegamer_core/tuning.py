@@ -117,6 +117,12 @@ def _onednn(decoder: ShotDecoder) -> None:
     device = decoder.unconditional_ND.device
     if device.type != "cpu":
         raise ValueError(f"tuning onednn is for a CPU, and the decoder is on {device}; leave it out")
+    dtype = str(decoder.vae.dtype).removeprefix("torch.")
+    if not torch.backends.mkldnn.is_available() or dtype != "float32":
+        raise ValueError(
+            f"tuning onednn needs a torch built with oneDNN and float32 numbers, and this VAE has {dtype}; leave it "
+            "out, or add --dtype float32"
+        )
     for module in decoder.vae.modules():
         if isinstance(module, nn.Conv3d) and max(module.kernel_size) > 1:
             module.forward = partial(_convolved, module, torch.mkldnn_convolution)

@@ -1,6 +1,7 @@
 """Presets: what a name means in each world, what it does to a decoder, and what it saves."""
 
 import json
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from animegamer_core.presets import (
     PRESETS,
     Preset,
     PresetModels,
+    check_streaming,
     get_preset,
     overridden,
     prepare,
@@ -29,7 +31,7 @@ from animegamer_core.presets import (
 )
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.story import Story
-from animegamer_core.tuning import TUNINGS, check_names
+from animegamer_core.tuning import TUNINGS, Tuning, check_names
 
 CPU = torch.device("cpu")
 PAPER = PROFILES["paper"]
@@ -271,7 +273,7 @@ def test_the_bench_tells_what_won_over_the_preset(capsys):
     words = ["--spec", "tiny", "--preset", "live", "--steps", "1", "--with", "layout", "--repeats", "1"]
     assert main(["bench", *words]) == 0
     printed = capsys.readouterr()
-    assert "preset live: quicker than the shot" in printed.out
+    assert "preset live: about a quarter of the steps" in printed.out
     assert "steps 1, in place of the preset's 12" in printed.out and "ours is tuned: layout" in printed.out
     assert "blocks, vae left out" in printed.err
 
@@ -286,3 +288,38 @@ def test_models_that_wait_on_the_host_are_of_the_same_sizes_and_run(tiny_engine,
     state = engine.predict(past_turns(SPECS["tiny"]), "Character: girl; Motion: quickly run; Background: day forest.")
     frames = model.shoot(state.representation, 2.5, seed=1, steps=1)
     assert bool(frames.isfinite().all())
+
+
+def test_the_first_run_counts_what_a_way_takes_to_begin(monkeypatch):
+    """As compiling does: the first shot that is drawn in the new way waits."""
+
+    def slow(decoder):
+        plain, waited = decoder.transformer.forward, []
+
+        def forward(*given, **named):
+            if not waited:
+                waited.append(time.sleep(0.4))
+            return plain(*given, **named)
+
+        decoder.transformer.forward = forward
+
+    monkeypatch.setitem(TUNINGS, "slow", Tuning("waits once", slow))
+    bench = run_bench(bench_plan(preset=Preset("slow", "", tunings=("slow",)), alone=("slow",)))
+    sampler = next(row for row in bench.rows if row.part == "sampler")
+    assert sampler.ours.first > 0.4 > sampler.ours.median
+    assert bench.trials.rows[0].first > 0.4
+
+
+def test_a_preset_that_streams_refuses_ways_whose_weights_must_stay():
+    for name in ("whole", "graph", "int8"):
+        with pytest.raises(ValueError, match=f"tuning {name} needs weights that stay"):
+            check_streaming(replace(PRESETS["low_vram"], tunings=(name,)))
+    for row in PRESETS.values():
+        check_streaming(row)
+
+
+def test_models_that_could_not_be_made_ready_are_not_kept(world):
+    models = PresetModels(world, PlaySettings(), Preset("odd", "", tunings=("fused", "cudnn")))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="tuning cudnn is a GPU's attention"):
+            models.decoder()

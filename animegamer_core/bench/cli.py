@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"how ours is computed: {', '.join(PRESETS)}; several beside one stock turn; options below win over them",
     )
-    add("--guidance", help="reference_wave, cosine or constant (default: the profile's)")
+    add("--guidance", help="reference_wave, cosine or constant (default: the preset's, or the profile's)")
     add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
     add("--with", nargs="+", dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
     add("--each", nargs="+", default=(), dest="alone", metavar="NAME", help="ways to try one by one, untuned else")

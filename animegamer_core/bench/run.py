@@ -11,7 +11,7 @@ import torch
 
 from ..checkpoint import World
 from ..evaluate.report import machine
-from ..presets import Preset, card_of, overridden, prepare
+from ..presets import Preset, card_of, check_streaming, overridden, prepare
 from ..spec import PROFILES, ModelSpec, Profile
 from ..streaming import Card
 from ..tuning import CACHES, check_names, tune
@@ -34,7 +34,7 @@ class Plan:
     """What is measured, and how often.
 
     world: real weights in place of random ones. preset: how ours is computed. steps and guidance, where given, take the
-    place of the preset's; None is the world's and the profile's. tuned: names of `tuning` that ours is computed with;
+    place of the preset's, or the world's and the profile's. tuned: names of `tuning` that ours is computed with;
     None is the preset's. alone: names that are tried one by one, on an untuned decoder.
     """
 
@@ -92,6 +92,7 @@ def check_plan(plan: Plan) -> None:
     check_names(plan.made.tunings)
     for name in plan.alone:
         check_names([name])
+    check_streaming(plan.made)
     if plan.alone and plan.made.stream_gib is not None:
         raise ValueError(f"preset {plan.preset.name} streams; ways are tried one by one without such a preset")
 
@@ -108,19 +109,24 @@ def measure_stock(plan: Plan, say: Say = lambda line: None) -> Stock:
 
 def measure_ours(plan: Plan, stock: Stock, say: Say = lambda line: None) -> Bench:
     """Ours beside a stock turn of the same plan, then single ways of tuning."""
+    gc.collect()  # compiled and streamed models hold themselves, and with them the card's memory
+    if plan.device.type == "cuda":
+        torch.cuda.empty_cache()
     say(f"ours{f', preset {plan.preset.name}' if plan.preset.name else ''}")
     card = card_of(plan.made, str(plan.device))
-    turn, trials, drifted = _ours(plan, card, say), None, None
+    turn, trials, meter = _ours(plan, card, say), None, None
     if card is None:
         flop = _counts(_skipping(turn, plan.made.tunings).parts())
         trials = _trials(turn, plan, say)
         meter = DriftMeter(turn.decoder) if plan.made.tunings else None
+        parts = turn.parts()  # making them takes a step, and the first tuned one is to be timed
         prepare(turn.decoder, plan.made)
-        drifted = meter and meter.of(turn.decoder)
     else:
         prepare(turn.decoder, plan.made, card, say)  # before, it lies where the device cannot reach it
-        flop = _counts(turn.parts())
-    ours = _timings(turn.parts(), flop, plan)
+        parts = turn.parts()
+        flop = _counts(parts)
+    ours = _timings(parts, flop, plan)
+    drifted = meter and meter.of(turn.decoder)
     rows = tuple(Row(part, stock.timings[part], ours[part], *_steps(plan, part)) for part in PARTS)
     return Bench(rows, stock.matmul, _facts(plan, turn), trials, drifted)
 

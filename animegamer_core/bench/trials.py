@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -77,14 +78,15 @@ def run_trials(
     device, dtype = turn.decoder.unconditional_ND.device, turn.decoder.unconditional_ND.dtype
     format_drift = None
     if dtype != torch.float32:
-        exact = _latents(copy.deepcopy(turn.decoder).float())
+        with whole_float32():
+            exact = _latents(copy.deepcopy(turn.decoder).float())
         format_drift = drift(untuned, exact)
     rows = []
     for name in names:
         say(f"alone: {name}")
         tuned = replace(turn, decoder=copy.deepcopy(turn.decoder))
+        parts = tuned.parts()  # making them takes a step, and the first tuned one is to be timed
         tune(tuned.decoder, [name])
-        parts = tuned.parts()
         sampler, vae = (timed(parts[part], device, repeats) for part in ("sampler", "vae"))
         first = sampler.first + vae.first
         rows.append(Trial(name, sampler, vae, first, drift(_latents(tuned.decoder), untuned), dict(against)))
@@ -107,7 +109,7 @@ class Drift:
     @property
     def text(self) -> str:
         """One line."""
-        told = f"tuned, latents drift by {self.latents:.2e} and frames by {self.frames:.2e}"
+        told = f"tuned, over {DRIFT_STEPS} steps, latents drift by {self.latents:.2e} and frames by {self.frames:.2e}"
         if self.format_latents is None:
             return f"({told})"
         return f"({told}; the number format itself by {self.format_latents:.2e} and {self.format_frames:.2e})"
@@ -123,7 +125,8 @@ class DriftMeter:
         self._untuned = self._shot(decoder)
         self._exact = None
         if decoder.unconditional_ND.dtype != torch.float32:
-            self._exact = self._shot(copy.deepcopy(decoder).float())
+            with whole_float32():
+                self._exact = self._shot(copy.deepcopy(decoder).float())
 
     def of(self, decoder: ShotDecoder) -> Drift:
         """The drift of the same decoder, tuned since."""
@@ -134,6 +137,17 @@ class DriftMeter:
     def _shot(self, decoder: ShotDecoder) -> tuple[Tensor, Tensor]:
         given = self._given.to(decoder.unconditional_ND.device)
         return _latents(decoder), decoder.decode_latents(given).cpu()
+
+
+@contextmanager
+def whole_float32() -> Iterator[None]:
+    """Convolutions in float32 as it is, which a GPU else shortens to TF32."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def drift(latents: Tensor, untuned: Tensor) -> float:

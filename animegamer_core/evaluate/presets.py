@@ -38,8 +38,10 @@ HEAD = (
 
 @dataclass(frozen=True)
 class PresetScore:
-    """One preset. seconds: of each timed turn. recognised: of each head of the probes. psnr: to preset exact, all
-    pixels taken together; None for exact itself, and where not a pixel differs.
+    """One preset. seconds: of each timed turn; none of a preset that streams, since the Toybox fits any card.
+
+    recognised: of each head of the probes. psnr: to preset exact, all pixels taken together; None for exact itself, and
+    where not a pixel differs.
     """
 
     preset: Preset
@@ -52,17 +54,19 @@ class PresetScore:
     psnr: float | None
 
     @property
-    def median(self) -> float:
-        """Seconds of the middle turn."""
-        return statistics.median(self.seconds)
+    def median(self) -> float | None:
+        """Seconds of the middle turn, None where none was timed."""
+        return statistics.median(self.seconds) if self.seconds else None
 
     def line(self, exact: PresetScore) -> str:
         """The row as text, differences to exact in points."""
         scored = [_with_points(getattr(self, name), getattr(exact, name)) for name in ("recognition", "accuracy")]
+        took = "" if self.median is None else f"{self.median:.3f}"
+        times = "" if self.median is None or exact.median is None else f"{exact.median / self.median:.2f}"
         same = "-" if self.preset.name == REFERENCE else "the same"
         near = same if self.psnr is None else f"{self.psnr:.1f} dB"
         return (
-            f"{self.preset.name:12} {self.steps:>5} {self.median:>9.3f} {exact.median / self.median:>6.2f}"
+            f"{self.preset.name:12} {self.steps:>5} {took or '-':>9} {times or '-':>6}"
             f" {scored[0]:>19} {scored[1]:>19} {near:>14}"
         )
 
@@ -170,7 +174,7 @@ def _score(trial: Trial, preset: Preset, dtype: str, exact: Clips | None) -> tup
     from .figures import motion_accuracy, psnr, share
 
     drawn = trial.drawn_by(trial.lab.drawing(Sampling(preset=preset, dtype=dtype)))
-    seconds = turn_seconds(drawn, dtype)
+    seconds = turn_seconds(drawn, dtype) if preset.stream_gib is None else ()
     seen, truth = drawn.lab.see(drawn.shots), drawn.told.labels
     right = {head: seen[head] == truth[head] for head in SCORED}
     near = None if exact is None else psnr(drawn.shots, exact)
