@@ -101,10 +101,7 @@ def measure_stock(plan: Plan, say: Say = lambda line: None) -> Stock:
     """The stock turn, which presets leave as it is: one measurement serves several of them."""
     say(f"stock modules of spec {plan.spec.name}")
     parts = PlainTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts()
-    timings = _timings(parts, _counts(parts), plan)
-    del parts
-    gc.collect()
-    return Stock(timings, matmul_tflops(plan.device, plan.dtype))
+    return Stock(_timings(parts, _counts(parts), plan), matmul_tflops(plan.device, plan.dtype))
 
 
 def measure_ours(plan: Plan, stock: Stock, say: Say = lambda line: None) -> Bench:

@@ -157,12 +157,9 @@ def _presets(args: argparse.Namespace, spec: ModelSpec, device: str) -> list[Pre
 def _trial(args: argparse.Namespace, device: str) -> Trial:
     from ..checkpoint import open_world
     from .acceptance.lab import Lab
-    from .acceptance.trial import FULL, QUICK, Trial
+    from .acceptance.trial import Trial, asked_plan
 
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}; seeds count from 0, training has the numbers below")
-    plan = FULL if args.full or device.startswith("cuda") else QUICK
-    plan = plan if args.limit is None else plan.limited(args.limit)
+    plan = asked_plan(device, args.full, args.limit, args.seed)
     return Trial(Lab(open_world(args.world), device, args.workers), replace(plan, true=plan.shots), args.seed)
 
 

@@ -74,6 +74,7 @@ class Examiner:
         self.shop = shop
         self.towers = towers
         self._base = Lab(shop.world, shop.device, shop.workers)
+        self._tables: dict[tuple[tuple[str, str], ...], MotionTable] = {}  # by what was trained: windows share theirs
 
     @cached_property
     def true(self) -> TrueShots:
@@ -104,6 +105,14 @@ class Examiner:
         """The dataset's own levels."""
         return MotionTable("toybox", self.shop.dataset.motion_table.values, self.shop.world.motion_table.edges)
 
+    def _calibrated(self, variant: Variant, lab: Lab) -> MotionTable:
+        """The levels as the variant's decoder has to be told them in play."""
+        trained = variant.path(GAMES)
+        if trained not in self._tables:
+            known = played_states(self.training.scenes, self._measured, lab.engine, lab.encoder)
+            self._tables[trained] = calibrated_table(self._measured, lab.decoder, known)
+        return self._tables[trained]
+
     def score(self, variant: Variant, family: str) -> Samples:
         """A trained variant's scores."""
         with tempfile.TemporaryDirectory(dir=self.shop.folder) as folder:
@@ -124,9 +133,7 @@ class Examiner:
         """Games that the engine plays, each shot drawn at the level that the engine predicts."""
         scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in self.benchmark]
         played = [turn.state for turns in play_games(lab.engine, scripts, variant.window) for turn in turns]
-        table = self._measured
-        known = played_states(self.training.scenes, table, lab.engine, lab.encoder)
-        table = calibrated_table(table, lab.decoder, known)
+        table = self._calibrated(variant, lab)
         values = [table.value(state.motion) for state in played]
         clips = lab.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in self.benchmark for turn in game.turns]

@@ -45,13 +45,10 @@ def run(args: argparse.Namespace) -> int:
     from ..report import TABLE_HEAD
     from .lab import Lab, Sampling
     from .table import accept
-    from .trial import FULL, QUICK, Trial
+    from .trial import FULL, Trial, asked_plan
 
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}; seeds count from 0, training has the numbers below")
     device = choose_device(args.device)
-    plan = FULL if args.full or device.startswith("cuda") else QUICK
-    plan = plan if args.limit is None else plan.limited(args.limit)
+    plan = asked_plan(device, args.full, args.limit, args.seed)
     few = plan.games < FULL.games
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     told = _show_progress if sys.stderr.isatty() else None

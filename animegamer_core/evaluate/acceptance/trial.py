@@ -51,6 +51,17 @@ QUICK = Plan()
 FULL = Plan(shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60)
 
 
+def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
+    """How much is measured: everything on a GPU or if `full`, in proportion to `limit` games where that is given.
+
+    ValueError: a seed or a limit that is none.
+    """
+    if seed < 0:
+        raise ValueError(f"--seed is {seed}; seeds count from 0, training has the numbers below")
+    plan = FULL if full or device.startswith("cuda") else QUICK
+    return plan if limit is None else plan.limited(limit)
+
+
 @dataclass(frozen=True)
 class ScriptedGames:
     """Games and what a player types in them; levels: the measured motion level of every true shot, turn by turn."""
