@@ -90,6 +90,7 @@ def run_trials(
         sampler, vae = (timed(parts[part], device, repeats) for part in ("sampler", "vae"))
         first = sampler.first + vae.first
         rows.append(Trial(name, sampler, vae, first, drift(_latents(tuned.decoder), untuned), dict(against)))
+        say(rows[-1].line)
         del tuned, parts
         gc.collect()
     return Trials(tuple(rows), format_drift)

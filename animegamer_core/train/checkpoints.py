@@ -41,6 +41,7 @@ FREE_FIELDS = (
     "shard_mb",
     "compile",
     "checkpointing",
+    "deterministic",
 )
 
 

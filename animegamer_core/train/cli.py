@@ -19,6 +19,7 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
+from .determinism import set_cublas_workspace
 from .job import FEATURES, NEEDED, check_same, how_to_load, models_of, needed_parts
 from .log import LOG, PICTURE
 from .loop import RunOptions
@@ -144,6 +145,8 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
 def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object]) -> StageConfig:
     """The stage's configuration, with a warning where its learning rate is unusual."""
     config = config_of(args, recipe)
+    if config.deterministic:
+        set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
         say(f"warning: {warning}")
     return config

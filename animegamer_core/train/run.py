@@ -15,6 +15,7 @@ from ..files import replacing
 from . import spread
 from .adapters import check_trainable, save_stage_file, take_off_updates
 from .checkpoints import CHECKPOINTS, list_checkpoints
+from .determinism import deterministic
 from .engine_learner import EngineLearner, add_predictions
 from .learners import DiffusionLearner, DistillLearner, Learner, TextVideoLearner, TowerLearner, VaeLearner
 from .loop import RunOptions, run_loop
@@ -88,9 +89,10 @@ def train_stage(
     learner = LEARNERS[stage](config, parts, data)
     with set_aside(learner):
         check_trainable(learner, config)  # before features, which may take hours
-    data = prepare(stage, config, parts, data, device)
-    sheets = ShotSheets(stage, config, parts, data, out)
-    result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
+    with deterministic(config.deterministic, device):
+        data = prepare(stage, config, parts, data, device)
+        sheets = ShotSheets(stage, config, parts, data, out)
+        result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
     if not result.done:
         take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
         return StageResult(False, result.step, result.seconds, parts, data)

@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--score-only", action="store_true", help="train nothing: score what is trained, and write the table")
     add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
     add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
+    add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one a core)")
     add("--world", default="toybox", help="whose VAE, towers and probes are taken as they are (default %(default)s)")
     add("--towers", choices=(*KINDS, NO_TOWERS), default="toybox", help="for CLIP-I and DreamSim (default %(default)s)")
@@ -117,7 +118,7 @@ def _shop(args: argparse.Namespace, device: str) -> Shop:
         print(f"[{time.monotonic() - begun:6.1f} s] {line}", file=sys.stderr, flush=True)
 
     world, budget = open_world(args.world), BUDGETS[args.budget]
-    return Shop(args.work, world, budget, say, args.seed, device, args.workers)
+    return Shop(args.work, world, budget, say, args.seed, device, args.workers, args.compile)
 
 
 def _towers(args: argparse.Namespace, device: str) -> Towers | None:

@@ -69,6 +69,7 @@ class Shop:
     seed: int = 0
     device: str = "cpu"
     workers: int | None = None
+    compile: bool = False
 
     def begin(self) -> None:
         """Note what this folder is for; ValueError where it holds another job, or the base world lacks a part."""
@@ -186,6 +187,8 @@ class Shop:
                 return False
             variant = VARIANTS[name]
             config = replace(self.budget.config(variant, stage, self.seed), minutes=deadline.minutes)
+            if self.compile and stage != "predict":  # prompts of many lengths would be compiled again and again
+                config = replace(config, compile=True)
             options = RunOptions(on_step=self._told(f"{name}, {stage}"), device=torch.device(self.device))
             run = self.run_of(name, stage)
             return train_stage(stage, config, self.parts(variant, before), data, run, options).done

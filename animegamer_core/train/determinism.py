@@ -1,0 +1,39 @@
+"""Deterministic kernels: a GPU's sums in one order, at some cost in speed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+REPEATING = (":4096:8", ":16:8")  # the values with which cuBLAS adds in one order (torch.use_deterministic_algorithms)
+
+
+def set_cublas_workspace() -> None:
+    """Choose what `deterministic` needs of cuBLAS, unless something is chosen; before the process's first product."""
+    os.environ.setdefault(CUBLAS_WORKSPACE, REPEATING[0])
+
+
+@contextmanager
+def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
+    """torch computes with deterministic kernels alone for a while, if wanted.
+
+    ValueError on a GPU if cuBLAS was told otherwise. torch raises RuntimeError for an operation without such a kernel.
+    """
+    if not wanted:
+        yield
+        return
+    if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in REPEATING:
+        raise ValueError(
+            f"deterministic kernels need {CUBLAS_WORKSPACE}={REPEATING[0]}, and it is "
+            f"{os.environ.get(CUBLAS_WORKSPACE, 'not set')}; set it before Python starts, or train without them"
+        )
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
