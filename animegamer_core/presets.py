@@ -22,9 +22,9 @@ if typing.TYPE_CHECKING:
     from .streaming import Card
 
 GIB = 2**30
-ROUNDS_ONLY = ("fused", "layout", "onednn", "blocks", "vae")  # ways that pay and change nothing beyond rounding
+ROUNDS_ONLY = ("fused", "layout", "onednn", "gelu", "blocks", "vae")  # ways that pay and change nothing beyond rounding
 
-STREAMABLE = ("fused", "layout", "cudnn", "half_vae")  # ways that weights which pass through a card can have
+STREAMABLE = ("fused", "layout", "cudnn", "half_vae", "gelu")  # ways that weights which pass through a card can have
 
 Say = Callable[[str], object]
 
@@ -73,7 +73,7 @@ class Preset:
 
 
 def _low_vram(name: str, card: int, gib: float) -> Preset:
-    return Preset(name, f"all steps, on a card of {card} GB", tunings=("fused", "layout"), stream_gib=gib)
+    return Preset(name, f"all steps, on a card of {card} GB", tunings=("fused", "gelu"), stream_gib=gib)
 
 
 PRESETS: dict[str, Preset] = {

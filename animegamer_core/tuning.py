@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 if typing.TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,6 +23,7 @@ if typing.TYPE_CHECKING:
 FIRST_BLOCK_THRESHOLD = 0.2  # the first block's residual may differ by this share before the others are asked again
 TAYLOR_INTERVAL = 3  # every third step asks the attention
 TAYLOR_WARM_UP = 3  # steps that a shot begins with, and that follow the last guided one
+COMPILED = {"emulate_precision_casts": True}  # numbers are rounded where uncompiled operations round them
 FP8_CAPABILITY = (8, 9)  # of GPUs with fp8 matrix products: Ada, Hopper and later
 
 
@@ -188,6 +190,17 @@ def _is_linear(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear)
 
 
+def _gelu(decoder: ShotDecoder) -> None:
+    """The products' own last step on a GPU, which spares reading and writing the widest rows once more."""
+    from .layers import LinearGelu
+
+    _require_gpu("gelu", "a GPU's way to end a matrix product")
+    for block in decoder.transformer.transformer_blocks:
+        if not isinstance(block.ff.net[0], LinearGelu):
+            assert block.ff.net[0].approximate == "tanh", "what such a product ends with"
+            block.ff.net[0] = LinearGelu(block.ff.net[0].proj)
+
+
 def _blocks(decoder: ShotDecoder) -> None:
     """One block is compiled and serves for all of them, so that the start is short."""
     _compile_blocks(decoder)
@@ -198,17 +211,17 @@ def _graph(decoder: ShotDecoder) -> None:
     import torch
 
     _require_gpu("graph", "CUDA's graphs")
-    _compile_blocks(decoder, mode="reduce-overhead")
+    _compile_blocks(decoder, {"triton.cudagraphs": True})
     # Within one step each block's output is the next one's input; only a new step may write over them.
     decoder.transformer.register_forward_pre_hook(lambda *_: torch.compiler.cudagraph_mark_step_begin())
 
 
-def _compile_blocks(decoder: ShotDecoder, **how: str) -> None:
+def _compile_blocks(decoder: ShotDecoder, more: Mapping[str, bool] = MappingProxyType({})) -> None:
     import torch
 
     for block in decoder.transformer.transformer_blocks:
         # Not block.compile(): what a cache remembers is looked up outside of the compiled part.
-        block.forward = _on_whole_rows(torch.compile(block.forward, dynamic=False, **how))
+        block.forward = _on_whole_rows(torch.compile(block.forward, dynamic=False, options={**COMPILED, **more}))
 
 
 def _on_whole_rows(compiled: Callable[..., object]) -> Callable[..., object]:
@@ -224,12 +237,12 @@ def _on_whole_rows(compiled: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whole(decoder: ShotDecoder) -> None:
-    decoder.transformer.compile(dynamic=False)
+    decoder.transformer.compile(dynamic=False, options=COMPILED)
 
 
 def _vae(decoder: ShotDecoder) -> None:
     """Compiled for its two chunks, the first of 3 latent frames and the later ones of 2 with what they remember."""
-    decoder.vae.decoder.compile(dynamic=False)
+    decoder.vae.decoder.compile(dynamic=False, options=COMPILED)
 
 
 def _first_block(decoder: ShotDecoder) -> None:
@@ -279,12 +292,13 @@ def _require_gpu(name: str, what: str) -> None:
 TUNINGS: dict[str, Tuning] = {
     "halves": Tuning("the halves of guidance on two GPUs at once", _halves, only="cuda"),
     "fused": Tuning("one matrix product for query, key and value", _fused),
-    "layout": Tuning("the VAE's convolutions with channels last", _layout),
+    "layout": Tuning("the VAE's convolutions with channels last (on a GPU, compiled only)", _layout),
     "onednn": Tuning("the VAE's convolutions through oneDNN, all of them", _onednn, only="cpu"),
     "half_vae": Tuning("the VAE in float16 where all else is bfloat16", _half_vae, only="cuda"),
     "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", _fp8, approximates=True, only="cuda"),
     "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", _int8, approximates=True, only="cuda"),
     "cudnn": Tuning("cuDNN's attention before the others", _cudnn, only="cuda"),
+    "gelu": Tuning("the feed-forward's GELU inside its matrix product", _gelu, only="cuda"),
     "blocks": Tuning("compiled transformer blocks", _blocks, only="cuda"),
     "graph": Tuning("compiled transformer blocks, each a CUDA graph", _graph, only="cuda"),
     "whole": Tuning("the whole transformer compiled", _whole, only="cuda"),
@@ -299,6 +313,8 @@ EXCLUSIVE = (
     {"taylor", "blocks"},  # its memory is inside of a block
     {"taylor", "graph"},
     {"fp8", "int8"},
+    {"fp8", "gelu"},  # the weights are torchao's own kind then
+    {"int8", "gelu"},
     {"halves", "first_block"},  # a shot's memory is that of one transformer
     {"halves", "taylor"},
     {"halves", "cudnn"},  # two threads would undo one another's choice

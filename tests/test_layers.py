@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 LAYERS = (
-    {"spec", "state", "files", "page"},
+    {"spec", "state", "files", "page", "layers"},
     {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
     {"checkpoint", "story", "video", "sheet", "tuning", "halves", "streaming"},

@@ -86,8 +86,8 @@ def test_a_device_leaves_out_what_is_for_another_and_says_so():
     told = []
     row = preset_on(PRESETS["exact"], "cpu", told.append)
     assert row.tunings == ("fused", "layout", "onednn")
-    assert told == ["preset exact: blocks, vae left out, of no use on cpu"]
-    assert preset_on(PRESETS["exact"], "cuda:1", told.append).tunings == ("fused", "layout", "blocks", "vae")
+    assert told == ["preset exact: gelu, blocks, vae left out, of no use on cpu"]
+    assert preset_on(PRESETS["exact"], "cuda:1", told.append).tunings == ("fused", "layout", "gelu", "blocks", "vae")
     assert told[1:] == ["preset exact: onednn left out, of no use on cuda:1"]
 
 
@@ -118,7 +118,7 @@ def test_what_is_given_wins_over_the_preset_and_is_told(world):
     assert settings_by(PRESETS["live"], PlaySettings(), world).steps == 4
     assert overridden(PRESETS["live"], steps=3, guidance=None) == ("steps 3, in place of the preset's 12",)
     assert overridden(PRESETS["exact"], tunings=("fused",), steps=9) == (
-        "tunings fused, in place of the preset's fused, layout, onednn, blocks, vae",
+        "tunings fused, in place of the preset's fused, layout, onednn, gelu, blocks, vae",
         "steps 9, in place of the preset's none of its own",
     )
 
@@ -150,7 +150,7 @@ class CpuCard:
 def test_models_that_stream_are_loaded_on_the_host_in_the_type_of_the_card(world, monkeypatch):
     card = CpuCard()
     monkeypatch.setattr("animegamer_core.presets.card_of", lambda preset, device: card)
-    models = PresetModels(world, PlaySettings(device="cuda"), PRESETS["low_vram"])
+    models = PresetModels(world, PlaySettings(device="cuda"), replace(PRESETS["low_vram"], tunings=("fused",)))
     assert models.decoder().tiled and hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
     kind = world.stored_dtype("decoder")
     assert models.engine() and card.streamed == [("ShotDecoder", kind), ("GameEngine", kind)]

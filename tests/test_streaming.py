@@ -104,7 +104,7 @@ def test_the_estimates_hold_what_a_pass_needs(release):
     tiled.tiled = True
     with LiveBytes() as decoding:
         tiled.decode_latents(latents[:1])
-    assert decoding.peak < shares["VAE"].working < 1.5 * decoding.peak
+    assert 1.3 * decoding.peak < shares["VAE"].working < 1.8 * decoding.peak, "gaps took a third more on an H200"
 
 
 def test_a_whole_decode_is_planned_where_it_fits(release):

@@ -11,6 +11,7 @@ from animegamer_core.decoder import ShotDecoder
 from animegamer_core.evaluate.figures import psnr
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.tuning import (
+    COMPILED,
     EXCLUSIVE,
     TAYLOR_INTERVAL,
     TUNINGS,
@@ -240,7 +241,7 @@ def test_compiled_blocks_are_compiled_once_for_all_and_stand_behind_the_cache(mo
     monkeypatch.setattr(torch, "compile", lambda forward, **how: compiled.append(how) or forward)
     model = decoder()
     tune(model, ["blocks"])
-    assert compiled == [{"dynamic": False}] * 2 and torch.equal(shot(model), plain)
+    assert compiled == [{"dynamic": False, "options": COMPILED}] * 2 and torch.equal(shot(model), plain)
     cache_first_block(model, 1e9)
     calls = calls_of(model, "ff")
     shot(model)
@@ -265,8 +266,44 @@ def test_every_block_is_given_rows_of_one_kind(monkeypatch):
     assert len(strides) == 2  # guided steps, and steps with one half
 
 
+def tune_as_on_a_gpu(monkeypatch, model, names):
+    with monkeypatch.context() as there:
+        there.setattr(torch.cuda, "is_available", lambda: True)
+        tune(model, names)
+
+
+def test_the_widest_product_ends_with_its_gelu(monkeypatch, plain):
+    model = decoder()
+    names = set(model.state_dict())
+    tune_as_on_a_gpu(monkeypatch, model, ["gelu"])
+    tune_as_on_a_gpu(monkeypatch, model, ["gelu"])
+    assert set(model.state_dict()) == names
+    products = []
+    for block in model.transformer.transformer_blocks:
+        block.ff.net[0].proj.register_forward_hook(lambda *_: products.append(1))
+    # a CPU ends it with the exact GELU, a GPU with the one that the model was trained with
+    torch.testing.assert_close(shot(model), plain, rtol=0, atol=2e-3)
+    assert not torch.equal(shot(model), plain) and not products, "the product is asked for as one with its GELU"
+
+
+def test_one_compiled_block_serves_for_all(monkeypatch):
+    """A compiler that told the blocks apart would give up after a few, and leave the rest as slow as before."""
+    graphs, compiled = [], torch.compile
+
+    def seen(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda block, **how: compiled(block, backend=seen, dynamic=False))
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, layers=12))
+    model = ShotDecoder(spec, PROFILES["paper"]).eval()
+    tune_as_on_a_gpu(monkeypatch, model, ["fused", "gelu", "blocks"])
+    shot(model)
+    assert len(graphs) == 2, "one for guided steps, one for steps with one half"
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["cudnn", "blocks", "graph", "whole", "vae"])
+@pytest.mark.parametrize("name", ["cudnn", "gelu", "blocks", "graph", "whole", "vae"])
 def test_compiled_and_gpu_ways_draw_the_same_shot(name):
     model = decoder().cuda()
     before = shot(model)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,11 @@ MATMUL_RUNS = 20
 GIB = 2**30
 
 Work = Callable[[], object]
+ATTENTIONS = (
+    torch.ops.aten._scaled_dot_product_flash_attention,
+    torch.ops.aten._scaled_dot_product_efficient_attention,
+    torch.ops.aten._scaled_dot_product_cudnn_attention,
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,17 @@ def settle(device: torch.device) -> None:
 
 def counted(work: Work) -> int:
     """The floating-point operations of matrix products, convolutions and attention in one run, as torch counts them."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping=dict.fromkeys(ATTENTIONS, _attention_flop)) as counter:
         work()
     return counter.get_total_flops()
+
+
+def _attention_flop(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int], *others: object, **more: object
+) -> int:
+    """Two matrix products a query head, also where several of these share a key; torch's own count refuses those."""
+    *batch_heads, queries, width = query
+    return 2 * math.prod(batch_heads) * queries * key[-2] * (width + value[-1])
 
 
 def matmul_tflops(device: torch.device, dtype: torch.dtype) -> float:

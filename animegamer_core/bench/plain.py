@@ -41,6 +41,7 @@ class PlainTurn:
         """The stock models of a spec's sizes."""
         engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # their configurations
         told = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
+        length = len(prompt_of(engine, past_turns(spec)).ids_L)
         with made_on(device, dtype):
             return cls(
                 spec,
@@ -48,7 +49,7 @@ class PlainTurn:
                 CogVideoXTransformer3DModel.from_config(told).eval(),
                 AutoencoderKLCogVideoX.from_config(decoder.vae.config).eval(),
                 steps,
-                len(prompt_of(engine, past_turns(spec)).ids_L),
+                length,
             )
 
     def parts(self) -> Mapping[str, Work]:

@@ -54,9 +54,7 @@ class StageConfig:
     halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, which autocast computes with anyhow")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
     compile: bool = _option(False, "compile the transformer: slow start, faster steps")
-    deterministic: bool = _option(
-        False, "sum in one order on a GPU, so that a run repeats to the digit; slower"
-    )
+    deterministic: bool = _option(False, "sum in one order on a GPU, so that a run repeats to the digit; slower")
 
     drop_text: float = _option(0.0, "chance that a sample's motion text is read as ''")
     drop_text_features: float = _option(0.0, "chance that a sample's text features are zero")
