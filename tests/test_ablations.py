@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,22 @@ def test_full_steps_are_the_recipes():
             short.steps < recipe.changes[stage]["steps"]
             and short.lr == {**vars(stage_config(stage)), **recipe.changes[stage]}["lr"]
         )
+
+
+def test_decoders_are_compiled_if_asked_and_engines_never(material, tmp_path, monkeypatch):
+    asked = {}
+
+    def trained(stage, config, *others):
+        asked[stage] = config.compile
+        return SimpleNamespace(done=False)
+
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.shop.train_stage", trained)
+    monkeypatch.setattr(Shop, "parts", lambda *_: None)
+    for compiled in (False, True):
+        shop = replace(shop_at(tmp_path / str(compiled), material), compile=compiled)
+        for stage in ("joint", "predict"):
+            assert not shop._train(FULL, (), stage, NEVER)
+        assert asked == {"joint": compiled, "predict": False}
 
 
 def test_paths_share_what_is_not_their_own():

@@ -71,6 +71,12 @@ def test_operations_are_counted_as_by_hand():
     assert counted(lambda: left @ right) == 2 * 3 * 5 * 7
 
 
+def test_operations_of_a_gpus_attention_are_counted_where_queries_share_keys():
+    queries, keys = torch.empty(2, 8, 16, 64, device="meta"), torch.empty(2, 2, 24, 64, device="meta")
+    attention = torch.ops.aten._scaled_dot_product_flash_attention
+    assert counted(lambda: attention(queries, keys, keys)) == 2 * 2 * 8 * 16 * 24 * (64 + 64)
+
+
 def test_work_is_warmed_up_once_and_then_repeated():
     calls = []
     timing = timed(lambda: calls.append(1), CPU, repeats=4, flop=8)

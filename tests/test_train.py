@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
 import re
 import signal
@@ -803,7 +804,8 @@ def test_the_loss_is_drawn_from_left_to_right_and_down():
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_a_world_stage_by_stage(data, tmp_path):
+def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     folder = written_dataset(data, tmp_path / "dataset")
     said = []
 
@@ -827,7 +829,9 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path):
             command("towers", "--steps", "2", "--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--steps", "2", "--resume") == 0
-        assert command("joint", "--steps", "2", "--cache", str(tmp_path / "cache"), "--no-sample-latents") == 0
+        options = ("--cache", str(tmp_path / "cache"), "--no-sample-latents", "--deterministic")
+        assert command("joint", "--steps", "2", *options) == 0
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
         assert command("predict", "--steps", "2", "--window", "1") == 0
     world = open_world(tmp_path / "world")
     assert world.spec.name == "tiny16" and world.motion_table.edges == (1.0, 2.0, 3.0, 4.0)

@@ -33,6 +33,7 @@ from animegamer_core.train.adapters import is_update, read_stage_file, save_stag
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.determinism import CUBLAS_WORKSPACE, deterministic, set_cublas_workspace
 from animegamer_core.train.job import how_to_load, needed_parts
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
@@ -288,10 +289,44 @@ def test_a_checkpoint_of_an_older_program_goes_on(ready, tmp_path):  # noqa: F81
     run("joint", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: True))
     path = list_checkpoints(tmp_path / "checkpoints")[-1] / "state.json"
     info = json.loads(path.read_text())
-    for newer in ("optimizer", "per_card", "halve_frozen", "shots_every"):
+    for newer in ("optimizer", "per_card", "halve_frozen", "shots_every", "deterministic"):
         del info["config"][newer]
     path.write_text(json.dumps({**info, "processes": 4}))
     assert run("joint", new_parts(ready), ready, tmp_path)[0].done
+
+
+# --- deterministic kernels ------------------------------------------------------------------------------------------
+
+
+def test_deterministic_kernels_are_asked_for_while_a_stage_trains(ready, tmp_path):  # noqa: F811
+    asked = []
+    options = RunOptions(should_stop=lambda: asked.append(torch.are_deterministic_algorithms_enabled()))
+    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", options)
+    assert asked and not any(asked)
+    asked.clear()
+    _, told = run("joint", new_parts(ready), ready, tmp_path / "told", options, deterministic=True)
+    assert asked and all(asked) and not torch.are_deterministic_algorithms_enabled()
+    assert losses_of(told) == losses_of(plain), "a CPU sums in one order anyway"
+
+
+def test_deterministic_kernels_end_with_an_error_too():
+    with pytest.raises(KeyError), deterministic(True, CPU):
+        raise KeyError
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_gpu_without_its_workspace_is_one_sentence(monkeypatch):
+    monkeypatch.delenv(CUBLAS_WORKSPACE, raising=False)
+    with pytest.raises(ValueError, match="it is not set; set it before Python starts"), deterministic(True, GPU):
+        pass
+    monkeypatch.setenv(CUBLAS_WORKSPACE, ":0:0")
+    set_cublas_workspace()
+    with pytest.raises(ValueError, match="it is :0:0"), deterministic(True, GPU):
+        pass
+    monkeypatch.delenv(CUBLAS_WORKSPACE)
+    set_cublas_workspace()
+    with deterministic(True, GPU):
+        assert torch.are_deterministic_algorithms_enabled()
 
 
 # --- sheets of shots ------------------------------------------------------------------------------------------------
