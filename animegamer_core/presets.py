@@ -13,7 +13,7 @@ from functools import cached_property
 
 from .models import LoadedModels, PlaySettings
 from .spec import ModelSpec, Profile
-from .tuning import approximations, check_names, tune, usable
+from .tuning import COMPILING, approximations, check_names, tune, usable
 
 if typing.TYPE_CHECKING:
     from .checkpoint import World
@@ -143,11 +143,14 @@ def settings_by(preset: Preset, settings: PlaySettings, world: World) -> PlaySet
 
 def prepare(decoder: ShotDecoder, preset: Preset, card: Card | None = None, say: Say = lambda line: None) -> None:
     """Make a loaded decoder draw as the preset says, in place and for good. card: what it streams through, if it does;
-    it then lies on the CPU, and say hears of its shares. ValueError says what a tuning needs, or how much a card.
+    it then lies on the CPU, and say hears of its shares, as of a slow start. ValueError says what a tuning needs, or
+    how much a card.
     """
     check_streaming(preset)
     decoder.profile = preset.profile_of(decoder.profile)
     tune(decoder, preset.tunings)
+    if any(name in COMPILING for name in preset.tunings):
+        say(f"preset {preset.name}: the first shot compiles, which takes a minute or two")
     if card is not None:
         for share in card.stream(decoder):
             say(share.text)

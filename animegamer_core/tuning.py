@@ -306,6 +306,7 @@ TUNINGS: dict[str, Tuning] = {
     "first_block": Tuning("steps whose first block tells nothing new skip the others", _first_block, approximates=True),
     "taylor": Tuning("attention continued on a line between steps that ask it", _taylor, approximates=True),
 }
+COMPILING = {"blocks", "graph", "whole", "vae"}  # their first shot of a size takes its time
 CACHES = {"first_block", "taylor"}  # these leave arithmetic out
 EXCLUSIVE = (
     {"blocks", "graph", "whole"},

@@ -147,6 +147,14 @@ class CpuCard:
         return (SimpleNamespace(text=f"share of {type(model).__name__}"),)
 
 
+def test_a_slow_start_is_told(world, monkeypatch):
+    monkeypatch.setattr("animegamer_core.presets.tune", lambda decoder, names: None)
+    for tunings, told in ((("fused", "blocks"), 1), (("fused",), 0)):
+        said = []
+        prepare(world.load_decoder(), Preset("mine", "", tunings=tunings), say=said.append)
+        assert said == ["preset mine: the first shot compiles, which takes a minute or two"] * told
+
+
 def test_models_that_stream_are_loaded_on_the_host_in_the_type_of_the_card(world, monkeypatch):
     card = CpuCard()
     monkeypatch.setattr("animegamer_core.presets.card_of", lambda preset, device: card)
