@@ -238,18 +238,27 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
     return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
 
 
-def keep_turn(story: Story, session: GameSession, profile: str, shot: ShotKey, frames: np.ndarray, fps: float) -> Path:
+def keep_turn(
+    story: Story,
+    session: GameSession,
+    profile: str,
+    precision: str,
+    shot: ShotKey,
+    frames: np.ndarray,
+    fps: float,
+) -> Path:
     """Enter the last turn of a session that was played elsewhere, with its shot; returns its clip.
 
     The states of the turns before it are entered too, so the turns of one game may be kept in any order. shot: what
-    decided the frames, (F, H, W, 3) uint8; its `state` is filled in here. profile: the name of the one that predicted.
+    decided the frames, (F, H, W, 3) uint8; its `state` is filled in here. profile, precision: by name, those that
+    predicted.
     ValueError: the opening picture, or a turn that other settings predicted than those of the shot.
     """
     if session.next_number == 1:
         raise ValueError(
             "an opening picture is kept with the game's first turn; give the shot of turn 1 or a later one"
         )
-    turns = _keep_states(story, session, profile, shot.precision)
+    turns = _keep_states(story, session, profile, precision)
     key = replace(shot, state=turns[-1].address or "")
     if story.shots.find(address_of(key)) is None:
         put_shot(story, turns[-1], key, frames, fps)

@@ -115,9 +115,10 @@ def preset_on(preset: Preset, device: str, say: Say = lambda line: None) -> Pres
         raise ValueError(
             f"preset {preset.name} streams weights through a GPU, and the device is {device}; choose exact there"
         )
-    able, left_out = usable(preset.tunings, device)
-    if left_out:
-        say(f"preset {preset.name}: {', '.join(left_out)} left out, of no use on {device}")
+    able, reasons = usable(preset.tunings, device)
+    for reason in dict.fromkeys(reasons.values()):
+        left_out = [name for name, own in reasons.items() if own == reason]
+        say(f"preset {preset.name}: {', '.join(left_out)} left out, {reason}")
     return replace(preset, tunings=able)
 
 

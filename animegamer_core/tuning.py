@@ -30,13 +30,14 @@ FP8_CAPABILITY = (8, 9)  # of GPUs with fp8 matrix products: Ada, Hopper and lat
 @dataclass(frozen=True)
 class Tuning:
     """One way. approximates: the result differs beyond rounding. only: the kind of device that it is of use on, any
-    if empty.
+    if empty. hindered: says what is missing here, if something is.
     """
 
     about: str
     apply: Callable[[ShotDecoder], None]
     approximates: bool = False
     only: str = ""
+    hindered: Callable[[], str] = lambda: ""
 
 
 def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
@@ -61,10 +62,27 @@ def check_names(names: Sequence[str]) -> None:
             raise ValueError(f"tunings {both[0]} and {both[1]} exclude one another; leave one of them out")
 
 
-def usable(names: Sequence[str], device: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the names that are of use on a device such as `cuda:0`, those that are not)."""
-    able = tuple(name for name in names if TUNINGS[name].only in ("", device.partition(":")[0]))
-    return able, tuple(name for name in names if name not in able)
+def usable(names: Sequence[str], device: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """(the names that are of use on a device such as `cuda:0`, why the others are not)."""
+    reasons = {name: reason for name in names if (reason := _hindrance(TUNINGS[name], device))}
+    return tuple(name for name in names if name not in reasons), reasons
+
+
+def _hindrance(tuning: Tuning, device: str) -> str:
+    if tuning.only not in ("", device.partition(":")[0]):
+        return f"of no use on {device}"
+    return tuning.hindered()
+
+
+def _no_compiler() -> str:
+    """torch compiles for a GPU with triton, which Windows lacks."""
+    return "" if importlib.util.find_spec("triton") else "since triton is not installed"
+
+
+def _no_onednn() -> str:
+    import torch
+
+    return "" if torch.backends.mkldnn.is_available() else "since this torch was built without oneDNN"
 
 
 def approximations(names: Sequence[str]) -> tuple[str, ...]:
@@ -293,16 +311,16 @@ TUNINGS: dict[str, Tuning] = {
     "halves": Tuning("the halves of guidance on two GPUs at once", _halves, only="cuda"),
     "fused": Tuning("one matrix product for query, key and value", _fused),
     "layout": Tuning("the VAE's convolutions with channels last (on a GPU, compiled only)", _layout),
-    "onednn": Tuning("the VAE's convolutions through oneDNN, all of them", _onednn, only="cpu"),
+    "onednn": Tuning("the VAE's convolutions through oneDNN, all of them", _onednn, only="cpu", hindered=_no_onednn),
     "half_vae": Tuning("the VAE in float16 where all else is bfloat16", _half_vae, only="cuda"),
     "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", _fp8, approximates=True, only="cuda"),
     "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", _int8, approximates=True, only="cuda"),
     "cudnn": Tuning("cuDNN's attention before the others", _cudnn, only="cuda"),
     "gelu": Tuning("the feed-forward's GELU inside its matrix product", _gelu, only="cuda"),
-    "blocks": Tuning("compiled transformer blocks", _blocks, only="cuda"),
-    "graph": Tuning("compiled transformer blocks, each a CUDA graph", _graph, only="cuda"),
-    "whole": Tuning("the whole transformer compiled", _whole, only="cuda"),
-    "vae": Tuning("the VAE's decoder compiled", _vae, only="cuda"),
+    "blocks": Tuning("compiled transformer blocks", _blocks, only="cuda", hindered=_no_compiler),
+    "graph": Tuning("compiled transformer blocks, each a CUDA graph", _graph, only="cuda", hindered=_no_compiler),
+    "whole": Tuning("the whole transformer compiled", _whole, only="cuda", hindered=_no_compiler),
+    "vae": Tuning("the VAE's decoder compiled", _vae, only="cuda", hindered=_no_compiler),
     "first_block": Tuning("steps whose first block tells nothing new skip the others", _first_block, approximates=True),
     "taylor": Tuning("attention continued on a line between steps that ask it", _taylor, approximates=True),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 import typing
 from collections.abc import Callable
@@ -145,14 +147,15 @@ def shot_inputs() -> list[io.Input]:
             default=0,
             min=0,
             max=1000,
-            tooltip="Sampling steps; 0 takes the world's own number (20 in the Toybox, 50 in the published worlds).",
+            tooltip="Sampling steps; 0 takes the preset's, or else the world's own number (20 in the Toybox, 50 in the "
+            "published worlds).",
         ),
         io.Combo.Input(
             "guidance",
             options=[WORLD, *GUIDANCE_NAMES],
             default=WORLD,
-            tooltip="How strongly the shot follows the state over the steps; world: as it was trained for; distilled: "
-            "one pass a step, for decoders that stage distill taught.",
+            tooltip="How strongly the shot follows the state over the steps; world: the preset's, or else as it was "
+            "trained for; distilled: one pass a step, for decoders that stage distill taught.",
         ),
     ]
 
@@ -169,14 +172,15 @@ def told_motion(motion: str, value: float, predicted: int, model: GameModel) -> 
 def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: str, seed: int) -> Shot:
     """The shot of a moment, with progress and pictures on the running node. motion: px a frame at 480 px height.
 
-    steps 0 and guidance `world` are the world's own, seed -1 is the turn's. ValueError if the state is of another size.
+    steps 0 and guidance `world` are the preset's or the world's own, seed -1 is the turn's. ValueError if the state is
+    of another size.
     """
     turn, world = moment.turn, model.world
     if turn.state.representation is None:
         raise ValueError(f"turn {turn.number} let its representation go; load it from its story with Load Game Story")
     settings = {
-        "steps": steps or world.spec.decoder.steps,
-        "guidance": world.profile.guidance if guidance == WORLD else guidance,
+        "steps": model.steps(steps),
+        "guidance": model.guidance(guidance),
         "seed": turn.seed if seed < 0 else seed,
     }
     decoder = model.decoder()
@@ -192,6 +196,7 @@ def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: 
         fingerprint=model.fingerprint,
         profile=world.profile.name,
         precision=model.precision,
+        drawn=model.drawn,
         motion=motion,
         **settings,
     )
@@ -210,11 +215,21 @@ def step_watcher(
         nonlocal spent
         now, picture = time.monotonic(), None
         if done >= steps * PREVIEW_FROM and spent <= (now - begun) * PREVIEW_SHARE:
-            picture = picture_of(image_of(decoder.preview(clean_BTCHW)))
+            with _uncompiled():
+                picture = picture_of(image_of(decoder.preview(clean_BTCHW)))
             spent += time.monotonic() - now
         report(before + done, picture)
 
     return watch
+
+
+def _uncompiled() -> contextlib.AbstractContextManager:
+    """Compiled modules compute as they are written: for a picture's size alone it pays to compile nothing."""
+    if "torch._dynamo" not in sys.modules:  # torch has compiled nothing yet; to ask it takes seconds
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.compiler.set_stance("force_eager")
 
 
 def picture_of(image_FHWC: Tensor) -> typing.Any:

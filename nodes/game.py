@@ -17,7 +17,7 @@ from ..animegamer_core.state import (
     read_instructions,
 )
 from . import host
-from .models import PLACEMENTS, PRECISIONS, GameModel
+from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .values import (
     CATEGORY,
     WORLD,
@@ -93,6 +93,15 @@ class LoadAnimeGamer(io.ComfyNode):
                     step=0.05,
                     tooltip="How strongly the chosen file is applied; 1 is as trained, 0 leaves it out.",
                 ),
+                io.Combo.Input(
+                    "preset",
+                    options=list(OFFERED),
+                    default=WORLD,
+                    optional=True,  # and the last one: graphs that were saved before it was there go on as they are
+                    tooltip="How fast shots are drawn. world: as the world says; exact: all steps, computed faster on "
+                    "a GPU (compiled: the first shot of a size takes one to two minutes longer); balanced, live: about "
+                    "a half and a quarter of the steps, computed in the same way.",
+                ),
             ],
             outputs=[ModelSocket.Output("model", display_name="model", tooltip="The world, ready to be played.")],
         )
@@ -113,8 +122,14 @@ class LoadAnimeGamer(io.ComfyNode):
         lora_file: str,
         lora_file_strength: float,
         lora: StageFiles | None = None,
+        preset: str = WORLD,
     ) -> io.NodeOutput:
-        for name, value, choices in (("precision", precision, PRECISIONS), ("placement", placement, PLACEMENTS)):
+        given = {
+            "precision": (precision, PRECISIONS),
+            "placement": (placement, PLACEMENTS),
+            "preset": (preset, OFFERED),
+        }
+        for name, (value, choices) in given.items():
             if value not in choices:  # older ComfyUI does not look
                 raise ValueError(f"{name} is {value!r}; choose {', '.join(choices)}")
         opened = host.find_world(world)
@@ -126,7 +141,7 @@ class LoadAnimeGamer(io.ComfyNode):
         used = tuple((path, strength) for path, strength in files if strength)
         if not all(math.isfinite(strength) for _, strength in used):
             raise ValueError("a LoRA strength is no number; give -2 to 2")
-        return io.NodeOutput(GameModel(opened, precision, placement, used))
+        return io.NodeOutput(GameModel(opened, precision, placement, used, OFFERED[preset]))
 
 
 class ComposeGameInstruction(io.ComfyNode):

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
@@ -165,16 +165,22 @@ def stop_if_interrupted(*_: object) -> None:
     comfy.model_management.throw_exception_if_processing_interrupted()
 
 
-def make_interruptible(model: nn.Module) -> None:
+def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
     """Let every layer of a model's stacks look for the interrupt first, so that it takes effect within one pass; and
     every convolution over time, since a stack of the VAE may take seconds.
-    """
-    from torch import nn
 
+    compiled: modules that torch compiles as one. They look before they begin: no look from inside could be compiled.
+    """
+    from torch import compiler, nn
+
+    inside = {layer for module in compiled for layer in module.modules()}
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     slow = [module for module in model.modules() if isinstance(module, nn.Conv3d)]
     for layer in dict.fromkeys([*(layer for stack in stacks for layer in stack), *slow]):
-        layer.register_forward_pre_hook(stop_if_interrupted)
+        if layer not in inside:
+            layer.register_forward_pre_hook(stop_if_interrupted)
+    for module in compiled:  # torch may compile a module's hooks with it, all but those that it is told to leave alone
+        module.register_forward_pre_hook(compiler.disable(stop_if_interrupted))
 
 
 def progress(total: int) -> Callable[..., None]:
@@ -263,11 +269,11 @@ def place(patcher: typing.Any, working_bytes: int) -> nn.Module:
     return patcher.model
 
 
-def free_bytes(device: torch.device) -> int:
-    """The memory that is free on a device now."""
+def memory_bytes(device: torch.device) -> tuple[int, int]:
+    """A device's memory: (what is free of it now, all of it)."""
     import comfy.model_management as management
 
-    return int(management.get_free_memory(device))
+    return int(management.get_free_memory(device)), int(management.get_total_memory(device))
 
 
 def clear_device() -> torch.device:

@@ -11,13 +11,14 @@ import logging
 import typing
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import World
+from ..animegamer_core.presets import PRESETS, Preset, prepare, preset_on
 from . import host
-from .values import StageFiles
+from .values import WORLD, StageFiles
 
 if typing.TYPE_CHECKING:
     import torch
@@ -29,6 +30,10 @@ if typing.TYPE_CHECKING:
 
 PRECISIONS = {"auto": None, "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 PLACEMENTS = ("auto", "cpu", "engine on cpu")
+AS_WORLD = Preset(WORLD, "as the world says")
+# The others of core's stream weights through a small card; here ComfyUI finds room for models.
+OFFERED = {row.name: row for row in (AS_WORLD, *(PRESETS[name] for name in ("exact", "balanced", "live")))}
+OURS = 0.9  # of a GPU's memory; the rest is the page's, the driver's and other programs'
 PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
 
 
@@ -48,13 +53,15 @@ class GameModel:
     """Facts only, until `engine`, `decoder` or `encoder` is called. Each call puts that model on its device, and may
     move the others away: call it before every use, and keep the result no longer than that.
 
-    number_type: a key of PRECISIONS. placement: one of PLACEMENTS. stage_files: applied in order.
+    number_type: a key of PRECISIONS. placement: one of PLACEMENTS. stage_files: applied in order. preset: how shots are
+    drawn; one of OFFERED.
     """
 
     world: World
     number_type: str = "auto"
     placement: str = "auto"
     stage_files: StageFiles = ()
+    preset: Preset = AS_WORLD
     _held: dict[str, _Loaded] = field(default_factory=dict, repr=False)
 
     @property
@@ -71,6 +78,19 @@ class GameModel:
         names = (str(self._dtype(kind)).removeprefix("torch.") for kind in ("engine", "decoder"))
         return "+".join(dict.fromkeys(names))
 
+    @property
+    def drawn(self) -> str:
+        """What of the preset changes shots beyond rounding, as their addresses name it after the number types."""
+        return self.preset.drawn(self.world.profile)
+
+    def steps(self, given: int) -> int:
+        """Sampling steps for a widget's number: 0 leaves them to the preset, and it to the world."""
+        return given or self.preset.steps_in(self.world.spec)
+
+    def guidance(self, given: str) -> str:
+        """The guidance schedule for a widget's choice: `world` leaves it to the preset, and it to the world."""
+        return self.preset.guidance_in(self.world.profile) if given == WORLD else given
+
     def engine(self) -> GameEngine:
         """The world's game engine, ready to predict."""
         return self._ready("engine", self.world.load_engine)
@@ -78,7 +98,7 @@ class GameModel:
     def decoder(self) -> ShotDecoder:
         """The world's shot decoder with its VAE, ready to shoot: in tiles where no whole shot finds room."""
         decoder = self._ready("decoder", self.world.load_decoder)
-        free = host.free_bytes(self._devices("decoder")[0])
+        free, _ = host.memory_bytes(self._devices("decoder")[0])
         decoder.tiled = free < decoder.working_bytes
         if decoder.tiled:
             logging.info("AnimeGamer: %.1f GB are free, so shots are decoded in tiles", free / 1e9)
@@ -99,7 +119,8 @@ class GameModel:
 
     def _ready(self, kind: str, load: Callable[..., nn.Module]) -> typing.Any:
         if kind not in self._held:
-            key = (self.fingerprint, kind, self._dtype(kind), self.placement)
+            preset = self.preset if kind == "decoder" else None
+            key = (self.fingerprint, kind, self._dtype(kind), self.placement, preset)
             loaded = _SHARED.get(key)
             if loaded is None:
                 host.require(*PACKAGES)
@@ -116,9 +137,23 @@ class GameModel:
 
             for path, strength in self.stage_files:
                 apply_stage_file(Path(path), {kind: model}, strength=strength, whole=False)
-        host.make_interruptible(model)
-        size = sum(tensor.nbytes for tensor in model.state_dict().values())
+        compiled = self._apply_preset(model) if kind == "decoder" else []
+        host.make_interruptible(model, compiled)
+        size = _size_of(model)
         return _Loaded(host.wrap(model, devices), model.working_bytes if kind == "decoder" else size // 8)
+
+    def _apply_preset(self, decoder: ShotDecoder) -> list[nn.Module]:
+        """Make a decoder draw as the preset says; returns the modules that torch compiles. The log names what is of no
+        use here.
+        """
+        device = self._devices("decoder")[0]
+        preset = preset_on(self.preset, str(device), _log)
+        if host.memory_bytes(device)[1] * OURS < _size_of(decoder) + decoder.working_bytes:
+            preset = _without(preset, ("vae",), "decoding in tiles has too many shapes to compile")
+        if device.type != "cpu" and "vae" not in preset.tunings:
+            preset = _without(preset, ("layout",), "it pays on a GPU only where the VAE is compiled")
+        prepare(decoder, preset, say=_log)
+        return compiled_parts(decoder, preset)
 
     def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
         on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")
@@ -132,6 +167,27 @@ class GameModel:
             return torch.float32
         chosen = PRECISIONS[self.number_type]
         return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)
+
+
+def compiled_parts(decoder: ShotDecoder, preset: Preset) -> list[nn.Module]:
+    """The modules that a decoder's preset compiled, each as one."""
+    blocks = list(decoder.transformer.transformer_blocks) if "blocks" in preset.tunings else []
+    return [*blocks, decoder.vae.decoder] if "vae" in preset.tunings else blocks
+
+
+def _log(line: str) -> None:
+    logging.info("AnimeGamer: %s", line)
+
+
+def _without(preset: Preset, names: tuple[str, ...], why: str) -> Preset:
+    gone = [name for name in preset.tunings if name in names]
+    if gone:
+        _log(f"preset {preset.name}: {', '.join(gone)} left out, {why}")
+    return replace(preset, tunings=tuple(name for name in preset.tunings if name not in gone))
+
+
+def _size_of(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in model.state_dict().values())
 
 
 def _digest(path: str) -> str:

@@ -15,7 +15,6 @@ from .replay import Replays
 from .stories import Game, clip_of, clip_ui, listed, motion_table, open_story, opening_of, start, story_ui, version
 from .values import (
     CATEGORY,
-    WORLD,
     HistorySocket,
     ModelSocket,
     Moment,
@@ -128,8 +127,9 @@ class PlayGameStory(io.ComfyNode):
             settings = PlaySettings(
                 window=window,
                 seed=seed,
-                steps=steps or None,
-                guidance=None if guidance == WORLD else guidance,
+                steps=model.steps(steps),
+                guidance=model.guidance(guidance),
+                drawn=model.drawn,
                 motion={number: told_motion(word, motion_value, 0, model) for number, word in told.items()},
             )
             game = Game(Player(model.world, kept, settings, after, model, opening_of(opening, after, line)), model)
@@ -168,9 +168,11 @@ class SaveGameStory(io.ComfyNode):
     @classmethod
     def execute(cls, shot: Shot, story: str) -> io.NodeOutput:
         kept = open_story(story, shot.world, shot.fingerprint)
-        key = ShotKey(shot.fingerprint, "", shot.seed, shot.motion, shot.steps, shot.guidance, shot.precision)
+        how = shot.precision + shot.drawn
+        key = ShotKey(shot.fingerprint, "", shot.seed, shot.motion, shot.steps, shot.guidance, how)
+        frames, session = bytes_of(shot.image_FHWC), shot.moment.session
         with kept.lock():
-            clip = keep_turn(kept, shot.moment.session, shot.profile, key, bytes_of(shot.image_FHWC), shot.fps)
+            clip = keep_turn(kept, session, shot.profile, shot.precision, key, frames, shot.fps)
             ui = story_ui(kept, len(kept.entries), [clip])
             KEPT.done({"story": story}, story)
             return io.NodeOutput(story, ui={**ui, **clip_ui(kept, shot.moment.turn.number)})

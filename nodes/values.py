@@ -52,7 +52,7 @@ class Moment:
 class Shot:
     """A drawn turn with all that decided its frames, so that a story can keep it.
 
-    image_FHWC: as ComfyUI's IMAGE. world: its name. fingerprint, precision: the GameModel's. profile: its name.
+    image_FHWC: as ComfyUI's IMAGE. world: its name. fingerprint, precision, drawn: the GameModel's. profile: its name.
     motion: what the decoder was told, px a frame at 480 px height.
     """
 
@@ -63,6 +63,7 @@ class Shot:
     fingerprint: str
     profile: str
     precision: str
+    drawn: str
     motion: float
     steps: int
     guidance: str

@@ -20,7 +20,7 @@ OUTPUT = {"display_name", "tooltip", "is_output_list"}
 # Saved workflows name nodes and widgets, and count outputs: nothing here may be renamed, moved or taken away.
 FROZEN = {
     "LoadAnimeGamer": (
-        "world precision placement profile lora_strength lora_file lora_file_strength | lora",
+        "world precision placement profile lora_strength lora_file lora_file_strength | lora preset",
         "model:ANIMEGAMER_MODEL",
     ),
     "ComposeGameInstruction": (

@@ -125,7 +125,7 @@ def keep(world, root, turns, order):
     for index in order:
         story = opened(world, root)
         session, shot, frames = turns[index]
-        keep_turn(story, session, world.profile.name, shot, frames, world.spec.decoder.fps)
+        keep_turn(story, session, world.profile.name, shot.precision, shot, frames, world.spec.decoder.fps)
     return opened(world, root)
 
 
@@ -156,7 +156,7 @@ def test_each_turns_window_is_its_own(world, tmp_path):
     turns = graph(world)
     session = replace(turns[1][0], window=0)
     story = opened(world, tmp_path)
-    keep_turn(story, session, world.profile.name, *turns[1][1:], world.spec.decoder.fps)
+    keep_turn(story, session, world.profile.name, turns[1][1].precision, *turns[1][1:], world.spec.decoder.fps)
     assert [story.states.record(entry.state)["key"]["window"] for entry in story.entries] == [4, 4]
     assert opened(world, tmp_path).entries[1].state == turns[1][0].turns[1].address
 
@@ -164,13 +164,13 @@ def test_each_turns_window_is_its_own(world, tmp_path):
 def test_a_turn_of_another_model_is_refused(world, tmp_path):
     session, shot, frames = graph(world)[1]
     with pytest.raises(ValueError, match="turn 1 was predicted with another model"):
-        keep_turn(opened(world, tmp_path), session, world.profile.name, replace(shot, precision="float16"), frames, 8.0)
+        keep_turn(opened(world, tmp_path), session, world.profile.name, "float16", shot, frames, 8.0)
     faded = replace(
         session, turns=tuple(replace(t, state=replace(t.state, representation=None)) for t in session.turns)
     )
     with pytest.raises(ValueError, match="turn 1 let its representation go"):
-        keep_turn(opened(world, tmp_path), faded, world.profile.name, shot, frames, 8.0)
+        keep_turn(opened(world, tmp_path), faded, world.profile.name, shot.precision, shot, frames, 8.0)
     with pytest.raises(ValueError, match="opening picture"):
         opening = GameSession().open_with("Miko waves", picture(world))
-        keep_turn(opened(world, tmp_path), opening, world.profile.name, shot, frames, 8.0)
+        keep_turn(opened(world, tmp_path), opening, world.profile.name, shot.precision, shot, frames, 8.0)
     assert not (tmp_path / "game").exists()

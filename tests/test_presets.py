@@ -82,13 +82,20 @@ def test_the_address_names_what_changes_more_than_rounding():
     assert same.drawn(PAPER) == "" and same.drawn(PROFILES["reference"]) == "+skip1.05"
 
 
-def test_a_device_leaves_out_what_is_for_another_and_says_so():
+def test_a_device_leaves_out_what_is_for_another_and_says_so(monkeypatch):
     told = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     row = preset_on(PRESETS["exact"], "cpu", told.append)
     assert row.tunings == ("fused", "layout", "onednn")
     assert told == ["preset exact: gelu, blocks, vae left out, of no use on cpu"]
     assert preset_on(PRESETS["exact"], "cuda:1", told.append).tunings == ("fused", "layout", "gelu", "blocks", "vae")
     assert told[1:] == ["preset exact: onednn left out, of no use on cuda:1"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert preset_on(PRESETS["exact"], "cuda", told.append).tunings == ("fused", "layout", "gelu")
+    assert told[-1] == "preset exact: blocks, vae left out, since triton is not installed"
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert preset_on(PRESETS["exact"], "cpu", told.append).tunings == ("fused", "layout")
+    assert "preset exact: onednn left out, since this torch was built without oneDNN" in told
 
 
 def test_streaming_needs_a_gpu():

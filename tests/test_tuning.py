@@ -159,10 +159,14 @@ def test_ways_that_exclude_one_another_are_refused():
     check_names(["fused", "blocks", "first_block", "fp8"])
 
 
-def test_what_is_for_a_gpu_and_what_approximates_is_told():
-    assert usable(["blocks", "fused", "fp8"], "cpu") == (("fused",), ("blocks", "fp8"))
-    assert usable(["fused", "onednn"], "cuda") == (("fused",), ("onednn",))
-    assert usable(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), ())
+def test_what_is_for_a_gpu_and_what_approximates_is_told(monkeypatch):
+    why = "of no use on cpu"
+    assert usable(["blocks", "fused", "fp8"], "cpu") == (("fused",), {"blocks": why, "fp8": why})
+    assert usable(["fused", "onednn"], "cuda") == (("fused",), {"onednn": "of no use on cuda"})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert usable(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), {})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert usable(["blocks", "fused"], "cuda:1") == (("fused",), {"blocks": "since triton is not installed"})
     assert approximations(["taylor", "fused", "fp8"]) == ("fp8", "taylor") and TAYLOR_INTERVAL > 1
 
 

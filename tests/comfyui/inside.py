@@ -7,10 +7,12 @@ import asyncio
 import gc
 import importlib.util
 import json
+import logging
 import shutil
 import sys
 import time
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 COMFY, PACK, BASE = (Path(text) for text in sys.argv[1:])
@@ -235,6 +237,110 @@ def _error(call):
     return None
 
 
+def check_presets():
+    """What a preset does to a decoder on a CPU: quicker ways that round otherwise, one decoder for each preset."""
+    import torch
+
+    world, told = host.find_world("toybox"), []
+    exact = models.OFFERED["exact"]
+    plain, same = GameModel(world), GameModel(world)
+    tuned, untuned = (GameModel(world, preset=row) for row in (exact, replace(exact, tunings=())))
+    log = logging.getLogger()
+    listener = type("Listener", (logging.Handler,), {"emit": lambda self, record: told.append(record.getMessage())})()
+    log.addHandler(listener)
+    log.setLevel(logging.INFO)
+    decoders = [model.decoder() for model in (plain, same, tuned, untuned, tuned)]
+    log.setLevel(logging.WARNING)
+    log.removeHandler(listener)
+    state = plain.engine().predict((), TEXT).representation
+    shots = [decoder.shoot(state, 5.0, seed=0, steps=2) for decoder in decoders[2:4]]
+    attention, convolution = decoders[2].transformer.transformer_blocks[0].attn1, decoders[2].vae.decoder.conv_in.conv
+    return {
+        "shared": [decoders[0] is decoders[1], decoders[2] is decoders[4], decoders[0] is decoders[2]],
+        "one engine": plain.engine() is tuned.engine(),
+        "told": [line for line in told if "preset" in line],
+        "fused": hasattr(attention, "to_qkv") and not hasattr(attention, "to_q"),
+        "layout": convolution.weight.is_contiguous(memory_format=torch.channels_last_3d),
+        "onednn": "forward" in vars(convolution),
+        "skips": [decoder.profile.skip_guidance_below for decoder in decoders[:3:2]],
+        "same weights": models._size_of(decoders[2]) == models._size_of(decoders[0]),
+        "off": float((shots[0] - shots[1]).abs().max()),
+        "precisions": sorted({GameModel(world, preset=row).precision for row in models.OFFERED.values()}),
+        "drawn": {name: GameModel(world, preset=row).drawn for name, row in models.OFFERED.items()},
+        "steps": {
+            name: [GameModel(world, preset=row).steps(n) for n in (0, 7)] for name, row in models.OFFERED.items()
+        },
+        "guidance": [
+            GameModel(world.with_profile("reference"), preset=models.OFFERED[name]).guidance(given)
+            for name, given in (("world", "world"), ("exact", "world"), ("live", "world"), ("live", "constant"))
+        ],
+    }
+
+
+def check_preset_on_gpus():
+    """What of preset exact a GPU gets: with triton and room, without triton, and where shots are decoded in tiles."""
+    import torch
+
+    decoder = ShotDecoder(SPECS["tiny"])
+    find, memory, devices, prepare = importlib.util.find_spec, host.memory_bytes, GameModel._devices, models.prepare
+    given = []
+    GameModel._devices = lambda self, kind: (torch.device("cuda:0"), torch.device("cpu"))
+    models.prepare = lambda decoder, preset, say: given.append(preset.tunings)
+    try:
+        for triton, room in ((True, 10**12), (False, 10**12), (True, decoder.working_bytes)):
+            importlib.util.find_spec = lambda name, there=triton: there or None
+            host.memory_bytes = lambda device, room=room: (room, room)
+            GameModel(host.find_world("toybox"), preset=models.OFFERED["exact"])._apply_preset(decoder)
+    finally:
+        importlib.util.find_spec, host.memory_bytes = find, memory
+        GameModel._devices, models.prepare = devices, prepare
+    return given
+
+
+def check_compiled():
+    """Compiled parts stay whole with the looks for the interrupt around them, which still take effect, and pictures
+    while sampling compile nothing.
+    """
+    import torch
+
+    compile_, ran, graphs, stop_at = torch.compile, [], [], []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+
+        def run(*given):
+            ran.append(graph)
+            if len(ran) in stop_at:
+                management.interrupt_current_processing(True)
+            return graph(*given)
+
+        return run
+
+    decoder, row = ShotDecoder(SPECS["tiny"]).eval(), replace(models.OFFERED["exact"], tunings=("blocks", "vae"))
+    torch.compile = lambda call, **_: compile_(call, backend=backend, dynamic=False)
+    try:
+        models.prepare(decoder, row)
+    finally:
+        torch.compile = compile_
+    host.make_interruptible(decoder, models.compiled_parts(decoder, row))
+    state, latents = torch.zeros(decoder.spec.state.tokens, decoder.spec.state.width), []
+    decoder.shoot(state, 5.0, seed=0, steps=2, on_step=lambda done, steps, clean: latents.append(clean))
+    found = {"graphs": len(graphs), "ran": len(ran)}
+    with drawing._uncompiled():
+        decoder.preview(latents[0])
+    found["with a picture"] = [len(graphs), len(ran)]
+    for part, at in (("steps", 1), ("chunks", 5)):
+        ran.clear()
+        stop_at[:] = [at]
+        try:
+            decoder.shoot(state, 5.0, seed=0, steps=2)
+        except management.InterruptProcessingException:
+            found[part] = len(ran) - at
+        finally:
+            management.interrupt_current_processing(False)
+    return found
+
+
 def check_choices():
     """What the widgets choose on a machine without a GPU."""
     world = host.find_world("toybox")
@@ -250,10 +356,12 @@ seconds, classes = start()
 found = {"seconds": seconds, "heavy": sorted(HEAVY & set(sys.modules)), "nodes": len(classes)}
 
 import comfy.model_management as management  # noqa: E402
-from animegamer_pack.nodes import host, models  # noqa: E402
+from animegamer_pack.animegamer_core.decoder import ShotDecoder  # noqa: E402
+from animegamer_pack.animegamer_core.spec import SPECS  # noqa: E402
+from animegamer_pack.nodes import drawing, host, models  # noqa: E402
 
 GameModel = models.GameModel
 CHECKS = (check_lives, check_placing, check_tiles, check_ages, check_packages, check_interrupt, check_stage_files)
-for check in (*CHECKS, check_worlds, check_choices):
+for check in (*CHECKS, check_worlds, check_presets, check_preset_on_gpus, check_compiled, check_choices):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

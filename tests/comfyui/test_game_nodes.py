@@ -153,6 +153,7 @@ def test_instructions_are_composed_and_listed(server):
         ("load", {"world": "../../etc"}, ("../../etc", "toybox")),
         ("load", {"precision": "fp8"}, ("precision is 'fp8'; choose auto, fp32",)),
         ("load", {"placement": "moon"}, ("placement is 'moon'; choose auto, cpu",)),
+        ("load", {"preset": "low_vram"}, ("preset is 'low_vram'; choose world, exact, balanced, live",)),
         ("draw", {"motion": "custom", "motion_value": float("nan")}, ("motion_value is nan; give 0 to 999 pixels",)),
         ("load", {"lora_file": "gone.safetensors"}, ("gone.safetensors", "models/animegamer/loras")),
         ("history", {"rewind_to": 9}, ("cannot rewind to turn 9",)),
@@ -207,6 +208,18 @@ def test_pictures_are_shown_while_sampling(server):
         assert np.asarray(picture).std() > 20
     values = [data["value"] for event, data in told if event == "progress"]
     assert values == sorted(values) and values[-1] == 20
+
+
+@pytest.mark.parametrize(
+    "chosen, steps, drawn_in",
+    [({}, 0, 20), ({"preset": "world"}, 0, 20), ({"preset": "live"}, 0, 12), ({"preset": "live"}, 3, 3)],
+)
+def test_a_preset_takes_its_steps_where_none_are_given(server, chosen, steps, drawn_in):
+    prompt = game(WAVE, steps=steps, seed=31, world="toybox")
+    prompt["load"]["inputs"] |= chosen
+    prompt["draw"]["inputs"]["seed"] += len(chosen)  # so that no run finds the one before in the cache
+    told = [data for event, data in server.listen(prompt) if event == "progress" and data["node"] == "draw"]
+    assert told[-1]["value"] == told[-1]["max"] == drawn_in
 
 
 def test_the_log_is_quiet(server):

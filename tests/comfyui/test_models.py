@@ -85,3 +85,37 @@ def test_what_is_missing_is_said(inside):
 def test_a_cpu_computes_in_float32(inside):
     assert set(inside["choices"]["precisions"].values()) == {"float32"}
     assert set(inside["choices"]["placements"]) == {"cpu"}
+
+
+def test_a_preset_is_how_its_own_decoder_draws(inside):
+    found = inside["presets"]
+    assert found["shared"] == [True, True, False] and found["one engine"]
+    assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
+    assert found["skips"] == [1.05, 0.0]
+    assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
+    assert found["told"] == ["AnimeGamer: preset exact: gelu, blocks, vae left out, of no use on cpu"], "once"
+
+
+def test_a_preset_chooses_what_is_left_to_the_world(inside):
+    found = inside["presets"]
+    assert found["steps"] == {"world": [20, 7], "exact": [20, 7], "balanced": [20, 7], "live": [12, 7]}
+    assert found["guidance"] == ["reference_wave", "reference_wave", "cosine", "constant"]
+    assert found["precisions"] == ["float32"], "states are the same for all presets"
+    assert found["drawn"] == dict.fromkeys(("world", "balanced", "live"), "") | {"exact": "+skip0"}, (
+        "no shot that skips halves is taken for one that does not"
+    )
+
+
+def test_a_gpu_gets_what_pays_on_it(inside):
+    whole, without_triton, in_tiles = inside["preset_on_gpus"]
+    assert whole == ["fused", "layout", "gelu", "blocks", "vae"]
+    assert without_triton == ["fused", "gelu"]
+    assert in_tiles == ["fused", "gelu", "blocks"]
+
+
+def test_compiled_parts_stay_whole_and_can_be_interrupted(inside):
+    found = inside["compiled"]
+    assert found["graphs"] == 3, "one block for all of them, and the VAE's two chunks"
+    assert found["ran"] == 6, "two blocks at two steps, and two chunks"
+    assert found["with a picture"] == [3, 6], "a picture while sampling compiles nothing"
+    assert found["steps"] == found["chunks"] == 0, "compiled parts that began after the user asked to stop"

@@ -152,6 +152,33 @@ def test_a_node_plays_what_the_command_plays(server, story, tmp_path, tiny):
     assert saved(server, story).entries == player.story.entries
 
 
+def test_a_prompt_from_before_there_were_presets_has_the_same_addresses(server, story):
+    prompt = play(story, WAVE, steps=0)
+    assert "preset" not in prompt["load"]["inputs"]
+    server.run(prompt)
+    before, entries = files(server, story), saved(server, story).entries
+    prompt["load"]["inputs"]["preset"] = "world"
+    server.run(prompt)
+    assert saved(server, story).entries == entries and files(server, story) == before, "known, so nothing is written"
+
+
+def test_a_story_keeps_apart_what_presets_draw_otherwise(server, story):
+    """Exact asks both halves of guidance at every step, which is more than rounding: other addresses, another line."""
+    lines = {}
+    for name in ("world", "balanced", "exact", "live"):
+        prompt = play(story, WAVE, RUN)
+        prompt["load"]["inputs"]["preset"] = name
+        lines[name] = shown(server.run(prompt))["line"]
+        shots = [saved(server, story).shots.record(entry.shot)["key"] for entry in saved(server, story).entries]
+        assert {shot["precision"] for shot in shots} == {"float32+skip0" if name == "exact" else "float32"}
+    assert lines == {"world": "main", "balanced": "main", "exact": "line-2", "live": "main"}
+    prompt = graph(story, WAVE, RUN)
+    prompt["load"]["inputs"]["preset"] = "exact"
+    prompt["play"] = play(story, WAVE, RUN)["play"]
+    server.run(prompt)
+    assert shown(server.run(prompt))["line"] == "line-2" and saved(server, story).lines() == ["main", "line-2"]
+
+
 def test_another_instruction_after_a_turn_is_another_line(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
     branched = server.run(play(story, DANCE, after=1))
