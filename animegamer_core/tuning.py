@@ -65,6 +65,8 @@ def check_names(names: Sequence[str]) -> None:
 def usable(names: Sequence[str], device: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """(the names that are of use on a device such as `cuda:0`, why the others are not)."""
     reasons = {name: reason for name in names if (reason := _hindrance(TUNINGS[name], device))}
+    if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
+        reasons["layout"] = "which slows a GPU down unless the VAE is compiled"
     return tuple(name for name in names if name not in reasons), reasons
 
 

@@ -146,12 +146,11 @@ class GameModel:
         """Make a decoder draw as the preset says; returns the modules that torch compiles. The log names what is of no
         use here.
         """
-        device = self._devices("decoder")[0]
-        preset = preset_on(self.preset, str(device), _log)
-        if host.memory_bytes(device)[1] * OURS < _size_of(decoder) + decoder.working_bytes:
-            preset = _without(preset, ("vae",), "decoding in tiles has too many shapes to compile")
-        if device.type != "cpu" and "vae" not in preset.tunings:
-            preset = _without(preset, ("layout",), "it pays on a GPU only where the VAE is compiled")
+        device, preset = self._devices("decoder")[0], self.preset
+        if "vae" in preset.tunings and host.memory_bytes(device)[1] * OURS < _size_of(decoder) + decoder.working_bytes:
+            _log(f"preset {preset.name}: vae left out, since tiles have too many shapes to compile their decoding")
+            preset = replace(preset, tunings=tuple(name for name in preset.tunings if name != "vae"))
+        preset = preset_on(preset, str(device), _log)
         prepare(decoder, preset, say=_log)
         return compiled_parts(decoder, preset)
 
@@ -177,13 +176,6 @@ def compiled_parts(decoder: ShotDecoder, preset: Preset) -> list[nn.Module]:
 
 def _log(line: str) -> None:
     logging.info("AnimeGamer: %s", line)
-
-
-def _without(preset: Preset, names: tuple[str, ...], why: str) -> Preset:
-    gone = [name for name in preset.tunings if name in names]
-    if gone:
-        _log(f"preset {preset.name}: {', '.join(gone)} left out, {why}")
-    return replace(preset, tunings=tuple(name for name in preset.tunings if name not in gone))
 
 
 def _size_of(model: nn.Module) -> int:

@@ -165,6 +165,9 @@ def test_what_is_for_a_gpu_and_what_approximates_is_told(monkeypatch):
     assert usable(["fused", "onednn"], "cuda") == (("fused",), {"onednn": "of no use on cuda"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     assert usable(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), {})
+    assert usable(["layout", "vae"], "cuda") == (("layout", "vae"), {})
+    assert usable(["layout"], "cuda") == ((), {"layout": "which slows a GPU down unless the VAE is compiled"})
+    assert usable(["layout"], "cpu") == (("layout",), {})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert usable(["blocks", "fused"], "cuda:1") == (("fused",), {"blocks": "since triton is not installed"})
     assert approximations(["taylor", "fused", "fp8"]) == ("fp8", "taylor") and TAYLOR_INTERVAL > 1
