@@ -51,6 +51,14 @@ def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
                 tuning.apply(copy)
 
 
+def compiled_parts(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:
+    """The modules that these ways compile, each as one."""
+    parts = [decoder.transformer] if "whole" in names else []
+    if {"blocks", "graph"} & set(names):
+        parts += decoder.transformer.transformer_blocks
+    return [*parts, decoder.vae.decoder] if "vae" in names else parts
+
+
 def check_names(names: Sequence[str]) -> None:
     """ValueError lists the names if one of these is none, or names two that exclude one another."""
     unknown = [name for name in names if name not in TUNINGS]

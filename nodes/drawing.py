@@ -178,9 +178,10 @@ def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: 
     turn, world = moment.turn, model.world
     if turn.state.representation is None:
         raise ValueError(f"turn {turn.number} let its representation go; load it from its story with Load Game Story")
+    chosen = model.settings(steps, guidance)
     settings = {
-        "steps": model.steps(steps),
-        "guidance": model.guidance(guidance),
+        "steps": chosen.steps,
+        "guidance": chosen.guidance,
         "seed": turn.seed if seed < 0 else seed,
     }
     decoder = model.decoder()
@@ -196,7 +197,7 @@ def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: 
         fingerprint=model.fingerprint,
         profile=world.profile.name,
         precision=model.precision,
-        drawn=model.drawn,
+        drawn=chosen.drawn,
         motion=motion,
         **settings,
     )

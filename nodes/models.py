@@ -16,7 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import World
-from ..animegamer_core.presets import PRESETS, Preset, prepare, preset_on
+from ..animegamer_core.models import PlaySettings
+from ..animegamer_core.presets import PRESETS, Preset, prepare, preset_on, settings_by
+from ..animegamer_core.tuning import compiled_parts
 from . import host
 from .values import WORLD, StageFiles
 
@@ -78,18 +80,12 @@ class GameModel:
         names = (str(self._dtype(kind)).removeprefix("torch.") for kind in ("engine", "decoder"))
         return "+".join(dict.fromkeys(names))
 
-    @property
-    def drawn(self) -> str:
-        """What of the preset changes shots beyond rounding, as their addresses name it after the number types."""
-        return self.preset.drawn(self.world.profile)
-
-    def steps(self, given: int) -> int:
-        """Sampling steps for a widget's number: 0 leaves them to the preset, and it to the world."""
-        return given or self.preset.steps_in(self.world.spec)
-
-    def guidance(self, given: str) -> str:
-        """The guidance schedule for a widget's choice: `world` leaves it to the preset, and it to the world."""
-        return self.preset.guidance_in(self.world.profile) if given == WORLD else given
+    def settings(self, steps: int, guidance: str, **others: typing.Any) -> PlaySettings:
+        """How shots are drawn by two widgets' values, which leave 0 and `world` to the preset, and it to the world.
+        others: further fields.
+        """
+        given = PlaySettings(steps=steps or None, guidance=None if guidance == WORLD else guidance, **others)
+        return settings_by(self.preset, given, self.world)
 
     def engine(self) -> GameEngine:
         """The world's game engine, ready to predict."""
@@ -101,7 +97,7 @@ class GameModel:
         free, _ = host.memory_bytes(self._devices("decoder")[0])
         decoder.tiled = free < decoder.working_bytes
         if decoder.tiled:
-            logging.info("AnimeGamer: %.1f GB are free, so shots are decoded in tiles", free / 1e9)
+            _log(f"{free / 1e9:.1f} GB are free, so shots are decoded in tiles")
         return decoder
 
     def encoder(self) -> ShotEncoder:
@@ -152,7 +148,7 @@ class GameModel:
             preset = replace(preset, tunings=tuple(name for name in preset.tunings if name != "vae"))
         preset = preset_on(preset, str(device), _log)
         prepare(decoder, preset, say=_log)
-        return compiled_parts(decoder, preset)
+        return compiled_parts(decoder, preset.tunings)
 
     def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
         on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")
@@ -166,12 +162,6 @@ class GameModel:
             return torch.float32
         chosen = PRECISIONS[self.number_type]
         return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)
-
-
-def compiled_parts(decoder: ShotDecoder, preset: Preset) -> list[nn.Module]:
-    """The modules that a decoder's preset compiled, each as one."""
-    blocks = list(decoder.transformer.transformer_blocks) if "blocks" in preset.tunings else []
-    return [*blocks, decoder.vae.decoder] if "vae" in preset.tunings else blocks
 
 
 def _log(line: str) -> None:

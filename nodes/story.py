@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.play import Player, PlaySettings, keep_turn
+from ..animegamer_core.play import Player, keep_turn
 from ..animegamer_core.shelf import ShotKey
 from ..animegamer_core.state import read_instructions
 from ..animegamer_core.story import Story
@@ -124,12 +124,11 @@ class PlayGameStory(io.ComfyNode):
         with kept.lock():
             after = start(kept, after, line, reading=not lines)
             told = {} if motion == PREDICTED else {after + 1 + n: motion for n in range(len(lines))}
-            settings = PlaySettings(
+            settings = model.settings(
+                steps,
+                guidance,
                 window=window,
                 seed=seed,
-                steps=model.steps(steps),
-                guidance=model.guidance(guidance),
-                drawn=model.drawn,
                 motion={number: told_motion(word, motion_value, 0, model) for number, word in told.items()},
             )
             game = Game(Player(model.world, kept, settings, after, model, opening_of(opening, after, line)), model)

@@ -266,12 +266,15 @@ def check_presets():
         "same weights": models._size_of(decoders[2]) == models._size_of(decoders[0]),
         "off": float((shots[0] - shots[1]).abs().max()),
         "precisions": sorted({GameModel(world, preset=row).precision for row in models.OFFERED.values()}),
-        "drawn": {name: GameModel(world, preset=row).drawn for name, row in models.OFFERED.items()},
+        "drawn": {
+            name: GameModel(world, preset=row).settings(0, "world").drawn for name, row in models.OFFERED.items()
+        },
         "steps": {
-            name: [GameModel(world, preset=row).steps(n) for n in (0, 7)] for name, row in models.OFFERED.items()
+            name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
+            for name, row in models.OFFERED.items()
         },
         "guidance": [
-            GameModel(world.with_profile("reference"), preset=models.OFFERED[name]).guidance(given)
+            GameModel(world.with_profile("reference"), preset=models.OFFERED[name]).settings(0, given).guidance
             for name, given in (("world", "world"), ("exact", "world"), ("live", "world"), ("live", "constant"))
         ],
     }
@@ -322,7 +325,7 @@ def check_compiled():
         models.prepare(decoder, row)
     finally:
         torch.compile = compile_
-    host.make_interruptible(decoder, models.compiled_parts(decoder, row))
+    host.make_interruptible(decoder, models.compiled_parts(decoder, row.tunings))
     state, latents = torch.zeros(decoder.spec.state.tokens, decoder.spec.state.width), []
     decoder.shoot(state, 5.0, seed=0, steps=2, on_step=lambda done, steps, clean: latents.append(clean))
     found = {"graphs": len(graphs), "ran": len(ran)}
