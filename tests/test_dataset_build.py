@@ -37,7 +37,7 @@ pytest.importorskip("scenedetect")
 SHAPE = ClipShape(48, 72)
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))
 PLAN = {"size": (96, 144), "fps": 12.0, "short": 0.0, "seconds": (2.2, 4.4), "grain": 1.0}
-PLANS = {"one": FilmPlan(seed=3, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, **PLAN)}
+PLANS = {"one": FilmPlan(seed=3, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, wild=1.0, **PLAN)}
 # A build in a process of its own, in spans so short that a kill finds some of them finished.
 BUILD = """
 import sys

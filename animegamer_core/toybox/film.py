@@ -27,8 +27,9 @@ from .world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_t
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# As films are published: B-frames, lossy. One thread, so that the same plan gives the same file.
-_X264 = {"crf": "20", "preset": "veryfast", "threads": "1"}
+# As films are published: B-frames, lossy. The same plan gives the same file, by one thread and no macroblock tree,
+# which reads stray memory (see `video`).
+_X264 = {"crf": "20", "preset": "veryfast", "threads": "1", "x264-params": "mbtree=0"}
 _SOUND_RATE, _SOUND_FRAME = 48000, 1024
 
 
