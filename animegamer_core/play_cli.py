@@ -14,9 +14,10 @@ from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .presets import PRESETS, PresetModels, get_preset, overridden, preset_on, settings_by
 from .sheet import scope_name
-from .spec import DTYPES, GUIDANCE_NAMES, PROFILES
+from .spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
 from .story import Story
+from .train.staged import add_stage_files, open_staged
 
 if typing.TYPE_CHECKING:
     import torch
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `play`."""
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="instructions, one a line; none: type them")
     parser.add_argument("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
+    add_stage_files(parser)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
     parser.add_argument("--name", help="the story's name (default: FILE's name, or `story`)")
     start = parser.add_mutually_exclusive_group()
@@ -67,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play as asked. Interrupted, the story stays whole and the way to go on is printed."""
-    from .checkpoint import open_world
-
-    world = open_world(args.world)
+    world = open_staged(args.world, args.stage_file)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
     played = world.with_profile(args.profile) if args.profile else world
@@ -165,11 +165,18 @@ def _how(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetMo
     settings = settings_of(args, world.motion_table)
     if not args.preset:
         return settings, None
-    preset = preset_on(get_preset(args.preset), settings.device, _tell)
+    preset = preset_on(get_preset(args.preset), settings.device, _tell, _drawn_in(settings, world))
     for line in overridden(preset, steps=args.steps, guidance=args.guidance):
         _tell(f"preset {preset.name}: {line}")
     settings = settings_by(preset, settings, world)
     return settings, PresetModels(world, settings, preset, _tell)
+
+
+def _drawn_in(settings: PlaySettings, world: World) -> str:
+    """The number format that the decoder will have."""
+    if settings.dtype is not None:
+        return dtype_name(settings.dtype)
+    return "float32" if settings.device == "cpu" else dtype_name(world.stored_dtype("decoder"))
 
 
 def _tell(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from comfy_api.v0_0_2 import io
@@ -16,6 +15,7 @@ from ..animegamer_core.state import (
     Instruction,
     read_instructions,
 )
+from ..animegamer_core.train.staged import StageFiles, with_stage_files
 from . import host
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .values import (
@@ -25,7 +25,6 @@ from .values import (
     LoraSocket,
     ModelSocket,
     Moment,
-    StageFiles,
     StateSocket,
     notes_of,
     one_instruction,
@@ -98,9 +97,10 @@ class LoadAnimeGamer(io.ComfyNode):
                     options=list(OFFERED),
                     default=WORLD,
                     optional=True,  # and the last one: graphs that were saved before it was there go on as they are
-                    tooltip="How fast shots are drawn. world: as the world says; exact: all steps, computed faster on "
-                    "a GPU (compiled: the first shot of a size takes one to two minutes longer); balanced, live: about "
-                    "a half and a quarter of the steps, computed in the same way.",
+                    tooltip="How fast shots are drawn. world: as the world says; exact: all steps, both halves of "
+                    "guidance in each, compiled on a GPU (the first shot of a size takes one to two minutes longer); "
+                    "balanced, live: about a half and a quarter of the steps, with guidance cosine, and weakly guided "
+                    "steps in one pass.",
                 ),
             ],
             outputs=[ModelSocket.Output("model", display_name="model", tooltip="The world, ready to be played.")],
@@ -138,10 +138,7 @@ class LoadAnimeGamer(io.ComfyNode):
         files = [(path, strength * lora_strength) for path, strength in lora or ()]
         if lora_file != host.NONE:
             files.append((str(host.find_lora(lora_file)), lora_file_strength))
-        used = tuple((path, strength) for path, strength in files if strength)
-        if not all(math.isfinite(strength) for _, strength in used):
-            raise ValueError("a LoRA strength is no number; give -2 to 2")
-        return io.NodeOutput(GameModel(opened, precision, placement, used, OFFERED[preset]))
+        return io.NodeOutput(GameModel(with_stage_files(opened, tuple(files)), precision, placement, OFFERED[preset]))
 
 
 class ComposeGameInstruction(io.ComfyNode):

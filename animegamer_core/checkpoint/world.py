@@ -126,7 +126,8 @@ class World:
 
         sources = self._sources(("engine",))
         tokenizer = self.tokenizer()
-        return load_model(lambda: GameEngine(self.spec, tokenizer, self.profile), sources, device, dtype)
+        model = load_model(lambda: GameEngine(self.spec, tokenizer, self.profile), sources, device, dtype)
+        return self._changed("engine", model)
 
     def load_decoder(
         self,
@@ -137,7 +138,8 @@ class World:
         """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
         from ..decoder import ShotDecoder
 
-        return load_model(lambda: ShotDecoder(self.spec, self.profile), self._sources(parts), device, dtype)
+        model = load_model(lambda: ShotDecoder(self.spec, self.profile), self._sources(parts), device, dtype)
+        return self._changed("decoder", model)
 
     def load_encoder(
         self,
@@ -149,7 +151,11 @@ class World:
         from ..encoder import ShotEncoder
 
         sources, tokenizer = self._sources(parts), self.storage.text_tokenizer()
-        return load_model(lambda: ShotEncoder(self.spec, tokenizer), sources, device, dtype)
+        return self._changed("encoder", load_model(lambda: ShotEncoder(self.spec, tokenizer), sources, device, dtype))
+
+    def _changed(self, kind: str, model: typing.Any) -> typing.Any:
+        """A loaded model as it is played: here as it was stored."""
+        return model
 
     def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:
         missing = self.missing(parts)

@@ -121,18 +121,33 @@ def save_stage_file(path: Path, stage: str, config: StageConfig, tensors: Mappin
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
 
 
-def read_stage_file(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of a stage file; ValueError names what is wrong with it."""
+def stage_and_parts(path: Path) -> tuple[str, frozenset[str]]:
+    """(stage, those of `encoder`, `decoder`, `engine` that it changes) of a stage file, whose tensors stay unread.
+
+    ValueError as for `read_stage_file`.
+    """
+    with _opened(path) as file:
+        return file.metadata().get("stage", ""), frozenset(name.partition(".")[0] for name in file.keys()) - {"heads"}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A stage file's header, and its tensors for those who ask."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
-            if notes.get("format") != str(FORMAT):
+            if (file.metadata() or {}).get("format") != str(FORMAT):
                 raise ValueError(f"{path} is no stage file of format {FORMAT}; train the stage again")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+            yield file
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}); it may be cut off, so copy it again") from error
+
+
+def read_stage_file(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
+    """(stage, configuration, tensors) of a stage file; ValueError names what is wrong with it."""
+    with _opened(path) as file:
+        notes, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     try:
         return notes["stage"], _config_of(json.loads(notes["config"])), tensors
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...presets import PRESETS, get_preset, preset_on
 from ...spec import DTYPES, GUIDANCE_NAMES
+from ...train.staged import add_stage_files, open_staged
 
 if TYPE_CHECKING:
     from ..report import Outcome
@@ -23,6 +24,7 @@ ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unse
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate toybox`."""
     parser.add_argument("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
+    add_stage_files(parser)
     parser.add_argument("--full", action="store_true", help="all samples; always so on a GPU, hours on a CPU")
     parser.add_argument("--limit", type=int, metavar="N", help="games to play; everything else in proportion")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
@@ -40,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     """Measure, print and save as asked; 1 if a figure falls short of its target."""
     import torch
 
-    from ...checkpoint import open_world
     from ...play import choose_device
     from ..report import TABLE_HEAD
     from .lab import Lab, Sampling
@@ -52,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     few = plan.games < FULL.games
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     told = _show_progress if sys.stderr.isatty() else None
-    preset = preset_on(get_preset(args.preset), device, print) if args.preset else None
+    preset = preset_on(get_preset(args.preset), device, print, args.dtype) if args.preset else None
     sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
-    lab = Lab(open_world(args.world), device, args.workers, told, sampling)
+    lab = Lab(open_staged(args.world, args.stage_file), device, args.workers, told, sampling)
     if few:
         print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
     print(TABLE_HEAD)

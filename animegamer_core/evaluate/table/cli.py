@@ -14,6 +14,7 @@ from ...data.flow import BACKENDS
 from ...data.stats import counted
 from ...spec import DTYPES, GUIDANCE_NAMES
 from ...state import DEFAULT_WINDOW
+from ...train.staged import add_stage_files, open_staged
 from ..baselines import add_arguments as add_baseline_arguments
 from ..similarity.towers import KINDS
 
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate world`."""
     add = parser.add_argument
     add("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
+    add_stage_files(parser)
     add("--games", type=Path, metavar="FILE", help="benchmark file (default: the Toybox's frozen 50 games)")
     add("--limit", type=int, metavar="N", help=f"play the first N games (default: all; without a GPU {CPU_GAMES})")
     add("--out", type=Path, required=True, metavar="DIR", help="folder of this run; the same command goes on with it")
@@ -97,7 +99,6 @@ def carry_out(job: TableJob, beside: Sequence[Path] = (), part: int = 0, parts: 
 
 def _job(args: argparse.Namespace, device: str) -> TableJob:
     """What the arguments ask for; ValueError for what is not there or does not fit."""
-    from ...checkpoint import open_world
     from ...play import choose_device
     from ..similarity.towers import open_towers
     from .job import TableJob, games_of
@@ -106,7 +107,7 @@ def _job(args: argparse.Namespace, device: str) -> TableJob:
     if not 0 <= args.seed < 1 << 64:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
     device = choose_device(device)
-    world, games = open_world(args.world), games_of(args.games)
+    world, games = open_staged(args.world, args.stage_file), games_of(args.games)
     given = {"weights": args.flow_weights, "python": args.flow_python, "device": args.flow_device}
     edges = None if args.motion_edges is None else _edges(args.motion_edges)
     return TableJob(
