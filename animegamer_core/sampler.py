@@ -90,7 +90,7 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
     reference_wave: 1 + strength (1 - cos(pi ((n - t)/n)^5)) / 2 with the raw timestep t, pseudo-random above t = n
     (reference-facts 6.3). cosine: the same with the step's index from the end in place of t, a smooth fall from
     1 + strength to 1. constant: 1 + strength throughout. distilled: 1 throughout, for a decoder that stage `distill`
-    taught to do in one pass what cosine does in two.
+    taught to do in one pass what cosine, or constant, does in two.
     """
     steps = len(schedule)
     if name == "constant":
@@ -106,8 +106,11 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
     return 1 + strength * (1 - math.cos(math.pi * fraction**WAVE_EXPONENT)) / 2
 
 
-def cosine_scale(strength: float, timesteps_B: Tensor) -> Tensor:
-    """(B,) the scale of guidance `cosine` at timesteps 0..999, whatever the number of steps: 1 + strength at 999."""
+def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
+    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, whatever the number of steps."""
+    if name == "constant":
+        return torch.full_like(timesteps_B, 1 + strength, dtype=torch.float32)
+    assert name == "cosine", "the others depend on the number of steps"
     fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
     return (1 + strength * (1 - torch.cos(math.pi * fraction**WAVE_EXPONENT)) / 2).float()
 

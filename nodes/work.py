@@ -10,11 +10,12 @@ from pathlib import Path
 from comfy_api.v0_0_2 import io, ui
 
 from ..animegamer_core.index import check_story_name
+from ..animegamer_core.train.staged import StageFiles
 from ..animegamer_core.train.stages import lr_warning, stage_config
 from . import host
 from .models import PACKAGES
 from .replay import Replays
-from .values import CATEGORY, DatasetSocket, LoraSocket, StageFiles, image_of_bytes
+from .values import CATEGORY, DatasetSocket, LoraSocket, image_of_bytes
 from .widgets import seed_input, world_input
 
 if typing.TYPE_CHECKING:

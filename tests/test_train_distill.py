@@ -8,7 +8,7 @@ import test_train as shared
 import torch
 
 from animegamer_core.decoder import ShotDecoder
-from animegamer_core.sampler import Guidance, Schedule, cosine_scale, guidance_scale, solve
+from animegamer_core.sampler import Guidance, Schedule, guidance_scale, scale_at, solve
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.adapters import read_stage_file, set_trainable
 from animegamer_core.train.learners import DistillLearner
@@ -37,8 +37,9 @@ def test_it_is_a_stage_of_every_recipe_but_none_that_a_new_world_needs():
     assert all("distill" in rows for rows in RECIPES.values())
 
 
-def test_the_target_is_the_guided_velocity_by_hand(ready):
-    learner = learner_of(ready)
+@pytest.mark.parametrize("guidance", ["cosine", "constant"])
+def test_the_target_is_the_guided_velocity_by_hand(guidance, ready):
+    learner = learner_of(ready, teacher_guidance=guidance)
     batch = batch_of(learner, ready)
     decoder, states = learner.decoder, batch["states"]
     with torch.no_grad():
@@ -48,7 +49,7 @@ def test_the_target_is_the_guided_velocity_by_hand(ready):
         with learner._teacher() as teacher:
             wanted = learner._guided(teacher, batch["clean"], batch)
     for row, timestep in enumerate(batch["timesteps"].tolist()):
-        risen = (1 - math.cos(math.pi * (timestep / 999) ** 5)) / 2
+        risen = (1 - math.cos(math.pi * (timestep / 999) ** 5)) / 2 if guidance == "cosine" else 1.0
         scale = 1 + decoder.spec.decoder.guidance_scale * risen
         by_hand = without[row] + scale * (told[row] - without[row])
         torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-5)
@@ -133,6 +134,7 @@ def test_distilled_shots_ask_for_one_half_at_every_step():
 def test_the_scale_at_a_timestep_is_that_of_the_step_there(steps):
     schedule = Schedule.of(steps)
     scales = [guidance_scale("cosine", 6.0, step, schedule) for step in range(steps)]
-    found = cosine_scale(6.0, torch.tensor(schedule.timesteps))
+    found = scale_at("cosine", 6.0, torch.tensor(schedule.timesteps))
     torch.testing.assert_close(found, torch.tensor(scales), rtol=0, atol=0.06)  # timesteps are whole numbers
-    assert cosine_scale(6.0, torch.tensor([0, 999])).tolist() == [1.0, 7.0]
+    assert scale_at("cosine", 6.0, torch.tensor([0, 999])).tolist() == [1.0, 7.0]
+    assert scale_at("constant", 6.0, torch.tensor([0, 999])).tolist() == [7.0, 7.0]

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--world",
         required=True,
         type=Path,
-        help="world folder to begin from; made if it is new; or, for gc, CogVideoX-2b's",
+        help="world folder to begin from; made if it is new; for gc CogVideoX-2b's, or a small world's",
     )
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder, clip_pixels
-from ..sampler import cosine_scale
+from ..sampler import scale_at
 from ..state import clean_text
 from .adapters import updates_off
 from .losses import (
@@ -283,8 +283,9 @@ class DiffusionLearner(Learner):
 class DistillLearner(DiffusionLearner):
     """The decoder learns to say in one pass what guidance makes of two: u + g (c - u), of itself as the stage began.
 
-    g is that of guidance `cosine` at each sample's timestep (Meng et al. 2023, On Distillation of Guided Diffusion
-    Models, with one fixed schedule in place of a range of strengths). Shots are then sampled with guidance `distilled`.
+    g is that of guidance `cosine` or `constant` at each sample's timestep (Meng et al. 2023, On Distillation of Guided
+    Diffusion Models, with one fixed schedule in place of a range of strengths). Shots are then sampled with guidance
+    `distilled`.
     """
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
@@ -314,7 +315,7 @@ class DistillLearner(DiffusionLearner):
             torch.cat([latents, latents]), timesteps.repeat(2), torch.cat([nothing, states]), batch["motion"].repeat(2)
         )
         without, told = both.float().chunk(2)
-        scale_B = cosine_scale(self.decoder.spec.decoder.guidance_scale, timesteps)
+        scale_B = scale_at(self.settings.teacher_guidance, self.decoder.spec.decoder.guidance_scale, timesteps)
         return without + scale_B[:, None, None, None, None] * (told - without)
 
     @contextmanager

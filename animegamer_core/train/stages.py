@@ -81,6 +81,7 @@ class StageConfig:
     history_own: float = _option(
         0.0, "chance that a past representation is the engine's own; for an engine that is trained already"
     )
+    teacher_guidance: str = _option("cosine", "what stage distill makes of two passes one of: cosine, or constant")
     free_running: bool = _option(False, "adaptation reads predictions of games that the engine played alone")
 
     log_every: int = _option(20, "steps between lines of the log")
@@ -103,6 +104,7 @@ class StageConfig:
         for name, allowed in (
             ("precision", ("bf16", "no")),
             ("encoder_frame", ("first", "random")),
+            ("teacher_guidance", ("cosine", "constant")),
             ("optimizer", ("adamw", "adamw8bit")),
         ):
             if getattr(self, name) not in allowed:
