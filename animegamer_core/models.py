@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .spec import dtype_name
 from .state import DEFAULT_WINDOW
 
 if typing.TYPE_CHECKING:
@@ -67,7 +68,7 @@ class PlaySettings:
     def precision(self) -> str:
         """The number format that decides a result's last digits, as addresses name it; two where they differ."""
         if self.dtype is not None:
-            return str(self.dtype).removeprefix("torch.")
+            return dtype_name(self.dtype)
         kinds = (_kind_and_index(device)[0] for device in (self.reads_on, self.device))
         return "+".join(dict.fromkeys("float32" if kind == "cpu" else "stored" for kind in kinds))
 

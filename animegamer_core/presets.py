@@ -22,9 +22,10 @@ if typing.TYPE_CHECKING:
     from .streaming import Card
 
 GIB = 2**30
-ROUNDS_ONLY = ("fused", "layout", "onednn", "gelu", "blocks", "vae")  # ways that pay and change nothing beyond rounding
-
-STREAMABLE = ("fused", "layout", "cudnn", "half_vae", "gelu")  # ways that weights which pass through a card can have
+# Ways that pay and change nothing beyond rounding.
+ROUNDS_ONLY = ("fused", "layout", "onednn", "flash3", "gelu", "blocks", "vae")
+# Ways that weights can have which pass through a card.
+STREAMABLE = ("fused", "layout", "cudnn", "half_vae", "flash3", "gelu")
 
 Say = Callable[[str], object]
 
@@ -73,7 +74,7 @@ class Preset:
 
 
 def _low_vram(name: str, card: int, gib: float) -> Preset:
-    return Preset(name, f"all steps, on a card of {card} GB", tunings=("fused", "gelu"), stream_gib=gib)
+    return Preset(name, f"all steps, on a card of {card} GB", tunings=("fused", "flash3", "gelu"), stream_gib=gib)
 
 
 PRESETS: dict[str, Preset] = {
@@ -108,14 +109,16 @@ def _said(value: object) -> str:
     return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
 
 
-def preset_on(preset: Preset, device: str, say: Say = lambda line: None) -> Preset:
-    """The preset as this device can do it; say hears of tunings that are left out. ValueError if it cannot at all."""
+def preset_on(preset: Preset, device: str, say: Say = lambda line: None, dtype: str = "") -> Preset:
+    """The preset as this device can do it, in a number format such as `bfloat16` where that is known; say hears of
+    tunings that are left out. ValueError if it cannot at all.
+    """
     check_names(preset.tunings)
     if preset.stream_gib is not None and not device.startswith("cuda"):
         raise ValueError(
             f"preset {preset.name} streams weights through a GPU, and the device is {device}; choose exact there"
         )
-    able, reasons = usable(preset.tunings, device)
+    able, reasons = usable(preset.tunings, device, dtype)
     for reason in dict.fromkeys(reasons.values()):
         left_out = [name for name, own in reasons.items() if own == reason]
         say(f"preset {preset.name}: {', '.join(left_out)} left out, {reason}")

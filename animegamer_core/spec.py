@@ -16,6 +16,11 @@ DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are lo
 TIME_FACTOR = 4  # frames a latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
+def dtype_name(dtype: object) -> str:
+    """The name of a torch number format, such as `bfloat16`."""
+    return str(dtype).removeprefix("torch.")
+
+
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")

@@ -336,13 +336,14 @@ def _absent(name: str) -> str:
         return f"world {name!r} is not in {root}; put its folder there and press R, or choose toybox"
     return (
         f"world {name!r} is not installed: put what you download from {_addresses(name)} "
-        f"into {root / name}, or choose toybox, which needs no download"
+        f"into {root}, or choose toybox, which needs no download"
     )
 
 
 def _addresses(name: str) -> str:
     hub, film = "https://huggingface.co", name.capitalize()
     return (
-        f"{hub}/{ANIMEGAMER} ({ENGINE}{film} and {DECODER}{film}), {hub}/{MISTRAL} (config and tokenizer) and "
+        f"{hub}/{ANIMEGAMER} ({ENGINE}{film} and {DECODER}{film}), {hub}/{MISTRAL} (config, tokenizer, and the "
+        f"weights if the engine's file lacks them) and "
         f"{hub}/{COGVIDEO} (its vae folder)"
     )

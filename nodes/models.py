@@ -6,21 +6,19 @@ the value goes and its models with it; two values of the same facts share theirs
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import typing
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 
 from ..animegamer_core.checkpoint import World
 from ..animegamer_core.models import PlaySettings
 from ..animegamer_core.presets import PRESETS, Preset, prepare, preset_on, settings_by
+from ..animegamer_core.spec import dtype_name
 from ..animegamer_core.tuning import compiled_parts
 from . import host
-from .values import WORLD, StageFiles
+from .values import WORLD
 
 if typing.TYPE_CHECKING:
     import torch
@@ -55,29 +53,24 @@ class GameModel:
     """Facts only, until `engine`, `decoder` or `encoder` is called. Each call puts that model on its device, and may
     move the others away: call it before every use, and keep the result no longer than that.
 
-    number_type: a key of PRECISIONS. placement: one of PLACEMENTS. stage_files: applied in order. preset: how shots are
-    drawn; one of OFFERED.
+    number_type: a key of PRECISIONS. placement: one of PLACEMENTS. preset: how shots are drawn; one of OFFERED.
     """
 
     world: World
     number_type: str = "auto"
     placement: str = "auto"
-    stage_files: StageFiles = ()
     preset: Preset = AS_WORLD
     _held: dict[str, _Loaded] = field(default_factory=dict, repr=False)
 
     @property
     def fingerprint(self) -> str:
-        """64 hex digits of all that a turn depends on: the world's own, unless stage files change its weights."""
-        if not self.stage_files:
-            return self.world.fingerprint
-        parts = [self.world.fingerprint, *(f"{_digest(path)} {strength!r}" for path, strength in self.stage_files)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """64 hex digits of all that a turn depends on: the world's own, with the stage files on top of it."""
+        return self.world.fingerprint
 
     @property
     def precision(self) -> str:
         """The number types that engine and decoder compute in, as the addresses of a story name them."""
-        names = (str(self._dtype(kind)).removeprefix("torch.") for kind in ("engine", "decoder"))
+        names = (dtype_name(self._dtype(kind)) for kind in ("engine", "decoder"))
         return "+".join(dict.fromkeys(names))
 
     def settings(self, steps: int, guidance: str, **others: typing.Any) -> PlaySettings:
@@ -128,11 +121,6 @@ class GameModel:
     def _load(self, kind: str, load: Callable[..., nn.Module]) -> _Loaded:
         devices = self._devices(kind)
         model = load(devices[1], self._dtype(kind))
-        if self.stage_files:
-            from ..animegamer_core.train.adapters import apply_stage_file
-
-            for path, strength in self.stage_files:
-                apply_stage_file(Path(path), {kind: model}, strength=strength, whole=False)
         compiled = self._apply_preset(model) if kind == "decoder" else []
         host.make_interruptible(model, compiled)
         size = _size_of(model)
@@ -146,7 +134,7 @@ class GameModel:
         if "vae" in preset.tunings and host.memory_bytes(device)[1] * OURS < _size_of(decoder) + decoder.working_bytes:
             _log(f"preset {preset.name}: vae left out, since tiles have too many shapes to compile their decoding")
             preset = replace(preset, tunings=tuple(name for name in preset.tunings if name != "vae"))
-        preset = preset_on(preset, str(device), _log)
+        preset = preset_on(preset, str(device), _log, dtype_name(self._dtype("decoder")))
         prepare(decoder, preset, say=_log)
         return compiled_parts(decoder, preset.tunings)
 
@@ -170,16 +158,3 @@ def _log(line: str) -> None:
 
 def _size_of(model: nn.Module) -> int:
     return sum(tensor.nbytes for tensor in model.state_dict().values())
-
-
-def _digest(path: str) -> str:
-    try:
-        stat = Path(path).stat()
-    except OSError as error:
-        raise ValueError(f"stage file {path} is gone; train it again, or choose another") from error
-    return _digest_of(path, stat.st_mtime_ns, stat.st_size)
-
-
-@lru_cache(maxsize=64)
-def _digest_of(path: str, _changed: int, _size: int) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

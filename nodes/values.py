@@ -20,10 +20,8 @@ ModelSocket = io.Custom("ANIMEGAMER_MODEL")  # models.GameModel
 HistorySocket = io.Custom("ANIMEGAMER_HISTORY")  # core's GameSession
 StateSocket = io.Custom("ANIMEGAMER_STATE")  # Moment
 ShotSocket = io.Custom("ANIMEGAMER_SHOT")  # Shot
-LoraSocket = io.Custom("ANIMEGAMER_LORA")  # StageFiles
+LoraSocket = io.Custom("ANIMEGAMER_LORA")  # core's StageFiles
 DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder, a str
-
-StageFiles = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
 
 CATEGORY = "AnimeGamer"
 WORLD = "world"  # in a list of choices: as the world itself has it

@@ -14,7 +14,10 @@ from animegamer_core.bench.run import PARTS, Plan, known_step_note, run_bench
 from animegamer_core.bench.table import Bench, Row
 from animegamer_core.bench.trials import drift, run_trials
 from animegamer_core.bench.turn import OurTurn, past_turns, prompt_of, random_models
+from animegamer_core.decoder import ShotDecoder
+from animegamer_core.layers import JointAttention, opaque
 from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.tuning import FLASH3, tune
 
 CPU = torch.device("cpu")
 
@@ -45,6 +48,29 @@ def test_both_sides_do_the_same_arithmetic_where_every_step_is_guided():
         if row.part != "engine":
             assert row.ours.flop == pytest.approx(row.stock.flop, rel=0.1), row.part
     assert (guided.facts["guided_steps"], guided.facts["unguided_steps"]) == (2, 0)
+
+
+def test_products_that_end_otherwise_count_as_much(monkeypatch):
+    """GELU inside its product, and attention as one operation of our own."""
+    from test_tuning import by_rows
+
+    def flop(*processors):
+        torch.manual_seed(2)
+        model = ShotDecoder(SPECS["tiny"], PROFILES["paper"]).eval()
+        for change in processors:
+            change(model)
+        state = torch.zeros(1, SPECS["tiny"].state.tokens, 32)
+        return counted(lambda: model.sample(state, torch.tensor([2.5]), [1], steps=1))
+
+    def by_own(model):
+        model.transformer.set_attn_processor(JointAttention(opaque(FLASH3, by_rows)))
+
+    def ended(model):
+        with monkeypatch.context() as there:
+            there.setattr(torch.cuda, "is_available", lambda: True)
+            tune(model, ["gelu"])
+
+    assert flop(ended) == flop(by_own) == flop(ended, by_own) == flop()
 
 
 def test_skipped_halves_are_told_and_counted(bench):

@@ -127,7 +127,7 @@ PUBLIC = {
     "sheet": "contact_sheet scope_name",
     "shelf": "OpeningKey Shelf ShotKey StateKey address_of",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
-    "get_profile get_spec",
+    "dtype_name get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "motion_text read_instructions",
     "story": "Story opening_address",
@@ -169,7 +169,7 @@ def test_the_verbs_and_the_options_of_play():
     assert options == {"file", "--help"} | {
         f"--{name}"
         for name in (
-            "world out name resume branch window seed steps guidance preset profile motion "
+            "world stage-file out name resume branch window seed steps guidance preset profile motion "
             "device engine-device halves dtype"
         ).split()
     }

@@ -85,11 +85,13 @@ def test_the_address_names_what_changes_more_than_rounding():
 def test_a_device_leaves_out_what_is_for_another_and_says_so(monkeypatch):
     told = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "cc")
     row = preset_on(PRESETS["exact"], "cpu", told.append)
     assert row.tunings == ("fused", "layout", "onednn")
-    assert told == ["preset exact: gelu, blocks, vae left out, of no use on cpu"]
+    assert told == ["preset exact: flash3, gelu, blocks, vae left out, of no use on cpu"]
     assert preset_on(PRESETS["exact"], "cuda:1", told.append).tunings == ("fused", "layout", "gelu", "blocks", "vae")
-    assert told[1:] == ["preset exact: onednn left out, of no use on cuda:1"]
+    why = {"onednn": "of no use on cuda:1", "flash3": "since cuda:1 is no Hopper GPU"}
+    assert told[1:] == [f"preset exact: {name} left out, {reason}" for name, reason in why.items()]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert preset_on(PRESETS["exact"], "cuda", told.append).tunings == ("fused", "gelu")
     assert "preset exact: blocks, vae left out, since triton is not installed" in told
@@ -126,7 +128,7 @@ def test_what_is_given_wins_over_the_preset_and_is_told(world):
     assert settings_by(PRESETS["live"], PlaySettings(), world).steps == 4
     assert overridden(PRESETS["live"], steps=3, guidance=None) == ("steps 3, in place of the preset's 12",)
     assert overridden(PRESETS["exact"], tunings=("fused",), steps=9) == (
-        "tunings fused, in place of the preset's fused, layout, onednn, gelu, blocks, vae",
+        "tunings fused, in place of the preset's fused, layout, onednn, flash3, gelu, blocks, vae",
         "steps 9, in place of the preset's none of its own",
     )
 
@@ -276,7 +278,7 @@ def test_ways_are_not_tried_one_by_one_while_weights_stream():
 
 
 def test_arithmetic_that_a_cache_leaves_out_is_counted(monkeypatch):
-    monkeypatch.setattr("animegamer_core.tuning.FIRST_BLOCK_THRESHOLD", 1e9)
+    monkeypatch.setattr("animegamer_core.tuning.caches.FIRST_BLOCK_THRESHOLD", 1e9)
     turn = bench_run._ours(bench_plan(preset=Preset("four", "", 4, "constant")))
     counts = [
         counted(bench_run._skipping(turn, names).parts()["sampler"]) for names in (["fused"], ["fused", "first_block"])

@@ -1,7 +1,9 @@
 """Other ways to compute a turn: the same shot, by what they say they do."""
 
 import sys
+import types
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 from animegamer_core.checkpoint import open_world
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.evaluate.figures import psnr
+from animegamer_core.layers import JointAttention, opaque
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.tuning import (
     COMPILED,
@@ -164,6 +167,7 @@ def test_what_is_for_a_gpu_and_what_approximates_is_told(monkeypatch):
     assert usable(["blocks", "fused", "fp8"], "cpu") == (("fused",), {"blocks": why, "fp8": why})
     assert usable(["fused", "onednn"], "cuda") == (("fused",), {"onednn": "of no use on cuda"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "cc")
     assert usable(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), {})
     assert usable(["layout", "vae"], "cuda") == (("layout", "vae"), {})
     assert usable(["layout"], "cuda") == ((), {"layout": "which slows a GPU down unless the VAE is compiled"})
@@ -239,7 +243,8 @@ def test_the_vae_alone_computes_in_float16(plain):
         and nearer < (decoder().bfloat16().decode_latents(latents) - exact).abs().mean()
     )
     tune(half, ["half_vae"])
-    with pytest.raises(ValueError, match="this decoder computes in float32; leave it out, or add --dtype bfloat16"):
+    says = "half_vae is for bfloat16, and this decoder computes in float32; leave it out, or add --dtype bfloat16"
+    with pytest.raises(ValueError, match=says):
         tune(decoder(), ["half_vae"])
 
 
@@ -293,6 +298,97 @@ def test_the_widest_product_ends_with_its_gelu(monkeypatch, plain):
     assert not torch.equal(shot(model), plain) and not products, "the product is asked for as one with its GELU"
 
 
+def by_rows(query, key, value):
+    """Attention whose rows come before its heads, as FlashAttention-3 takes them; it also returns something else."""
+    turned = (rows.transpose(1, 2) for rows in (query, key, value))
+    return torch.nn.functional.scaled_dot_product_attention(*turned).transpose(1, 2).contiguous(), "sums"
+
+
+@pytest.mark.parametrize("names", [[], ["fused"]])
+def test_attention_that_takes_rows_as_they_lie_draws_the_same_shot(names, plain):
+    model = decoder()
+    tune(model, names)
+    model.transformer.set_attn_processor(JointAttention(opaque("by_rows", by_rows)))
+    torch.testing.assert_close(shot(model), plain, rtol=0, atol=1e-5)
+
+
+def test_a_compiler_takes_such_an_attention_for_one_operation():
+    attend, rows = opaque("by_rows", by_rows), torch.randn(3, 1, 5, 2, 4).unbind()
+    torch.library.opcheck(attend, rows, test_utils=("test_schema", "test_faketensor"))
+    assert torch.equal(torch.compile(attend, backend="eager", fullgraph=True)(*rows), by_rows(*rows)[0])
+    torch._dynamo.reset()
+
+
+class Packages:
+    """Stands for what is installed, and for a GPU of some kind."""
+
+    def __init__(self, monkeypatch, *installed, capability=(9, 0), hip=None):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name in installed else None)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", partial(self._told, capability))
+        monkeypatch.setattr(torch.version, "hip", hip)
+        for name in installed:
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+            sys.modules[name].flash_attn_func = by_rows
+
+    @staticmethod
+    def _told(capability, device):
+        assert str(device).startswith("cuda"), "torch knows no other device's"
+        return capability
+
+
+def test_flash3_is_for_hopper_gpus_and_its_own_number_format(monkeypatch):
+    with monkeypatch.context() as there:
+        Packages(there, "fa3_fwd_interface")
+        assert usable(["flash3"], "cuda:0", "bfloat16") == (("flash3",), {})
+        assert usable(["flash3"], "cuda:0", "float16")[1] == {"flash3": "of no use with float16"}
+        with pytest.raises(ValueError, match="flash3 is for bfloat16, and this decoder computes in float32; leave it"):
+            tune(decoder(), ["flash3"])
+    for kind in ({"capability": (8, 0)}, {"hip": "6.4"}):
+        with monkeypatch.context() as there:
+            Packages(there, "fa3_fwd_interface", **kind)
+            assert usable(["flash3"], "cuda:0")[1] == {"flash3": "since cuda:0 is no Hopper GPU"}
+    with monkeypatch.context() as there:
+        Packages(there)
+        why = usable(["flash3"], "cuda:0")[1]["flash3"]
+        assert why.startswith("since neither flash_attn_interface nor fa3_fwd_interface is installed (torch 2.10")
+        with pytest.raises(ValueError, match="flash3 cannot be had, since neither .* leave it out"):
+            tune(decoder().bfloat16(), ["flash3"])
+
+
+def test_a_build_for_another_torch_is_left_out_and_told(monkeypatch, tmp_path):
+    (tmp_path / "fa3_fwd_interface.py").write_text("raise ImportError('undefined symbol: aoti\\nand more')")
+    Packages(monkeypatch)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "fa3_fwd_interface" else None)
+    why = usable(["flash3"], "cuda:0")[1]["flash3"]
+    assert why == "since fa3_fwd_interface does not fit this torch (undefined symbol: aoti)"
+
+
+def test_flash3_asks_the_package_that_is_installed_also_where_weights_wait_on_the_cpu(monkeypatch):
+    with monkeypatch.context() as there:
+        Packages(there, "fa3_fwd_interface")
+        model = decoder().bfloat16()
+        before = shot(model)
+        tune(model, ["fused", "flash3"])
+    for block in model.transformer.transformer_blocks:
+        assert isinstance(block.attn1.processor, JointAttention)
+    torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-2)
+
+
+def test_compiling_wants_a_gpu_that_triton_knows_and_a_c_compiler(monkeypatch):
+    monkeypatch.setenv("CC", "cc")
+    for capability, left in (((7, 5), {}), ((6, 1), {"blocks": "since cuda:0 is too old for triton"})):
+        with monkeypatch.context() as there:
+            Packages(there, "triton", capability=capability)
+            assert usable(["blocks"], "cuda:0")[1] == left
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(sys, "platform", "linux")
+    Packages(monkeypatch, "triton")
+    assert usable(["blocks"], "cuda:0")[1] == {"blocks": "since triton finds no C compiler (gcc, clang, or CC)"}
+
+
 def test_one_compiled_block_serves_for_all(monkeypatch):
     """A compiler that told the blocks apart would give up after a few, and leave the rest as slow as before."""
     graphs, compiled = [], torch.compile
@@ -317,3 +413,20 @@ def test_compiled_and_gpu_ways_draw_the_same_shot(name):
     before = shot(model)
     tune(model, [name])
     torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("names", [["flash3"], ["fused", "flash3", "gelu", "blocks"]])
+def test_flash3_draws_the_same_shot(names):
+    """In bfloat16, at the released width of a head."""
+    able, why = usable(names, "cuda", "bfloat16")
+    if able != tuple(names):
+        pytest.skip(f"{why}")
+    tiny = SPECS["tiny"]
+    wide = replace(tiny.decoder, heads=2, head_width=64)
+    torch.manual_seed(2)
+    model = ShotDecoder(replace(tiny, state=replace(tiny.state, width=128), decoder=wide), PROFILES["paper"])
+    model, state = model.eval().cuda().bfloat16(), torch.randn(tiny.state.tokens, 128)
+    before = model.shoot(state, 2.5, seed=1, steps=4)
+    tune(model, names)
+    assert psnr(to_uint8(model.shoot(state, 2.5, seed=1, steps=4)), to_uint8(before)) > 40

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..files import write_text
 from ..presets import PRESETS, get_preset, preset_on
-from ..spec import DTYPES
+from ..spec import DTYPES, dtype_name
 
 if typing.TYPE_CHECKING:
     from .run import Plan
@@ -114,7 +114,7 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
         tuned=None if args.tuned is None else tuple(args.tuned),
         alone=tuple(args.alone),
     )
-    presets = [preset_on(get_preset(name), str(device), _tell) for name in args.preset or ()]
+    presets = [preset_on(get_preset(name), str(device), _tell, dtype_name(dtype)) for name in args.preset or ()]
     for preset in presets[:-1]:
         if preset.stream_gib is not None:
             raise ValueError(

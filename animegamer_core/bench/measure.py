@@ -7,9 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+
+from ..layers import OURS
+from ..tuning import FLASH3
 
 MATMUL_SIDES = {"cuda": 8192, "cpu": 1024}
 MATMUL_RUNS = 20
@@ -20,6 +24,7 @@ ATTENTIONS = (
     torch.ops.aten._scaled_dot_product_flash_attention,
     torch.ops.aten._scaled_dot_product_efficient_attention,
     torch.ops.aten._scaled_dot_product_cudnn_attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
 )
 
 
@@ -78,9 +83,26 @@ def settle(device: torch.device) -> None:
 
 def counted(work: Work) -> int:
     """The floating-point operations of matrix products, convolutions and attention in one run, as torch counts them."""
-    with FlopCounterMode(display=False, custom_mapping=dict.fromkeys(ATTENTIONS, _attention_flop)) as counter:
+    own: dict[Any, Callable[..., int]] = {
+        **dict.fromkeys(ATTENTIONS, _attention_flop),
+        torch.ops.aten._addmm_activation: _product_flop,
+    }
+    flash3 = getattr(getattr(torch.ops, OURS), FLASH3, None)  # not there before it is first asked for
+    if flash3 is not None:
+        own[flash3] = _flash3_flop
+    with FlopCounterMode(display=False, custom_mapping=own) as counter:
         work()
     return counter.get_total_flops()
+
+
+def _product_flop(bias: Sequence[int], left: Sequence[int], right: Sequence[int], **more: object) -> int:
+    rows, inner = left
+    return 2 * rows * inner * right[1]
+
+
+def _flash3_flop(*by_rows: Sequence[int], **more: object) -> int:
+    """As any attention's, of queries, keys and values whose rows come before their heads."""
+    return _attention_flop(*((batch, heads, rows, width) for batch, rows, heads, width in by_rows))
 
 
 def _attention_flop(

@@ -12,7 +12,7 @@ import torch
 from ..checkpoint import World
 from ..evaluate.report import machine
 from ..presets import Preset, card_of, check_streaming, overridden, prepare
-from ..spec import PROFILES, ModelSpec, Profile
+from ..spec import PROFILES, ModelSpec, Profile, dtype_name
 from ..streaming import Card
 from ..tuning import CACHES, check_names, tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
@@ -185,7 +185,7 @@ def _facts(plan: Plan, turn: OurTurn) -> dict[str, object]:
         "guided_steps": both,
         "unguided_steps": alone,
         "device": str(plan.device),
-        "dtype": str(plan.dtype).removeprefix("torch."),
+        "dtype": dtype_name(plan.dtype),
         "repeats": plan.repeats,
         "preset": plan.preset.name or None,
         "tuned": list(plan.made.tunings),

@@ -98,18 +98,18 @@ def run(args: argparse.Namespace) -> int:
     device = choose_device(args.device)
     trial = _trial(args, device)
     dtype = args.dtype or ("float32" if device == "cpu" else "bfloat16")
-    facts = _facts(args, trial, device, dtype)
+    facts = {**_facts(args, trial, device, dtype), "machine": machine()}
     print(f"{facts['shots']} shots, and as many for ACC-F; {device}, {dtype}; a timed turn is engine, sampler and VAE")
     print(HEAD)
     scores: list[PresetScore] = []
     exact = None
-    for preset in _presets(args, trial.lab.world.spec, device):
+    for preset in _presets(args, trial.lab.world.spec, device, dtype):
         score, shots = _score(trial, preset, dtype, exact)
         exact = shots if exact is None else exact
         scores.append(score)
         print(score.line(scores[0]), flush=True)
-    values = {**facts, "machine": machine(), "presets": [_values(score) for score in scores]}
-    write_text(args.out / "presets.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
+        values = {**facts, "presets": [_values(score) for score in scores]}
+        write_text(args.out / "presets.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
     print(args.out / "presets.json")
     return 0
 
@@ -144,13 +144,14 @@ def turn_seconds(trial: Trial, dtype: str) -> tuple[float, ...]:
     return tuple(seconds[1:])
 
 
-def _presets(args: argparse.Namespace, spec: ModelSpec, device: str) -> list[Preset]:
+def _presets(args: argparse.Namespace, spec: ModelSpec, device: str, dtype: str) -> list[Preset]:
     """Exact first, then the world as it is, then what was asked for."""
     names = args.presets or [
         name for name, row in PRESETS.items() if row.stream_gib is None or device.startswith("cuda")
     ]
     asked = [get_preset(name) for name in names if name != REFERENCE]
-    rows = [preset_on(preset, device, print) for preset in (get_preset(REFERENCE), UNTUNED, *asked)]
+    asked.sort(key=lambda row: row.stream_gib or 0.0)  # those that cap what the process may take come last
+    rows = [preset_on(preset, device, print, dtype) for preset in (get_preset(REFERENCE), UNTUNED, *asked)]
     return [in_proportion(row, spec) for row in rows] if args.in_proportion else rows
 
 

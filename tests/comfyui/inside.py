@@ -186,6 +186,7 @@ def check_stage_files():
     """A stage file changes the model that it is for, by its strength, and with it the fingerprint."""
     import torch
     from animegamer_pack.animegamer_core.train.adapters import save_stage_file
+    from animegamer_pack.animegamer_core.train.staged import with_stage_files
     from animegamer_pack.animegamer_core.train.stages import StageConfig
 
     path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.safetensors"
@@ -196,7 +197,7 @@ def check_stage_files():
     config = StageConfig(trainable=(r"engine\.project_in\..+",))
     save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
     found = host.find_lora("mine/brighter.safetensors")
-    whole, half = (GameModel(world, stage_files=((str(found), strength),)) for strength in (1.0, 0.5))
+    whole, half = (GameModel(with_stage_files(world, ((str(found), strength),))) for strength in (1.0, 0.5))
     prints = {plain.fingerprint, whole.fingerprint, half.fingerprint}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
     unconditional = plain.decoder().unconditional_ND
@@ -204,7 +205,7 @@ def check_stage_files():
     save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
     return {
         "listed": host.lora_names(),
-        "fingerprints": len(prints | {GameModel(world, stage_files=((str(found), 1.0),)).fingerprint}),
+        "fingerprints": len(prints | {GameModel(with_stage_files(world, ((str(found), 1.0),))).fingerprint}),
         "moved": [round(value, 4) for value in moved],
         "decoder is the same": same,
     }

@@ -93,7 +93,7 @@ def test_a_preset_is_how_its_own_decoder_draws(inside):
     assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
     assert found["skips"] == [1.05, 0.0]
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
-    assert found["told"] == ["AnimeGamer: preset exact: gelu, blocks, vae left out, of no use on cpu"], "once"
+    assert found["told"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out, of no use on cpu"], "once"
 
 
 def test_a_preset_chooses_what_is_left_to_the_world(inside):
