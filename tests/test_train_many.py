@@ -38,6 +38,9 @@ PREDICT = {
     "lora_targets": LORA["predict"].lora_targets,
 }
 WHOLE = {"steps": 7, "history_noise": 0.3, "ema": 0.5, "checkpointing": True}
+# Of stage towers a twentieth of the learning rate, by which AdamW moves in a step whatever the gradient's size: one of
+# its gradients is rounding alone, which differs between processors. What is not shared is off by the whole of it.
+NEAR = {"joint": 2e-5, "predict": 2e-5, "towers": 5e-5}
 JOBS = [
     ["joint", "joint", {**JOINT, "shots_every": 3, "shots_steps": 2}, 0],
     ["predict", "predict", {**PREDICT, "accumulation": 2}, 0],
@@ -113,7 +116,7 @@ def test_two_processes_train_as_one_does(stage, kind, folder):
     left, right = (tensors_of(folder / where / stage / f"{stage}.safetensors") for where in ("one", kind))
     assert left.keys() == right.keys()
     for name, value in left.items():
-        torch.testing.assert_close(right[name], value, rtol=1e-3, atol=2e-5)
+        torch.testing.assert_close(right[name], value, rtol=1e-3, atol=NEAR[stage])
 
 
 @pytest.mark.parametrize("kind", LAUNCHES)
@@ -161,7 +164,7 @@ def test_a_run_goes_on_with_another_number_of_processes(kind, folder):
     assert losses_of(parted) == pytest.approx(losses_of(whole), rel=1e-4)
     left, right = (tensors_of(folder / where / "predict.safetensors") for where in ("one/whole", f"{kind}/parted"))
     for name, value in left.items():
-        torch.testing.assert_close(right[name], value, rtol=1e-3, atol=2e-5)
+        torch.testing.assert_close(right[name], value, rtol=1e-3, atol=NEAR["predict"])
 
 
 @pytest.mark.parametrize("kind", LAUNCHES)
