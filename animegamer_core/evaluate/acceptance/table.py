@@ -21,6 +21,7 @@ from ...toybox.games import Game, sample_game
 from ...toybox.probes import BlindCheck, noise_check, read_card
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
 from ...toybox.world import AMPLITUDES, COLOURS, MOTIONS, Scene
+from ...train.staged import StagedWorld
 from ..figures import Figure, mean, motion_accuracy, motion_error, psnr, rank_correlation, share
 from ..report import Line, Outcome, Report, Target, machine, strips
 from .lab import Sampling
@@ -171,6 +172,8 @@ def speed_row(trial: Trial) -> Outcome:
     """Seconds and memory of playing on this machine's CPU, in a fresh process with two threads."""
     if trial.lab.device.type != "cpu":
         return Outcome((), notes=("speed is measured on machines without a GPU only",))
+    if isinstance(trial.lab.world, StagedWorld):
+        return Outcome((), notes=("speed is measured of worlds without stage files only",))
     speed = measure_speed(trial.lab.world.folder, trial.scripted.scripts[0].instructions[:SPEED_TURNS])
     lines = [
         Line("speed", "a turn at default steps, clip written", mean(speed.turns), Target(high=10), "s"),
@@ -251,7 +254,7 @@ def level_centres(edges: Sequence[float]) -> tuple[float, ...]:
 def _likeness_line(trial: Trial) -> Line:
     """How near the preset's shots are to those of preset `exact`, all of their pixels taken together."""
     lab = trial.lab
-    exact = preset_on(PRESETS["exact"], str(lab.device))
+    exact = preset_on(PRESETS["exact"], str(lab.device), dtype=lab.sampling.dtype)
     shots = trial.drawn_by(lab.drawing(Sampling(preset=exact, dtype=lab.sampling.dtype))).shots
     value = psnr(trial.shots, shots)
     return Line("shots", "PSNR to the shots of preset exact", Figure(value, value, value, len(shots)), unit="dB")
