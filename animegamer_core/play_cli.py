@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play as asked. Interrupted, the story stays whole and the way to go on is printed."""
-    world = open_staged(args.world, args.stage_file)
+    world = open_staged(args.world, args.stage_file, playing=True)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
     played = world.with_profile(args.profile) if args.profile else world

@@ -16,6 +16,8 @@ from .spec import ModelSpec, Profile
 from .tuning import COMPILING, approximations, check_names, tune, usable
 
 if typing.TYPE_CHECKING:
+    import torch
+
     from .checkpoint import World
     from .decoder import ShotDecoder
     from .engine import GameEngine
@@ -36,7 +38,8 @@ class Preset:
 
     steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as a profile's. tunings: names of
     `tuning`; `preset_on` leaves out those for other devices. stream_gib: the weights stay in the host's memory and pass
-    through the card, of which a turn may take so many GiB; shots are then decoded in tiles.
+    through the card, of which a turn may take so many GiB; shots are then decoded in tiles. tiled: so are shots of
+    weights that stay, which `in_room` decides.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Preset:
     skip_guidance_below: float | None = None
     tunings: tuple[str, ...] = ()
     stream_gib: float | None = None
+    tiled: bool = False
 
     def steps_in(self, spec: ModelSpec) -> int:
         """Sampling steps in a world: never more than its own."""
@@ -68,7 +72,7 @@ class Preset:
         means = list(approximations(self.tunings))
         if self.profile_of(profile) != profile:
             means.append(f"skip{self.skip_guidance_below:g}")
-        if self.stream_gib is not None:
+        if self.tiled or self.stream_gib is not None:
             means.append("tiled")
         return "".join(f"+{name}" for name in means)
 
@@ -125,6 +129,28 @@ def preset_on(preset: Preset, device: str, say: Say = lambda line: None, dtype: 
     return replace(preset, tunings=able)
 
 
+def in_room(
+    preset: Preset, spec: ModelSpec, dtype: torch.dtype, memory_bytes: int, say: Say = lambda line: None
+) -> Preset:
+    """The preset on a device of so much memory: where no whole shot finds room beside the decoder's weights in this
+    format, shots are decoded in tiles, and the VAE is not compiled. say hears of both.
+
+    The device decides, and not what is free of it at the moment: the same request then draws the same shot, at the same
+    address, each time.
+    """
+    from .checkpoint.parts import build_model
+    from .decoder import ShotDecoder
+
+    decoder = build_model(lambda: ShotDecoder(spec)).to(dtype)
+    needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes
+    if needed <= memory_bytes:
+        return preset
+    say(f"a shot would take {needed / 1e9:.1f} of {memory_bytes / 1e9:.1f} GB, so shots are decoded in tiles")
+    if "vae" in preset.tunings:
+        say(f"preset {preset.name}: vae left out, since tiles have too many shapes to compile their decoding")
+    return replace(preset, tiled=True, tunings=tuple(name for name in preset.tunings if name != "vae"))
+
+
 def check_streaming(preset: Preset) -> None:
     """ValueError for a tuning that weights cannot have which pass through a card."""
     fixed = [name for name in preset.tunings if name not in STREAMABLE]
@@ -152,6 +178,7 @@ def prepare(decoder: ShotDecoder, preset: Preset, card: Card | None = None, say:
     """
     check_streaming(preset)
     decoder.profile = preset.profile_of(decoder.profile)
+    decoder.tiled = preset.tiled
     tune(decoder, preset.tunings)
     if any(name in COMPILING for name in preset.tunings):
         say(f"preset {preset.name}: the first shot compiles, which takes a minute or two")

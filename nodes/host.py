@@ -269,11 +269,11 @@ def place(patcher: typing.Any, working_bytes: int) -> nn.Module:
     return patcher.model
 
 
-def memory_bytes(device: torch.device) -> tuple[int, int]:
-    """A device's memory: (what is free of it now, all of it)."""
+def memory_bytes(device: torch.device) -> int:
+    """All of a device's memory, whatever is free of it."""
     import comfy.model_management as management
 
-    return int(management.get_free_memory(device)), int(management.get_total_memory(device))
+    return int(management.get_total_memory(device))
 
 
 def clear_device() -> torch.device:

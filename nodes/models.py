@@ -10,11 +10,12 @@ import logging
 import typing
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..animegamer_core.checkpoint import World
 from ..animegamer_core.models import PlaySettings
-from ..animegamer_core.presets import PRESETS, Preset, prepare, preset_on, settings_by
+from ..animegamer_core.presets import PRESETS, Preset, in_room, prepare, preset_on, settings_by
 from ..animegamer_core.spec import dtype_name
 from ..animegamer_core.tuning import compiled_parts
 from . import host
@@ -33,7 +34,7 @@ PLACEMENTS = ("auto", "cpu", "engine on cpu")
 AS_WORLD = Preset(WORLD, "as the world says")
 # The others of core's stream weights through a small card; here ComfyUI finds room for models.
 OFFERED = {row.name: row for row in (AS_WORLD, *(PRESETS[name] for name in ("exact", "balanced", "live")))}
-OURS = 0.9  # of a GPU's memory; the rest is the page's, the driver's and other programs'
+OURS = 0.9  # of a device's memory; the rest is the page's, the driver's and other programs'
 PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
 
 
@@ -78,7 +79,7 @@ class GameModel:
         others: further fields.
         """
         given = PlaySettings(steps=steps or None, guidance=None if guidance == WORLD else guidance, **others)
-        return settings_by(self.preset, given, self.world)
+        return settings_by(self._drawing, given, self.world)
 
     def engine(self) -> GameEngine:
         """The world's game engine, ready to predict."""
@@ -86,12 +87,7 @@ class GameModel:
 
     def decoder(self) -> ShotDecoder:
         """The world's shot decoder with its VAE, ready to shoot: in tiles where no whole shot finds room."""
-        decoder = self._ready("decoder", self.world.load_decoder)
-        free, _ = host.memory_bytes(self._devices("decoder")[0])
-        decoder.tiled = free < decoder.working_bytes
-        if decoder.tiled:
-            _log(f"{free / 1e9:.1f} GB are free, so shots are decoded in tiles")
-        return decoder
+        return self._ready("decoder", self.world.load_decoder)
 
     def encoder(self) -> ShotEncoder:
         """The world's shot encoder, ready to read a picture; ValueError if the world came without."""
@@ -108,7 +104,7 @@ class GameModel:
 
     def _ready(self, kind: str, load: Callable[..., nn.Module]) -> typing.Any:
         if kind not in self._held:
-            preset = self.preset if kind == "decoder" else None
+            preset = self._drawing if kind == "decoder" else None
             key = (self.fingerprint, kind, self._dtype(kind), self.placement, preset)
             loaded = _SHARED.get(key)
             if loaded is None:
@@ -130,13 +126,16 @@ class GameModel:
         """Make a decoder draw as the preset says; returns the modules that torch compiles. The log names what is of no
         use here.
         """
-        device, preset = self._devices("decoder")[0], self.preset
-        if "vae" in preset.tunings and host.memory_bytes(device)[1] * OURS < _size_of(decoder) + decoder.working_bytes:
-            _log(f"preset {preset.name}: vae left out, since tiles have too many shapes to compile their decoding")
-            preset = replace(preset, tunings=tuple(name for name in preset.tunings if name != "vae"))
-        preset = preset_on(preset, str(device), _log, dtype_name(self._dtype("decoder")))
+        device, name = self._devices("decoder")[0], dtype_name(self._dtype("decoder"))
+        preset = preset_on(self._drawing, str(device), _log, name)
         prepare(decoder, preset, say=_log)
         return compiled_parts(decoder, preset.tunings)
+
+    @cached_property
+    def _drawing(self) -> Preset:
+        """The preset, as the decoder's device has room for it."""
+        memory = host.memory_bytes(self._devices("decoder")[0]) * OURS
+        return in_room(self.preset, self.world.spec, self._dtype("decoder"), round(memory), _log)
 
     def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
         on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")

@@ -17,6 +17,7 @@ from animegamer_core.bench.plain import PlainTurn
 from animegamer_core.bench.run import Plan, run_bench
 from animegamer_core.bench.trials import DriftMeter
 from animegamer_core.bench.turn import past_turns, resting_models
+from animegamer_core.decoder import ShotDecoder
 from animegamer_core.play import PlaySettings
 from animegamer_core.presets import (
     PRESETS,
@@ -24,6 +25,7 @@ from animegamer_core.presets import (
     PresetModels,
     check_streaming,
     get_preset,
+    in_room,
     overridden,
     prepare,
     preset_on,
@@ -80,6 +82,21 @@ def test_the_address_names_what_changes_more_than_rounding():
     assert row.drawn(PAPER) == "+fp8+first_block+skip1.3"
     same = replace(row, skip_guidance_below=PAPER.skip_guidance_below, tunings=("fused",))
     assert same.drawn(PAPER) == "" and same.drawn(PROFILES["reference"]) == "+skip1.05"
+
+
+def test_a_small_device_decodes_in_tiles_which_the_address_says():
+    spec, told = SPECS["toybox"], []
+    decoder = ShotDecoder(spec)
+    needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes
+    exact = PRESETS["exact"]
+    assert in_room(exact, spec, torch.float32, needed, told.append) is exact and not told
+    small = in_room(exact, spec, torch.float32, needed - 1, told.append)
+    assert small.tiled and small.drawn(PAPER) == "+skip0+tiled"
+    assert small.tunings == tuple(name for name in exact.tunings if name != "vae")
+    assert len(told) == 2 and "tiles" in told[0] and told[1].startswith("preset exact: vae left out")
+    assert not in_room(exact, spec, torch.bfloat16, needed - 1).tiled
+    prepare(decoder, replace(small, tunings=()))
+    assert decoder.tiled
 
 
 def test_a_device_leaves_out_what_is_for_another_and_says_so(monkeypatch):

@@ -75,6 +75,16 @@ def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says)
         open_staged(world.folder, [given])
 
 
+def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
+    name = "encoder.action.0.weight"
+    file = tmp_path / "encoder.safetensors"
+    save_stage_file(file, "warmup", StageConfig(trainable=(name,)), {name: torch.zeros(1)}, {})
+    assert open_staged(world.folder, [str(file)]).fingerprint == world.fingerprint
+    for command in (["play", "--name", "x"], ["evaluate"]):
+        assert main([*command, "--world", str(world.folder), "--stage-file", str(file), "--out", str(tmp_path)]) == 2
+        assert f"stage file {file} trains the encoder alone" in capsys.readouterr().err
+
+
 def test_a_baseline_is_no_worlds_and_a_strength_of_0_changes_nothing(world, file, tmp_path):
     assert open_staged(world.folder, [f"{file}=0"]).fingerprint == world.fingerprint
     baseline = tmp_path / "gc.safetensors"

@@ -78,11 +78,18 @@ def add_stage_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_staged(name: str | Path, given: Sequence[str]) -> World:
+def open_staged(name: str | Path, given: Sequence[str], playing: bool = False) -> World:
     """The named world with the files of --stage-file on top; ValueError for one that is not there, or a strength that
-    is no number.
+    is no number. playing: turns are made and nothing else, so a file that trains the encoder alone is refused too.
     """
-    return with_stage_files(open_world(name), tuple(_read(text) for text in given))
+    files = tuple(_read(text) for text in given)
+    for path, _ in files if playing else ():
+        if not trained_parts(path) & PLAYED:
+            raise ValueError(
+                f"stage file {path} trains the encoder alone, and turns are made by engine and decoder; leave it out, "
+                "or give the file of a stage that trains one of these"
+            )
+    return with_stage_files(open_world(name), files)
 
 
 def _read(text: str) -> tuple[str, float]:

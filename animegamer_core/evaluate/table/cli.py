@@ -107,7 +107,7 @@ def _job(args: argparse.Namespace, device: str) -> TableJob:
     if not 0 <= args.seed < 1 << 64:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
     device = choose_device(device)
-    world, games = open_staged(args.world, args.stage_file), games_of(args.games)
+    world, games = open_staged(args.world, args.stage_file, playing=True), games_of(args.games)
     given = {"weights": args.flow_weights, "python": args.flow_python, "device": args.flow_device}
     edges = None if args.motion_edges is None else _edges(args.motion_edges)
     return TableJob(
