@@ -1,0 +1,75 @@
+"""How near one pass comes to the two of guidance, before and after stage `distill` taught the decoder.
+
+    python -m animegamer_core train distill --recipe lora --dataset D --world W --teacher-guidance constant --out R
+    python tests/measure_distilled.py R/distill.safetensors --world W --guidance constant
+
+Held-out scenes of the Toybox, from their true representations and with the same noise: drawn in two passes a step as
+the teacher draws them, in one pass by the untaught decoder, and in one by the taught one. PSNR is to the teacher's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from animegamer_core.evaluate.acceptance.lab import Lab, Sampling
+from animegamer_core.evaluate.acceptance.trial import FULL, Trial
+from animegamer_core.evaluate.figures import motion_accuracy, psnr, share
+from animegamer_core.evaluate.presets import SCORED
+from animegamer_core.play import choose_device
+from animegamer_core.train.staged import open_staged
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage_file", help="what stage distill left")
+    parser.add_argument("--world", default="toybox")
+    parser.add_argument("--guidance", default="constant", help="the teacher's (default %(default)s)")
+    parser.add_argument("--shots", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--out", type=Path, help="rows as JSON lines")
+    args = parser.parse_args()
+
+    device = choose_device(args.device)
+    plain, taught = open_staged(args.world, []), open_staged(args.world, [args.stage_file], playing=True)
+    plan = replace(FULL, shots=args.shots, true=args.shots)
+    first = Trial(Lab(plain, device), plan, args.seed)
+    teacher = None
+    for name, world, guidance in (
+        ("two passes", plain, args.guidance),
+        ("one pass, untaught", plain, "distilled"),
+        ("one pass, taught", taught, "distilled"),
+    ):
+        lab = Lab(world, device, sampling=Sampling(guidance=guidance, dtype=args.dtype))
+        trial = first.drawn_by(lab)
+        lab.shoot(trial.states[:1], trial.told.values[:1], [0])  # loads, and warms up
+        begun = time.perf_counter()
+        shots = trial.shots
+        seconds = time.perf_counter() - begun
+        teacher = shots if teacher is None else teacher
+        seen, truth = lab.see(shots), trial.told.labels
+        row = {
+            "row": name,
+            "guidance": guidance,
+            "shots": len(shots),
+            "psnr": None if shots is teacher else round(psnr(shots, teacher), 2),
+            "recognised": {head: round(share(seen[head] == truth[head]).value, 4) for head in SCORED},
+            "acc_f": round(motion_accuracy(trial.asked, trial.answers).value, 4),
+            "seconds": round(seconds, 2),
+            "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        }
+        print(json.dumps(row), flush=True)
+        if args.out is not None:
+            with args.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
