@@ -169,7 +169,7 @@ class BuildGameDataset(io.ComfyNode):
 
 
 def _datasets() -> Path:
-    return host.output_folder() / "datasets"
+    return host.output_folder() / host.DATASETS
 
 
 def _films() -> dict[str, tuple[Path, ...]]:

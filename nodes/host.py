@@ -33,6 +33,7 @@ if typing.TYPE_CHECKING:
 PACK = Path(__file__).parent.parent
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 LORAS = "loras"
+RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 NONE = "none"
 TOYBOX = "toybox"
 EXTRA = {  # not in requirements.txt: another pack's OpenCV serves as well, and few cut films

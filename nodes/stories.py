@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.prompt import GameTokenizer
     from ..animegamer_core.sampler import OnStep
 
-RESERVED = ("runs", "datasets", "loras")  # folders beside the stories that hold other things
+RESERVED = (host.RUNS, host.DATASETS, host.EVALUATIONS, host.LORAS)  # folders beside the stories, for other things
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; of longer games it holds the last turns
 TURN_EVENT = "animegamer.turn"
 

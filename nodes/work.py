@@ -141,7 +141,7 @@ class TrainLoRAStage(io.ComfyNode):
         from ..animegamer_core.train.plot import draw_losses
 
         show, begun = Bars(), tuple(lora or ())
-        out = host.output_folder() / "runs" / check_story_name(run, "run") / stage
+        out = host.output_folder() / host.RUNS / check_story_name(run, "run") / stage
         config = brief(stage_config(stage, "lora"), steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
         clips = Path(game_dataset) if game_dataset else _dataset_folder(dataset, games, seed, show)
         job = Job(stage, config, host.find_world(world), clips, out, [(Path(path), share) for path, share in begun])
@@ -236,7 +236,7 @@ def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]
     player = WorldPlayer(world, PlaySettings(device=str(host.clear_device())))
     for model in (player.engine, player.decoder):
         host.make_interruptible(model)
-    small = evaluate_small(player, host.output_folder() / "evaluations", games, seed, Bars())
+    small = evaluate_small(player, host.output_folder() / host.EVALUATIONS, games, seed, Bars())
     return small.text, small.sheet
 
 
@@ -279,7 +279,7 @@ def _asked_to_stop() -> bool:
 
 def _datasets() -> dict[str, Path]:
     """Finished dataset folders by their names in the list; compared with, never made into paths."""
-    roots = {"input": host.input_folder(), "output": host.output_folder() / "datasets"}
+    roots = {"input": host.input_folder(), "output": host.output_folder() / host.DATASETS}
     return {
         f"{name}/{info.parent.name}": info.parent
         for name, root in roots.items()
@@ -316,7 +316,7 @@ def _dataset_folder(name: str, games: int, seed: int, show: Bars) -> Path:
     host.require("cv2")
     from ..animegamer_core.toybox.dataset import Casting, write_dataset
 
-    folder = host.output_folder() / "datasets" / f"toybox-{games}-{seed}"
+    folder = host.output_folder() / host.DATASETS / f"toybox-{games}-{seed}"
     casting = Casting(games=games, held_out=0, first=games * seed)
     # Worker processes would start ComfyUI's own main module again, so one process draws.
     return write_dataset(folder, casting, workers=1, on_clip=functools.partial(show, "clips")).path

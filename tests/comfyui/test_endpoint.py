@@ -88,6 +88,7 @@ def test_turns_of_a_line_go_on_from_it(server, story):
         ({"story": "../up"}, "story name"),
         ({"story": "/etc"}, "story name"),
         ({"story": "runs"}, "kept for other files"),
+        ({"story": "Evaluations"}, "kept for other files"),
         ({"story": 3}, "'story' is 3"),
         ({"world": "../toybox"}, "world '../toybox' is not known"),
         ({"world": None}, "'world' is None"),
