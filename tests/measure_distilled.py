@@ -1,11 +1,12 @@
 """How near one pass comes to the two of guidance, before and after stage `distill` taught the decoder.
 
-    python -m animegamer_core train distill --recipe lora --dataset D --world W --teacher-guidance constant --out R
+    python -m animegamer_core train distill --recipe lora --dataset D --world W --teacher-guidance constant --per-card 0 --no-checkpointing --out R
     python tests/measure_distilled.py R/distill.safetensors --world W --guidance constant
 
 Held-out scenes of the Toybox, from their true representations and with the same noise: drawn in two passes a step as
 the teacher draws them, in one pass by the untaught decoder, and in one by the taught one. PSNR is to the teacher's.
 """
+# ruff: noqa: T201
 
 from __future__ import annotations
 

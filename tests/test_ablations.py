@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import threading
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -322,7 +323,7 @@ def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monke
     assert torch.equal(*blind) and not torch.equal(*seeing)
     told = {}
     answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is told
-    monkeypatch.setattr("animegamer_core.evaluate.ablations.scores.decoder_response", lambda *_: answers)
+    monkeypatch.setattr("animegamer_core.evaluate.ablations.scores.decoder_response", lambda *_, **__: answers)
 
     def shoot(lab, states, values, seeds):
         told[len(told)] = np.asarray(values)
@@ -367,6 +368,30 @@ def test_another_process_is_waited_for(material, tmp_path):
         assert not shop.train(VARIANTS[FULL], RECONSTRUCTION, Deadline(0.0))
         with shop.held("variants/addition", NEVER) as other:
             assert other
+
+
+def test_a_lock_is_not_waited_for_once_what_it_is_wanted_for_is_done(material, tmp_path):
+    shop, trained = shop_at(tmp_path / "held", material), threading.Event()
+    with shop.held("variants/full", NEVER) as mine:
+        threading.Timer(0.2, trained.set).start()  # as the holder finishes a stage, and goes on with the next one
+        with shop.held("variants/full", NEVER, trained.is_set) as second:
+            assert mine and trained.is_set() and not second
+
+
+def test_a_variant_is_trained_on_while_it_is_scored(done, material, examiner, tmp_path, monkeypatch):
+    shop = shop_at(tmp_path / "scored", material)
+    shutil.copytree(done.of(FULL) / "runs", shop.of(FULL) / "runs")
+    taken = []
+
+    def score(variant, family):
+        with shop.held(f"variants/{variant.name}", Deadline(0.0)) as mine:
+            taken.append(mine)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(examiner, "score", score)
+    with pytest.raises(KeyboardInterrupt):
+        run_ablations(shop, examiner, [VARIANTS[FULL]], NEVER)
+    assert taken == [True]
 
 
 def test_score_only_trains_nothing(done, material, examiner, tmp_path):

@@ -294,9 +294,11 @@ def _calibrate(shop: Workshop) -> None:
     scenes = [row[0] for row in shop.recipe.casting.scenes().values()][: shop.recipe.calibrated_on]
     measured = shop.measured_table()
     states = played_states(scenes, measured, engine, encoder)
-    table = calibrated_table(
-        measured, world.load_decoder(shop.device), states, lambda done, count: shop.say(f"calibrate: {done}/{count}")
-    )
+
+    def told(done: int, count: int) -> None:
+        shop.say(f"calibrate: {done}/{count}")
+
+    table = calibrated_table(measured, world.load_decoder(shop.device), states, told)
     shop.say(f"calibrate: shots move {measured.values} px when told {table.values}")
     save_world(shop.world, world.spec, motion_table=table, provenance=world.provenance, licence=world.licence)
 

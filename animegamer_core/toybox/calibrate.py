@@ -48,22 +48,31 @@ class Response:
 
 
 def decoder_response(
-    table: MotionTable, decoder: ShotDecoder, states_MND: Tensor, on_shot: OnShot | None = None
+    table: MotionTable,
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
 ) -> Response:
     """The response over the range of `table.values`, the dataset's own medians by level.
 
-    The more states, the steadier the result; some thirty serve.
+    The more states, the steadier the result; some thirty serve. workers: processes that measure, None for one a core.
     """
     told = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], TOLD)
-    measured = np.median(response(decoder, states_MND, told, on_shot), axis=0)
+    measured = np.median(response(decoder, states_MND, told, on_shot, workers), axis=0)
     return Response(tuple(told.tolist()), tuple(measured.tolist()))
 
 
 def calibrated_table(
-    table: MotionTable, decoder: ShotDecoder, states_MND: Tensor, on_shot: OnShot | None = None
+    table: MotionTable,
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
 ) -> MotionTable:
     """The table with values that make the median shot of these states measure what `table.values` say."""
-    return replace(table, values=decoder_response(table, decoder, states_MND, on_shot).to_measure(table.values))
+    found = decoder_response(table, decoder, states_MND, on_shot, workers)
+    return replace(table, values=found.to_measure(table.values))
 
 
 @torch.inference_mode()
@@ -79,7 +88,11 @@ def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngin
 
 
 def response(
-    decoder: ShotDecoder, states_MND: Tensor, told: Sequence[float], on_shot: OnShot | None = None
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    told: Sequence[float],
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
 ) -> NDArray[np.float64]:
     """(M, values): the measured motion of each state's shot at each told value, one noise seed a state."""
     rows = [(state, value) for state in range(len(states_MND)) for value in told]
@@ -89,7 +102,7 @@ def response(
         states = torch.stack([states_MND[state] for state, _ in part])
         motion = torch.tensor([float(value) for _, value in part])
         latents = decoder.sample(states, motion, [state for state, _ in part])
-        measured += spread(motion_value, [to_uint8(frames) for frames in decoder.decode_latents(latents)])
+        measured += spread(motion_value, [to_uint8(frames) for frames in decoder.decode_latents(latents)], workers)
         if on_shot is not None:
             on_shot(len(measured), len(rows))
     return np.array(measured).reshape(len(states_MND), len(told))

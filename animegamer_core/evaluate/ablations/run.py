@@ -42,12 +42,13 @@ def run_ablations(
             if deadline.over:
                 return False
             _score(shop, examiner, variant, family, deadline)
+            done = done and shop.scores_file(variant.name, family).is_file()
     return done
 
 
 def _score(shop: Shop, examiner: Examiner, variant: Variant, family: str, deadline: Deadline) -> None:
     path = shop.scores_file(variant.name, family)
-    with shop.held(f"variants/{variant.name}", deadline) as mine:
+    with shop.held(f"variants/{variant.name}/scoring", deadline, path.is_file) as mine:  # others may train it meanwhile
         if mine and not path.is_file():
             examiner.score(variant, family).save(path)
             shop.say(f"{variant.name}: {family} scored")

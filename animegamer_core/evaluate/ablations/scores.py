@@ -110,7 +110,7 @@ class Examiner:
         trained = variant.path(GAMES)
         if trained not in self._tables:
             known = played_states(self.training.scenes, self._measured, lab.engine, lab.encoder)
-            self._tables[trained] = calibrated_table(self._measured, lab.decoder, known)
+            self._tables[trained] = calibrated_table(self._measured, lab.decoder, known, workers=lab.workers)
         return self._tables[trained]
 
     def score(self, variant: Variant, family: str) -> Samples:
@@ -123,7 +123,8 @@ class Examiner:
         """True clips through encoder and decoder, which is asked for their measured motion values."""
         true, values = self.true, np.full(len(self.true.scenes), UNTOLD_MOTION)
         if variant.motion_scope:
-            response = decoder_response(self._measured, lab.decoder, _encoded(variant, lab, self.training))
+            known = _encoded(variant, lab, self.training)
+            response = decoder_response(self._measured, lab.decoder, known, workers=lab.workers)
             values = np.asarray(response.to_measure(true.values))
         clips = lab.shoot(_encoded(variant, lab, true), values, range(FIRST, FIRST + len(values)))
         columns = self._seen(lab, clips, true.levels, true)

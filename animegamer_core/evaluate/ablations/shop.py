@@ -117,11 +117,13 @@ class Shop:
         return write_dataset(self.folder / name, casting, self.workers, told, pictures_only)
 
     @contextmanager
-    def held(self, name: str, deadline: Deadline) -> Iterator[bool]:
-        """Hold one of the folder's locks, waiting for another process that has it; False where the time ran out."""
+    def held(self, name: str, deadline: Deadline, done: Callable[[], bool] = lambda: False) -> Iterator[bool]:
+        """Hold one of the folder's locks, waiting for another process that has it; False where the time ran out, or
+        where what the lock is wanted for is done by then.
+        """
         path = self.folder / name / "lock"
         with ExitStack() as stack:
-            yield _acquired(stack, path, deadline)
+            yield _acquired(stack, path, deadline, done)
 
     def material(self, deadline: Deadline) -> TrainingData | None:
         """The dataset with its features on the device; None where the time ran out before they were there."""
@@ -177,8 +179,9 @@ class Shop:
         """One stage of the variant `name`, unless it is done."""
         if self.is_trained(name, stage):
             return True
-        with self.held(f"variants/{name}", deadline) as mine:
-            if mine and self.is_trained(name, stage):  # by the process that held the lock
+        # Whoever holds the lock may go straight on with the variant's next stage: that is not to be waited for.
+        with self.held(f"variants/{name}", deadline, lambda: self.is_trained(name, stage)) as mine:
+            if self.is_trained(name, stage):
                 return True
             data = None
             if mine and not deadline.over:
@@ -212,11 +215,12 @@ def trained_with(shop: Shop, variant: Variant, family: str) -> dict[str, dict[st
     return found
 
 
-def _acquired(stack: ExitStack, path: Path, deadline: Deadline) -> bool:
-    while True:
+def _acquired(stack: ExitStack, path: Path, deadline: Deadline, done: Callable[[], bool]) -> bool:
+    while not done():
         with contextlib.suppress(ValueError):
             stack.enter_context(locked(path, f"{path} is held"))
             return True
         if deadline.over:
-            return False
+            break
         time.sleep(WAIT_S)
+    return False
