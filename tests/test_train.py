@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from animegamer_core.checkpoint import open_world, save_world
@@ -36,10 +37,19 @@ from animegamer_core.train.losses import contrastive, noised, shares, timestep_b
 from animegamer_core.train.material import TrainingData, add_latents
 from animegamer_core.train.order import ClipOrder, Draws, Place, WindowOrder
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.plot import draw_losses
+from animegamer_core.train.plot import draw_losses, plot_log
 from animegamer_core.train.prompts import PromptTable
-from animegamer_core.train.run import prepare, train_stage
-from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
+from animegamer_core.train.run import LEARNERS, measured_scale, prepare, train_stage
+from animegamer_core.train.stages import (
+    ALL_STAGES,
+    LORA,
+    RECIPES,
+    STAGES,
+    STAGES_IN_ORDER,
+    StageConfig,
+    lr_warning,
+    stage_config,
+)
 from animegamer_core.video import write_clip
 
 TINY = dataclasses.replace(
@@ -136,6 +146,14 @@ def run(stage, parts, data, out, options=GO_ON, **changes):
 
 def losses_of(lines) -> list[float]:
     return [line["loss"] for line in lines]
+
+
+def test_the_table_of_stages_is_whole():
+    assert STAGES_IN_ORDER == ("vae", "towers", "warmup", "joint", "predict", "adapt")
+    assert set(LEARNERS) == set(ALL_STAGES) == set(RECIPES["lora"]) == set(RECIPES["scratch"])
+    for facts in STAGES.values():
+        assert set(facts.after or ()) <= set(STAGES_IN_ORDER) and set(facts.needs) <= {"encoder", "decoder", "engine"}
+    assert [name for name, facts in STAGES.items() if facts.borrows_decoder] == ["predict"]
 
 
 @pytest.mark.parametrize("stage", STAGES_IN_ORDER)

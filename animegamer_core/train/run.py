@@ -37,22 +37,12 @@ from .optimizers import check_optimizer
 from .parts import WorldParts
 from .shots import ShotSheets
 from .spread import processes
-from .stages import StageConfig
+from .stages import STAGES, StageConfig
 from .weights import copy_into, lent, set_aside
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
 MEASURED_CLIPS = 128
-FRESH = {  # what a stage leaves out of date: features that its result computes anew
-    "vae": ("latents",),
-    "towers": ("text", "image", "image_random", "states", "predicted"),
-    "warmup": ("states", "predicted"),
-    "joint": ("states", "predicted"),
-    "predict": ("predicted",),
-    "adapt": (),
-    "distill": (),
-    "gc": (),
-}
 
 
 @dataclass(frozen=True)
@@ -83,8 +73,7 @@ def train_stage(
     """Run a stage, or go on with it; ValueError before the first step where data, sizes or settings do not fit."""
     out = Path(out)
     device = options.device or processes().device
-    if not options.resume and list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
+    check_free(out, options)
     check_stage(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with set_aside(learner):
@@ -103,7 +92,15 @@ def train_stage(
     if is_main:
         _write(file, stage, config, parts, trained)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
-    return StageResult(True, result.step, result.seconds, parts, data.without(*FRESH[stage]), file)
+    return StageResult(True, result.step, result.seconds, parts, data.without(*STAGES[stage].outdates), file)
+
+
+def check_free(out: Path, options: RunOptions) -> None:
+    """ValueError if the folder holds a run that shall not be gone on with."""
+    if not options.resume and list_checkpoints(out / CHECKPOINTS):
+        raise ValueError(
+            f"{out} holds a run already; go on with it (--resume; in ComfyUI resume), or choose another folder or name"
+        )
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
@@ -117,9 +114,9 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     check_optimizer(config, spread.wanted())
     if not data.clips():
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
-    if stage != "vae":
+    if STAGES[stage].captions:
         check_captions(data.folder)
-    if stage in ("predict", "adapt", "distill"):
+    if STAGES[stage].games:
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
 
@@ -138,12 +135,12 @@ def _check_games(parts: WorldParts, data: TrainingData) -> None:
 def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     if "frames" in data.store:
         found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
-    elif stage not in ("vae", "towers") and not _reads_clips(stage, config, parts, data):
+    elif "frames" not in STAGES[stage].reads and not _reads_clips(stage, config, parts, data):
         return
     else:
         DatasetFolder.open(data.folder.path)  # with clips, which a stage that finds all it reads in a cache may lack
         found = data.clip_shape
-    first_alone = stage == "predict" and config.encoder_frame == "first"  # all that the encoder sees
+    first_alone = STAGES[stage].reads == ("states",) and config.encoder_frame == "first"  # all that the encoder sees
     check_clips(found, parts.spec, found[0] if first_alone else None)
     most = parts.spec.decoder.frames
     odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= most]
@@ -153,13 +150,9 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
 
 def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     """The features that a stage reads, itself or to compute others, and that are not in memory or mapped yet."""
-    image, known = IMAGE_FEATURES[config.encoder_frame], set(data.store.features)
-    wanted = {"latents"} if stage in ("warmup", "joint", "adapt", "distill", "gc") else set()
-    if stage == "gc":
-        wanted.add("instruction")
-    if stage in ("predict", "adapt", "distill"):
-        wanted.add("states")
-    if stage in ("adapt", "distill") or config.history_own > 0:
+    known = set(data.store.features)
+    wanted = set(STAGES[stage].reads)
+    if config.history_own > 0:
         wanted.add("predicted")
     if stage in ("warmup", "joint") or "states" in wanted - known:
         wanted |= {"text", image}
@@ -169,7 +162,8 @@ def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
 def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
     """Whether clips are read: for features that neither memory nor the cache has, or shown where latents are not."""
     missing = _missing(stage, config, data)
-    shown = stage == "predict" and config.shots_every and parts.decoder is not None and "latents" not in data.store
+    borrowed = STAGES[stage].borrows_decoder and config.shots_every and parts.decoder is not None
+    shown = borrowed and "latents" not in data.store
     kept = cached_features(data, parts.encoder, parts.decoder)
     return bool(shown or {"latents", *IMAGE_FEATURES.values()} & missing - kept)
 
@@ -228,7 +222,7 @@ def _finish(
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # else the latents are what they were
         parts = parts.with_scaling_factor(measured_scale(parts, data))
-    if stage in ("warmup", "joint"):
+    if STAGES[stage].mixes:
         parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
         trained["decoder.unconditional_ND"] = parts.decoder.unconditional_ND.cpu()
     return parts, trained
