@@ -29,7 +29,7 @@ from test_train import (
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.adapters import is_update, read_stage_file, save_stage_file, set_trainable
+from animegamer_core.train.adapters import is_update, read_stage_file, save_stage_file, set_trainable, tensor_names
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
@@ -226,6 +226,38 @@ def test_towers_are_loaded_where_any_file_to_begin_from_changes_them(world, read
         for name, towers in (("encoder.text_norm.weight", False), ("encoder.text_tower.shared.weight", True)):
             save_stage_file(path, "joint", config, {name: torch.zeros(1)}, TINY.to_dict())
             assert how_to_load("joint", config, world, cached, CPU, [path]).towers is towers
+
+
+def test_files_to_begin_from_are_not_read_to_see_what_they_change(world, ready, tmp_path):  # noqa: F811
+    import safetensors
+
+    path = tmp_path / "joint.safetensors"
+    save_stage_file(path, "joint", tiny_config("joint"), {"encoder.text_norm.weight": torch.zeros(1)}, TINY.to_dict())
+    opened, read = safetensors.safe_open, []
+
+    class Watched:
+        def __init__(self, *given, **named):
+            self.opening = opened(*given, **named)
+
+        def __enter__(self):
+            self.file = self.opening.__enter__()
+            return self
+
+        def __exit__(self, *error):
+            return self.opening.__exit__(*error)
+
+        def get_tensor(self, name):
+            read.append(name)
+            return self.file.get_tensor(name)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    with mock.patch("safetensors.safe_open", Watched):
+        assert tensor_names(path) == ("encoder.text_norm.weight",)
+        how_to_load("joint", tiny_config("joint"), world, ready, CPU, [path])
+        assert not read
+        assert read_stage_file(path)[2].keys() == {"encoder.text_norm.weight"} and read
 
 
 def test_features_of_other_towers_are_computed_anew(command, tmp_path, ready):  # noqa: F811
