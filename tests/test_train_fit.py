@@ -447,7 +447,9 @@ def test_a_folder_with_a_run_is_refused_before_features_are_computed(ready, data
             run("joint", new_parts(data), data, tmp_path, RunOptions(resume=False))
 
 
-@pytest.mark.parametrize("name", ["lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"])
+@pytest.mark.parametrize(
+    "name", ["lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"]
+)
 def test_numbers_below_zero_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
         tiny_config("joint", **{name: -1})

@@ -82,13 +82,13 @@ def train_stage(
         data = prepare(stage, config, parts, data, device)
         sheets = ShotSheets(stage, config, parts, data, out)
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
-    if not result.done:
-        take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
-        return StageResult(False, result.step, result.seconds, parts, data)
+        if not result.done:
+            take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
+            return StageResult(False, result.step, result.seconds, parts, data)
+        is_main = processes().is_main_process
+        if is_main or not spread.wanted():
+            parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"
-    is_main = processes().is_main_process
-    if is_main or not spread.wanted():
-        parts, trained = _finish(stage, learner, parts, data, result.trained)
     if is_main:
         _write(file, stage, config, parts, trained)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
@@ -154,9 +154,9 @@ def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     wanted = set(STAGES[stage].reads)
     if config.history_own > 0:
         wanted.add("predicted")
-    if stage in ("warmup", "joint") or "states" in wanted - known:
-        wanted |= {"text", image}
-    return wanted - known
+    if "states" in wanted - known:
+        wanted |= {"text", "image"}
+    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in wanted} - known
 
 
 def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
@@ -175,7 +175,7 @@ def prepare(
     missing = _missing(stage, config, data)
     # With a cache folder, clips are read when a feature is computed from them; all of them together may be too large.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
-    if "frames" not in data.store and (stage in ("vae", "towers") or at_once):
+    if "frames" not in data.store and ("frames" in missing or at_once):
         data = add_frames(data)
     if "latents" in missing:
         with lent(parts.of("decoder").vae, device):

@@ -150,7 +150,7 @@ class StageConfig:
         for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"):
+        for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
         for name in ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"):
@@ -168,6 +168,10 @@ class StageConfig:
             raise ValueError(
                 f"lora_rank is {self.lora_rank}, but no layer takes low-rank updates in this stage; give 0"
             )
+        if not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}, with which nothing trains; expected above 0, or inf for no limit")
+        if not self.clip_lengths:
+            raise ValueError("clip_lengths is empty; give at least one number of frames")
         if not 0 < self.lr < 1 or not 0 <= self.ema < 1:
             raise ValueError(f"lr {self.lr} and ema {self.ema} must lie between 0 and 1")
 
@@ -297,11 +301,16 @@ def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A sentence if the learning rate lies outside the band known to work."""
+    """A sentence if the learning rate lies outside the band known to work, or is never reached."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
-    if low <= config.lr <= high:
-        return None
-    return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+    if not low <= config.lr <= high:
+        return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+    if config.lr_warmup > config.steps:
+        return (
+            f"the learning rate rises over lr_warmup {config.lr_warmup} of {config.steps} steps, so it ends at "
+            f"{config.lr * config.steps / config.lr_warmup:.3g} and never reaches {config.lr:g}; lower lr_warmup"
+        )
+    return None
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
