@@ -426,6 +426,7 @@ def test_measuring_runs_on_the_tiny_spec(tmp_path, monkeypatch, capsys):
     ("changes", "sentence"),
     [
         ({"trainable": ("^decoder.none",)}, "'.decoder.none' fits no parameter"),
+        ({"trainable": ("^decoder.(none",)}, "'.decoder.\\(none' is no regular expression"),
         ({"trainable": ("^encoder.text_tower",)}, "fits no parameter"),  # whose features are computed once
         ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "fits no parameter"),  # updated instead
         ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer is named like none"),

@@ -72,7 +72,7 @@ def train_stage(
 ) -> StageResult:
     """Run a stage, or go on with it; ValueError before the first step where data, sizes or settings do not fit."""
     out = Path(out)
-    device = options.device or processes().device
+    device, is_main = options.device or processes().device, processes().is_main_process
     check_free(out, options)
     check_stage(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
@@ -84,8 +84,9 @@ def train_stage(
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
         if not result.done:
             take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
+            if is_main or not spread.wanted():
+                learner.stopped()
             return StageResult(False, result.step, result.seconds, parts, data)
-        is_main = processes().is_main_process
         if is_main or not spread.wanted():
             parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"

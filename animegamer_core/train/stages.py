@@ -314,6 +314,13 @@ def lr_warning(config: StageConfig) -> str | None:
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The names that any pattern is found in, in order."""
-    compiled = [re.compile(pattern) for pattern in patterns]
+    """The names that any pattern is found in, in order; ValueError for one that is no regular expression."""
+    compiled = [_compiled(pattern) for pattern in patterns]
     return tuple(name for name in names if any(pattern.search(name) for pattern in compiled))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression ({error}); correct it") from error
