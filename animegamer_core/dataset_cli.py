@@ -245,7 +245,7 @@ def _tell(report: BuildReport, said_before: Collection[str]) -> None:
 
 def _tell_next(dataset: DatasetFolder, spec: str) -> None:
     """The commands that come next."""
-    from .train.stages import SCRATCH_SPECS, STAGES_IN_ORDER
+    from .train.stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER
 
     folder = shlex.quote(str(dataset.path))
     print(f"next: look through review.html, and put in what it exports: {PROGRAM} dataset check {folder} --apply FILE")
@@ -255,9 +255,10 @@ def _tell_next(dataset: DatasetFolder, spec: str) -> None:
         print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
         print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")
     else:
-        starts = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
-        for stage, before in starts.items():
-            start = "".join(f" runs/{name}/{name}.safetensors" for name in before)
+        for stage, facts in STAGES.items():
+            if facts.after is None:
+                continue
+            start = "".join(f" runs/{name}/{name}.safetensors" for name in facts.after)
             told = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
             print(f"then: {PROGRAM} {told}{' --start' + start if start else ''}")
 

@@ -11,7 +11,7 @@ from comfy_api.v0_0_2 import io, ui
 
 from ..animegamer_core.index import check_story_name
 from ..animegamer_core.train.staged import StageFiles
-from ..animegamer_core.train.stages import lr_warning, stage_config
+from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config
 from . import host
 from .models import PACKAGES
 from .replay import Replays
@@ -26,7 +26,7 @@ if typing.TYPE_CHECKING:
 
     from ..animegamer_core.checkpoint import World
 
-STAGES = ("adapt", "warmup", "joint", "predict", "vae", "towers", "distill")
+STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 REDRAWN_S = 1.0  # between previews of the loss
 TRAINED = Replays(lambda file: host.age_of_file(Path(file)))
 MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine

@@ -17,13 +17,13 @@ from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, RELEASE
 from animegamer_core.train.adapters import is_update, read_stage_file
-from animegamer_core.train.cli import NEEDED, words_tokenizer
+from animegamer_core.train.cli import words_tokenizer
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.material import TrainingData
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
-from animegamer_core.train.stages import LORA
+from animegamer_core.train.stages import LORA, STAGES
 
 TURNS = 4
 STEPS = 3
@@ -68,7 +68,7 @@ def test_a_stage_steps_at_the_published_sizes(stage, clips, tmp_path):
     begun = time.perf_counter()
     with torch.device("cuda"):
         parts = WorldParts.new(
-            RELEASE, words_tokenizer(clips.folder.turns, RELEASE), PROFILES["paper"], models=NEEDED[stage]
+            RELEASE, words_tokenizer(clips.folder.turns, RELEASE), PROFILES["paper"], models=STAGES[stage].needs
         )
     built = time.perf_counter()
     config = dataclasses.replace(LORA[stage], steps=STEPS, batch=2, accumulation=1, lr_warmup=1, log_every=1)

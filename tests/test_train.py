@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from animegamer_core.checkpoint import open_world, save_world
@@ -36,10 +37,19 @@ from animegamer_core.train.losses import contrastive, noised, shares, timestep_b
 from animegamer_core.train.material import TrainingData, add_latents
 from animegamer_core.train.order import ClipOrder, Draws, Place, WindowOrder
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.plot import draw_losses
+from animegamer_core.train.plot import draw_losses, plot_log
 from animegamer_core.train.prompts import PromptTable
-from animegamer_core.train.run import prepare, train_stage
-from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, StageConfig, lr_warning, stage_config
+from animegamer_core.train.run import LEARNERS, measured_scale, prepare, train_stage
+from animegamer_core.train.stages import (
+    ALL_STAGES,
+    LORA,
+    RECIPES,
+    STAGES,
+    STAGES_IN_ORDER,
+    StageConfig,
+    lr_warning,
+    stage_config,
+)
 from animegamer_core.video import write_clip
 
 TINY = dataclasses.replace(
@@ -136,6 +146,14 @@ def run(stage, parts, data, out, options=GO_ON, **changes):
 
 def losses_of(lines) -> list[float]:
     return [line["loss"] for line in lines]
+
+
+def test_the_table_of_stages_is_whole():
+    assert STAGES_IN_ORDER == ("vae", "towers", "warmup", "joint", "predict", "adapt")
+    assert set(LEARNERS) == set(ALL_STAGES) == set(RECIPES["lora"]) == set(RECIPES["scratch"])
+    for facts in STAGES.values():
+        assert set(facts.after or ()) <= set(STAGES_IN_ORDER) and set(facts.needs) <= {"encoder", "decoder", "engine"}
+    assert [name for name, facts in STAGES.items() if facts.borrows_decoder] == ["predict"]
 
 
 @pytest.mark.parametrize("stage", STAGES_IN_ORDER)
@@ -435,6 +453,14 @@ def test_learning_rate_rises_and_falls():
     assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
 
 
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 1), (1, 100), (5, 5), (5, 100), (5, 0)])
+def test_learning_rates_of_brief_stages(steps, warmup):
+    config = tiny_config("joint", steps=steps, lr_warmup=warmup, lr=1e-3)
+    rates = [learning_rate(config, step) for step in range(steps)]
+    assert all(0 < rate <= 1e-3 for rate in rates)
+    assert max(rates) == pytest.approx(1e-3 if warmup <= steps else 1e-3 * steps / warmup)
+
+
 # --- order and conditions -------------------------------------------------------------------------------------------
 
 
@@ -618,6 +644,46 @@ def test_an_unusual_learning_rate_is_warned_of():
     assert lr_warning(tiny_config("joint")) is None
 
 
+def test_a_learning_rate_that_is_never_reached_is_warned_of():
+    told = lr_warning(tiny_config("joint", lr=1e-3, steps=50, lr_warmup=100))
+    assert "lr_warmup 100 of 50 steps, so it ends at 0.0005 and never reaches 0.001" in told
+    assert lr_warning(tiny_config("joint", lr=1e-3, steps=100, lr_warmup=100)) is None
+
+
+def test_held_out_losses_do_not_wait_for_a_line_of_the_log(ready, tmp_path):
+    _, lines = run("joint", new_parts(ready), ready, tmp_path, steps=7, log_every=4, validate_every=3)
+    logged = read_log(tmp_path / "log.jsonl")
+    assert [line["step"] for line in logged] == [3, 4, 6, 7] and len(lines) == 4
+    assert [line["step"] for line in logged if "held_out_loss" in line] == [3, 6, 7]
+
+
+@pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3, "loss": 0.1}', "\0" * 40])
+def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(torn, ready, tmp_path):
+    stopping = iter([False, True])
+    run("predict", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: next(stopping)))
+    log = tmp_path / "log.jsonl"
+    whole = log.read_text()
+    log.write_text(whole + torn)
+    assert [line["step"] for line in read_log(log)] == [1, 2]
+    plot_log(log, tmp_path / "loss.png")
+    assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
+    run("predict", new_parts(ready), ready, tmp_path)
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
+    assert log.read_text().startswith(whole)
+
+
+def test_the_end_of_a_deterministic_stage_is_deterministic_too(data, tmp_path):
+    seen, measure = [], measured_scale
+
+    def measured(*given):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return measure(*given)
+
+    with mock.patch("animegamer_core.train.run.measured_scale", measured):
+        run("vae", new_parts(data), data, tmp_path, steps=1, deterministic=True)
+    assert seen == [True] and not torch.are_deterministic_algorithms_enabled()
+
+
 def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
     broken = ready.store.features["states"].shards[0].clone()
     broken[:] = float("nan")
@@ -633,6 +699,8 @@ def test_configurations_check_themselves():
         ({"drop_both": 1.5}, "drop_both"),
         ({"precision": "fp8"}, "bf16"),
         ({"lora_rank": 4}, "lora_rank is 4"),
+        ({"clip": 0.0}, "clip is 0.0, with which nothing trains"),
+        ({"clip_lengths": ()}, "clip_lengths is empty"),
     ):
         with pytest.raises(ValueError, match=sentence):
             tiny_config("joint", **changes)
@@ -797,6 +865,8 @@ def test_the_loss_is_drawn_from_left_to_right_and_down():
     assert draw_losses([{"step": 3, "loss": 0.5}]).size == picture.size
     wide = draw_losses([{"step": step, "loss": 100 * 0.9**step} for step in range(1, 100)])
     assert dark(wide, (width // 2 - 40, height // 2 - 40, width // 2 + 40, height // 2 + 40)) > 50, "a straight line"
+    spoilt = [*lines, {"step": 10, "held_out_loss": float("nan")}, {"step": 12, "held_out_loss": float("inf")}]
+    assert draw_losses(spoilt).tobytes() == picture.tobytes(), "what is no number is left out"
     with pytest.raises(ValueError, match="no loss"):
         draw_losses([])
 

@@ -95,8 +95,9 @@ def test_the_teacher_stays_as_the_stage_began(changes, ready):
     assert not torch.equal(learner(batch)["loss"].detach(), loss)  # the student did move
 
 
+@pytest.mark.parametrize("same_parts", [False, True])
 @pytest.mark.parametrize("changes", [{}, {**UPDATES, "lr": 1e-3}])
-def test_a_stopped_run_goes_on_with_the_same_numbers(changes, ready, tmp_path):
+def test_a_stopped_run_goes_on_with_the_same_numbers(changes, same_parts, ready, tmp_path):
     whole, unbroken = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "whole", **changes)
     taken = []
 
@@ -105,8 +106,9 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(changes, ready, tmp_path):
         return len(taken) == 3
 
     options = RunOptions(should_stop=third_step)
-    _, before = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "parted", options, **changes)
-    second, after = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "parted", **changes)
+    first, before = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "parted", options, **changes)
+    parts = first.parts if same_parts else shared.new_parts(ready)
+    second, after = shared.run("distill", parts, ready, tmp_path / "parted", **changes)
     assert shared.losses_of(before) + shared.losses_of(after) == shared.losses_of(unbroken)
     left, right = (read_stage_file(result.file)[2] for result in (whole, second))
     assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)

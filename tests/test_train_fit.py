@@ -29,7 +29,7 @@ from test_train import (
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.adapters import is_update, read_stage_file, save_stage_file, set_trainable
+from animegamer_core.train.adapters import is_update, read_stage_file, save_stage_file, set_trainable, tensor_names
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
@@ -228,6 +228,38 @@ def test_towers_are_loaded_where_any_file_to_begin_from_changes_them(world, read
             assert how_to_load("joint", config, world, cached, CPU, [path]).towers is towers
 
 
+def test_files_to_begin_from_are_not_read_to_see_what_they_change(world, ready, tmp_path):  # noqa: F811
+    import safetensors
+
+    path = tmp_path / "joint.safetensors"
+    save_stage_file(path, "joint", tiny_config("joint"), {"encoder.text_norm.weight": torch.zeros(1)}, TINY.to_dict())
+    opened, read = safetensors.safe_open, []
+
+    class Watched:
+        def __init__(self, *given, **named):
+            self.opening = opened(*given, **named)
+
+        def __enter__(self):
+            self.file = self.opening.__enter__()
+            return self
+
+        def __exit__(self, *error):
+            return self.opening.__exit__(*error)
+
+        def get_tensor(self, name):
+            read.append(name)
+            return self.file.get_tensor(name)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    with mock.patch("safetensors.safe_open", Watched):
+        assert tensor_names(path) == ("encoder.text_norm.weight",)
+        how_to_load("joint", tiny_config("joint"), world, ready, CPU, [path])
+        assert not read
+        assert read_stage_file(path)[2].keys() == {"encoder.text_norm.weight"} and read
+
+
 def test_features_of_other_towers_are_computed_anew(command, tmp_path, ready):  # noqa: F811
     command("joint", "first")
     before = {path.name: json.loads(path.read_text())["digest"] for path in (tmp_path / "cache").glob("*.json")}
@@ -394,6 +426,7 @@ def test_measuring_runs_on_the_tiny_spec(tmp_path, monkeypatch, capsys):
     ("changes", "sentence"),
     [
         ({"trainable": ("^decoder.none",)}, "'.decoder.none' fits no parameter"),
+        ({"trainable": ("^decoder.(none",)}, "'.decoder.\\(none' is no regular expression"),
         ({"trainable": ("^encoder.text_tower",)}, "fits no parameter"),  # whose features are computed once
         ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "fits no parameter"),  # updated instead
         ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer is named like none"),
@@ -415,7 +448,9 @@ def test_a_folder_with_a_run_is_refused_before_features_are_computed(ready, data
             run("joint", new_parts(data), data, tmp_path, RunOptions(resume=False))
 
 
-@pytest.mark.parametrize("name", ["lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"])
+@pytest.mark.parametrize(
+    "name", ["lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"]
+)
 def test_numbers_below_zero_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
         tiny_config("joint", **{name: -1})

@@ -130,6 +130,12 @@ def stage_and_parts(path: Path) -> tuple[str, frozenset[str]]:
         return file.metadata().get("stage", ""), frozenset(name.partition(".")[0] for name in file.keys()) - {"heads"}
 
 
+def tensor_names(path: Path) -> tuple[str, ...]:
+    """The names of a stage file's tensors, which stay unread; ValueError as for `read_stage_file`."""
+    with _opened(path) as file:
+        return tuple(file.keys())
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """A stage file's header, and its tensors for those who ask."""

@@ -23,13 +23,13 @@ from ..checkpoint.storage import SafetensorsSource, StagedFolder, find_safetenso
 from ..files import PART
 from .optimizers import MOMENTS, restore_moments, stored_moments
 from .spread import is_spread, local, on_place_of, whole
-from .stages import StageConfig
+from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # in a run's folder
 KEPT = 2
 FORMAT = 1
 # fields that may differ between a run and its continuation: they change its numbers not at all, or by how they round
-SPLITTING = ("accumulation", "per_card")  # free unless samples of a part are told from one another, as in stage towers
+SPLITTING = ("accumulation", "per_card")  # free unless samples of a part are told from one another
 FREE_FIELDS = (
     *SPLITTING,
     "shots_every",
@@ -104,7 +104,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     info = read_json(path / "state.json")
     if info.get("format") != FORMAT or info.get("stage") != state.stage:
         raise ValueError(f"{path} is of stage {info.get('stage')!r}, not {state.stage!r}; give another folder (--out)")
-    fixed = SPLITTING if state.stage == "towers" else ()
+    fixed = SPLITTING if STAGES[state.stage].contrasts else ()
     free = set(FREE_FIELDS) - set(fixed)
     _check_config(path, info["config"], dataclasses.asdict(state.config), free)
     source = SafetensorsSource(find_safetensors(path))

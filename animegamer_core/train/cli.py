@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 from ..checkpoint import World, open_world, save_world
-from ..checkpoint.world import MANIFEST
+from ..checkpoint.downloads import published_worlds
+from ..checkpoint.world import EMBEDDED, MANIFEST
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
@@ -20,7 +21,7 @@ from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
 from .determinism import set_cublas_workspace
-from .job import FEATURES, NEEDED, check_same, how_to_load, models_of, needed_parts
+from .job import FEATURES, Job, check_same, models_of, run_job
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
@@ -33,6 +34,7 @@ from .stages import (
     BASELINE_STAGES,
     RECIPES,
     SCRATCH_SPECS,
+    STAGES,
     StageConfig,
     lr_warning,
     stage_config,
@@ -51,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--world",
         required=True,
-        type=Path,
-        help="world folder to begin from; made if it is new; for gc CogVideoX-2b's, or a small world's",
+        help="world to begin from: a folder, made if it is new; 'toybox' or published files, for a recipe that leaves "
+        "them as they are; for gc CogVideoX-2b's folder, or a small world's",
     )
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")
@@ -60,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         choices=tuple(RECIPES),
-        help="lora: as in the paper, for cards of 80 GB; lora24: for one of 24 GB; scratch: all weights",
+        help="lora: as in the paper, for cards of 80 GB; lora24: for one of 24 GB; scratch: all weights, and into "
+        "the world folder (default for specs tiny and toybox)",
     )
     parser.add_argument("--start", nargs="*", type=Path, default=(), help="stage files to begin from, in order")
     parser.add_argument(
@@ -116,29 +119,18 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     if args.stage in BASELINE_STAGES:
         return _run_baseline(args, folder, say)
     with processes().main_process_first():
-        world, spec = _world(args.world, args.spec, folder)
-    recipe = args.recipe or ("scratch" if spec.name in SCRATCH_SPECS else "lora")
+        world = _world(args.world, args.spec, folder)
+    recipe = args.recipe or ("scratch" if world.spec.name in SCRATCH_SPECS else "lora")
+    if recipe == "scratch":
+        return _run_scratch(args, world, folder, say)
     config = _checked_config(args, recipe, say)
     start = [(file, 1.0) for file in args.start]
-    with processes().main_process_first():
-        check_same(args.out, args.stage, folder, start, None if recipe == "scratch" else world)
-    # features of a small world fit into memory
-    data = TrainingData(
-        folder, FeatureStore(), cache=args.cache or (None if recipe == "scratch" else args.out / FEATURES)
-    )
-    if recipe == "scratch":
-        parts = _new_or_own(world, args.stage, config, folder)
-    else:
-        loading = how_to_load(args.stage, config, world, data, processes().device, args.start)
-        parts = needed_parts(world, args.stage, loading)
-    parts = _begun_from(parts, args.start, say)
-    result = _trained(args, config, parts, data, say)
-    if not result.done:
-        return 0
-    if recipe == "scratch" and is_main:
-        result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
-        say(f"wrote {args.world}")
-    say(f"wrote {result.file}")
+    for file in args.start:
+        say(f"begins from {file}")
+    job = Job(args.stage, config, world, args.dataset, args.out, start, args.cache)
+    result = _told(args, run_job(job, _options(args, say)), config, say)
+    if result.done:
+        say(f"wrote {result.file}")
     return 0
 
 
@@ -160,21 +152,53 @@ def _begun_from(parts: WorldParts, files: Sequence[Path], say: Callable[[str], o
     return parts
 
 
-def _trained(
-    args: argparse.Namespace,
-    config: StageConfig,
-    parts: WorldParts,
-    data: TrainingData,
-    say: Callable[[str], object],
+def _options(args: argparse.Namespace, say: Callable[[str], object]) -> RunOptions:
+    """How the stage is run: with its losses told."""
+    return RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
+
+
+def _told(
+    args: argparse.Namespace, result: StageResult, config: StageConfig, say: Callable[[str], object]
 ) -> StageResult:
-    """The stage, with its losses told and drawn, also where it was stopped."""
-    reported = RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
-    result = train_stage(args.stage, config, parts, data, args.out, reported)
+    """What a run came to, with its losses drawn, also where it was stopped."""
     if processes().is_main_process:
         plot_log(args.out / LOG, args.out / PICTURE)
     if not result.done:
         say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
     return result
+
+
+def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
+    """Recipe scratch: the world folder gets what was trained."""
+    _check_own(args, world)
+    config = _checked_config(args, "scratch", say)
+    with processes().main_process_first():
+        check_same(args.out, args.stage, folder, [(file, 1.0) for file in args.start], None)
+    data = TrainingData(folder, FeatureStore(), cache=args.cache)  # features of a small world fit into memory
+    parts = _begun_from(_new_or_own(world, args.stage, config, folder), args.start, say)
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    if _told(args, result, config, say).done:
+        if processes().is_main_process:
+            result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
+        say(f"wrote {args.world}")
+        say(f"wrote {result.file}")
+    return 0
+
+
+def _check_own(args: argparse.Namespace, world: World) -> None:
+    """ValueError for a world that recipe scratch must not write into: published files, and the embedded ones."""
+    default = "" if args.recipe else f", the default for spec {world.spec.name!r},"
+    remedy = "give --recipe lora or lora24, which leave a stage file to play with"
+    if not (world.folder / MANIFEST).is_file():
+        raise ValueError(
+            f"recipe scratch{default} writes into the world, and {args.world} are published files, which stay as they "
+            f"are; {remedy}, or `convert` them to a folder of your own"
+        )
+    if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
+        raise ValueError(
+            f"recipe scratch{default} writes into the world, and {args.world} is a part of this package, which stays "
+            f"as it is; {remedy}, or copy {world.folder} to a folder of your own"
+        )
 
 
 def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str], object]) -> int:
@@ -183,7 +207,8 @@ def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable
     """
     from .text_video import is_pipeline, new_text_video, open_text_video, save_text_video
 
-    stock = is_pipeline(args.world)
+    place = Path(args.world)
+    stock = is_pipeline(place)
     config = _checked_config(args, args.recipe or ("lora" if stock else "scratch"), say)
     if config.lora_rank and not stock:
         raise ValueError(
@@ -194,13 +219,13 @@ def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable
         check_same(args.out, args.stage, folder, start, None if stock else open_world(args.world))
     if stock:
         half = halves_frozen(config, processes().device)
-        parts = open_text_video(args.world, torch.bfloat16 if half else torch.float32)
+        parts = open_text_video(place, torch.bfloat16 if half else torch.float32)
     else:
         parts = new_text_video(open_world(args.world), folder, config.seed)
     parts = _begun_from(parts, args.start, say)
     data = TrainingData(folder, FeatureStore(), cache=args.cache or (args.out / FEATURES if stock else None))
-    result = _trained(args, config, parts, data, say)
-    if result.done and processes().is_main_process:
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    if _told(args, result, config, say).done and processes().is_main_process:
         say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
     return 0
 
@@ -210,17 +235,25 @@ def _line(stage: str, step: int, steps: int, values: dict[str, float]) -> str:
     return f"{stage} {step}/{steps}  {'  '.join(shown)}"
 
 
-def _world(path: Path, spec_name: str | None, folder: DatasetFolder) -> tuple[World, ModelSpec]:
+def _world(name: str, spec_name: str | None, folder: DatasetFolder) -> World:
     """The world to train, made anew where there is none; ValueError if it has another spec than asked for."""
-    if (path / MANIFEST).is_file():
-        world = open_world(path)
+    if _is_there(name):
+        world = open_world(name)
         if spec_name and get_spec(spec_name).name != world.spec.name:
-            raise ValueError(f"{path} has spec {world.spec.name!r}, not {spec_name!r}; leave --spec out")
-        return world, world.spec
+            raise ValueError(f"{name} has spec {world.spec.name!r}, not {spec_name!r}; leave --spec out")
+        return world
     if not spec_name:
-        raise ValueError(f"{path} is no world yet; say with --spec which sizes it shall have")
+        raise ValueError(f"{name} is no world yet; say with --spec which sizes it shall have")
     spec = get_spec(spec_name)
-    return save_world(path, spec, motion_table=folder.motion_table, provenance=_provenance(folder)), spec
+    return save_world(name, spec, motion_table=folder.motion_table, provenance=_provenance(folder))
+
+
+def _is_there(name: str) -> bool:
+    """Whether `open_world` looks at something of that name, rather than a folder to be made."""
+    folder = EMBEDDED.get(name, Path(name))
+    if (folder / MANIFEST).is_file() or published_worlds(folder):
+        return True
+    return not folder.exists() and folder.name.lower() in published_worlds(folder.parent)
 
 
 def _provenance(folder: DatasetFolder) -> dict[str, str]:
@@ -233,7 +266,7 @@ def _provenance(folder: DatasetFolder) -> dict[str, str]:
 def _new_or_own(world: World, stage: str, config: StageConfig, folder: DatasetFolder) -> WorldParts:
     """The models that a stage needs: the world's own, and new ones where it has none."""
     parts = WorldParts.load(world, models_of(stage, config.shots_every > 0))
-    missing = [name for name in NEEDED[stage] if getattr(parts, name) is None]
+    missing = [name for name in STAGES[stage].needs if getattr(parts, name) is None]
     if not missing:
         return parts
     tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)

@@ -1,6 +1,6 @@
-"""A stage as one call, from a world and a dataset folder to a stage file, as the nodes make it.
+"""A stage as one call, from a world and a dataset folder to a stage file, as the nodes and the command line make it.
 
-The command line shares its check that a run goes on with what it began from.
+Nothing is written to the world. Where a run does that, the command line shares the check that it goes on as it began.
 """
 
 from __future__ import annotations
@@ -19,34 +19,27 @@ from ..checkpoint import World
 from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
-from .adapters import read_stage_file
+from .adapters import tensor_names
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .loop import RunOptions
 from .material import Progress, TrainingData
-from .parts import MODELS, Loading, WorldParts, has_tower_features
-from .run import StageResult, train_stage
+from .parts import Loading, WorldParts, has_tower_features
+from .run import StageResult, check_free, train_stage
 from .spread import processes
-from .stages import StageConfig
+from .stages import STAGES, StageConfig
 from .weights import halves_frozen
 
-NEEDED = {  # the models that a stage trains or computes features with
-    "vae": ("decoder",),
-    "towers": ("encoder",),
-    "warmup": ("encoder", "decoder"),
-    "joint": ("encoder", "decoder"),
-    "predict": ("encoder", "engine"),
-    "adapt": MODELS,
-    "distill": MODELS,
-}
 JOB = "job.json"
 FEATURES = "features"
+TOWERS = ("text_tower", "image_tower")
 LOGGED = 500  # lines that the log of a brief run may have
 
 
 @dataclass(frozen=True)
 class Job:
     """What to train, on what, from where. start: stage files with their strengths, applied in order before the first
-    step. out: the run's folder, which holds log, checkpoints, computed features and at last the stage file.
+    step. out: the run's folder, which holds log, checkpoints and at last the stage file. cache: the folder of computed
+    features, None for one in `out`.
     """
 
     stage: str
@@ -55,6 +48,7 @@ class Job:
     dataset: Path
     out: Path
     start: Sequence[tuple[Path, float]] = ()
+    cache: Path | None = None
 
 
 def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress | None = None) -> StageResult:  # noqa: B008  frozen
@@ -63,12 +57,13 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     on_progress hears of features that are computed before the first step; what it raises goes on to the caller.
     ValueError, before the first step, where world, data or settings do not fit, or the folder holds another job.
     """
-    if not options.resume and list_checkpoints(job.out / CHECKPOINTS):
-        raise ValueError(f"{job.out} holds a run already; go on with it, or choose another name")
+    check_free(job.out, options)
     folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
-    check_same(job.out, job.stage, folder, job.start, job.world)
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        data = TrainingData(folder, FeatureStore(), cache=job.out / FEATURES, on_progress=on_progress)
+        with processes().main_process_first():
+            check_same(job.out, job.stage, folder, job.start, job.world)
+        cache = job.cache or job.out / FEATURES
+        data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=on_progress)
         device = options.device or processes().device
         files = [path for path, _ in job.start]
         loading = how_to_load(job.stage, job.config, job.world, data, device, files)
@@ -85,24 +80,27 @@ def how_to_load(
     anyhow, and no towers where the cache folder has their features and no file to begin from changes them.
     """
     dtype = torch.bfloat16 if halves_frozen(config, device) else torch.float32
-    changed = stage == "towers" or any(
-        name.startswith(("encoder.text_tower.", "encoder.image_tower."))
-        for path in start
-        for name in read_stage_file(path)[2]
+    towers = tuple(f"encoder.{part}." for part in TOWERS)
+    changed = "text" in STAGES[stage].outdates or any(
+        name.startswith(towers) for path in start for name in tensor_names(path)
     )
-    towers = changed or not has_tower_features(world, config, data)
-    return Loading(dtype, config.trainable, towers, sheets=config.shots_every > 0)
+    needed = changed or not has_tower_features(world, config, data)
+    return Loading(dtype, config.trainable, needed, sheets=config.shots_every > 0)
 
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
     """The models that a stage loads: those it needs, and for its contact sheets a decoder that no step reads."""
-    return (*NEEDED[stage], "decoder") if sheets and stage == "predict" else NEEDED[stage]
+    facts = STAGES[stage]
+    return (*facts.needs, "decoder") if sheets and facts.borrows_decoder else facts.needs
 
 
 def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
     """The world's models that a stage loads; ValueError names the first that it needs and the world lacks."""
+    needs = STAGES[stage].needs
+    if "encoder" in needs and loading.towers and world.has("encoder") and (lacking := world.missing(TOWERS)):
+        raise ValueError(f"stage {stage} computes features of clips and texts, and {lacking[0]}")
     parts = WorldParts.load(world, models_of(stage, loading.sheets), loading)
-    for name in NEEDED[stage]:
+    for name in needs:
         parts.of(name)
     return parts
 

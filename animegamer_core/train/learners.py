@@ -75,6 +75,9 @@ class Learner(nn.Module):
         """(B, N, D): the representations of clips for contact sheets; None where a stage leads to no shots."""
         return None
 
+    def stopped(self) -> None:
+        """Undo of an unfinished run what its continuation must not begin with, and no checkpoint brings back."""
+
     def _draws(self, device: torch.device, place: Place, rows: Tensor, what: str) -> Draws:
         return Draws(device, self.settings.seed, place, len(rows), what)
 
@@ -306,6 +309,10 @@ class DistillLearner(DiffusionLearner):
         with torch.no_grad(), self._teacher() as teacher:
             wanted = self._guided(teacher, latents, batch)
         return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
+
+    def stopped(self) -> None:
+        for teacher in self._copy:  # the next learner's teacher is a copy of this decoder
+            self.decoder.transformer.load_state_dict(teacher.transformer.state_dict())
 
     def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
         """(B, T, C, H, W): the teacher's velocity, guided."""

@@ -135,11 +135,12 @@ class _Loop:
             with self._saved_if_it_raises():
                 asked = options.should_stop is not None and options.should_stop()
             stop = self._agreed(bool(over or interrupted() or asked))
-            if state.step % config.log_every == 0 or last or stop:
+            validated = config.validate_every > 0 and (state.step % config.validate_every == 0 or last)
+            if state.step % config.log_every == 0 or validated or last or stop:
                 values = {**self._over_processes(sums.take()), "lr": learning_rate(config, state.step - 1)}
                 state.seconds = before + time.monotonic() - started  # taking the sums waited for the device
                 values["seconds"] = state.seconds
-                if config.validate_every and (state.step % config.validate_every == 0 or last):
+                if validated:
                     values |= self.validate()
                 self._report(log, values, options)
             if state.step % config.save_every == 0 or last or stop:
@@ -284,7 +285,7 @@ class _Means:
     def take(self) -> dict[str, float]:
         """The means as numbers; starts anew."""
         values = {name: float(value) for name, value in self.means().items()}
-        self.__init__()
+        self._sums, self._count = {}, 0
         return values
 
 

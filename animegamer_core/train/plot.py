@@ -32,10 +32,11 @@ def plot_log(log: Path, picture: Path) -> None:
 
 
 def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
-    """The losses of logged lines over their steps, 960 x 600; ValueError if there are none."""
+    """The finite losses of logged lines over their steps, 960 x 600; ValueError if there are none."""
     from PIL import Image, ImageDraw
 
-    curves = {name: [(line["step"], line[name]) for line in lines if name in line] for name in _CURVES}
+    logged = {name: [(line["step"], line[name]) for line in lines if name in line] for name in _CURVES}
+    curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in logged.items()}
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         raise ValueError("no loss is logged yet; train a step first")

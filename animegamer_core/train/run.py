@@ -37,22 +37,12 @@ from .optimizers import check_optimizer
 from .parts import WorldParts
 from .shots import ShotSheets
 from .spread import processes
-from .stages import StageConfig
+from .stages import STAGES, StageConfig
 from .weights import copy_into, lent, set_aside
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
 MEASURED_CLIPS = 128
-FRESH = {  # what a stage leaves out of date: features that its result computes anew
-    "vae": ("latents",),
-    "towers": ("text", "image", "image_random", "states", "predicted"),
-    "warmup": ("states", "predicted"),
-    "joint": ("states", "predicted"),
-    "predict": ("predicted",),
-    "adapt": (),
-    "distill": (),
-    "gc": (),
-}
 
 
 @dataclass(frozen=True)
@@ -82,9 +72,8 @@ def train_stage(
 ) -> StageResult:
     """Run a stage, or go on with it; ValueError before the first step where data, sizes or settings do not fit."""
     out = Path(out)
-    device = options.device or processes().device
-    if not options.resume and list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(f"{out} holds a run already; go on with it (--resume) or give another folder (--out)")
+    device, is_main = options.device or processes().device, processes().is_main_process
+    check_free(out, options)
     check_stage(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with set_aside(learner):
@@ -93,17 +82,26 @@ def train_stage(
         data = prepare(stage, config, parts, data, device)
         sheets = ShotSheets(stage, config, parts, data, out)
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
-    if not result.done:
-        take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
-        return StageResult(False, result.step, result.seconds, parts, data)
+        if not result.done:
+            take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
+            if is_main or not spread.wanted():
+                learner.stopped()
+            return StageResult(False, result.step, result.seconds, parts, data)
+        if is_main or not spread.wanted():
+            parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"
-    is_main = processes().is_main_process
-    if is_main or not spread.wanted():
-        parts, trained = _finish(stage, learner, parts, data, result.trained)
     if is_main:
         _write(file, stage, config, parts, trained)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
-    return StageResult(True, result.step, result.seconds, parts, data.without(*FRESH[stage]), file)
+    return StageResult(True, result.step, result.seconds, parts, data.without(*STAGES[stage].outdates), file)
+
+
+def check_free(out: Path, options: RunOptions) -> None:
+    """ValueError if the folder holds a run that shall not be gone on with."""
+    if not options.resume and list_checkpoints(out / CHECKPOINTS):
+        raise ValueError(
+            f"{out} holds a run already; go on with it (--resume; in ComfyUI resume), or choose another folder or name"
+        )
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
@@ -117,9 +115,9 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     check_optimizer(config, spread.wanted())
     if not data.clips():
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
-    if stage != "vae":
+    if STAGES[stage].captions:
         check_captions(data.folder)
-    if stage in ("predict", "adapt", "distill"):
+    if STAGES[stage].games:
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
 
@@ -138,12 +136,12 @@ def _check_games(parts: WorldParts, data: TrainingData) -> None:
 def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     if "frames" in data.store:
         found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
-    elif stage not in ("vae", "towers") and not _reads_clips(stage, config, parts, data):
+    elif "frames" not in STAGES[stage].reads and not _reads_clips(stage, config, parts, data):
         return
     else:
         DatasetFolder.open(data.folder.path)  # with clips, which a stage that finds all it reads in a cache may lack
         found = data.clip_shape
-    first_alone = stage == "predict" and config.encoder_frame == "first"  # all that the encoder sees
+    first_alone = STAGES[stage].reads == ("states",) and config.encoder_frame == "first"  # all that the encoder sees
     check_clips(found, parts.spec, found[0] if first_alone else None)
     most = parts.spec.decoder.frames
     odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= most]
@@ -153,23 +151,20 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
 
 def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
     """The features that a stage reads, itself or to compute others, and that are not in memory or mapped yet."""
-    image, known = IMAGE_FEATURES[config.encoder_frame], set(data.store.features)
-    wanted = {"latents"} if stage in ("warmup", "joint", "adapt", "distill", "gc") else set()
-    if stage == "gc":
-        wanted.add("instruction")
-    if stage in ("predict", "adapt", "distill"):
-        wanted.add("states")
-    if stage in ("adapt", "distill") or config.history_own > 0:
+    known = set(data.store.features)
+    wanted = set(STAGES[stage].reads)
+    if config.history_own > 0:
         wanted.add("predicted")
-    if stage in ("warmup", "joint") or "states" in wanted - known:
-        wanted |= {"text", image}
-    return wanted - known
+    if "states" in wanted - known:
+        wanted |= {"text", "image"}
+    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in wanted} - known
 
 
 def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
     """Whether clips are read: for features that neither memory nor the cache has, or shown where latents are not."""
     missing = _missing(stage, config, data)
-    shown = stage == "predict" and config.shots_every and parts.decoder is not None and "latents" not in data.store
+    borrowed = STAGES[stage].borrows_decoder and config.shots_every and parts.decoder is not None
+    shown = borrowed and "latents" not in data.store
     kept = cached_features(data, parts.encoder, parts.decoder)
     return bool(shown or {"latents", *IMAGE_FEATURES.values()} & missing - kept)
 
@@ -181,7 +176,7 @@ def prepare(
     missing = _missing(stage, config, data)
     # With a cache folder, clips are read when a feature is computed from them; all of them together may be too large.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
-    if "frames" not in data.store and (stage in ("vae", "towers") or at_once):
+    if "frames" not in data.store and ("frames" in missing or at_once):
         data = add_frames(data)
     if "latents" in missing:
         with lent(parts.of("decoder").vae, device):
@@ -228,7 +223,7 @@ def _finish(
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # else the latents are what they were
         parts = parts.with_scaling_factor(measured_scale(parts, data))
-    if stage in ("warmup", "joint"):
+    if STAGES[stage].mixes:
         parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
         trained["decoder.unconditional_ND"] = parts.decoder.unconditional_ND.cpu()
     return parts, trained

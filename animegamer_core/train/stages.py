@@ -1,4 +1,4 @@
-"""What each training stage trains, and how: one frozen configuration, one row a stage.
+"""What each training stage is, reads and trains: its facts, and its configuration in each recipe.
 
 Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1, reference-facts 10), for cards
 of 80 GB; `lora24` trains low-rank updates alone, on one card of 24 GB; `scratch` holds the rows for a small world whose
@@ -13,10 +13,65 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-STAGES_IN_ORDER = ("vae", "towers", "warmup", "joint", "predict", "adapt")
-OPTIONAL_STAGES = ("distill",)  # after those, for a world that shall draw faster
-BASELINE_STAGES = ("gc",)  # train what a world is compared with, and change no world
-ALL_STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES, *BASELINE_STAGES)
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a stage is, whatever its configuration.
+
+    needs: the models that it trains or computes features with. reads: features, as `material` names them; `image` is of
+    the frame that the encoder reads. outdates: features that its result computes anew. after: the stages whose files it
+    begins from where a published world is trained; None where its published weights are left as they are. captions:
+    whether clips without one are refused. games: whether it reads games, not clips alone. mixes: whether it trains what
+    the decoder's representation of nothing is computed from. contrasts: whether samples of a part are told from one
+    another, so that parts of another size have other losses. optional: whether a world is whole without it. baseline:
+    whether it trains what a world is compared with, and no world.
+    """
+
+    needs: tuple[str, ...]
+    reads: tuple[str, ...]
+    outdates: tuple[str, ...] = ()
+    after: tuple[str, ...] | None = None
+    captions: bool = True
+    games: bool = False
+    mixes: bool = False
+    contrasts: bool = False
+    optional: bool = False
+    baseline: bool = False
+
+    @property
+    def borrows_decoder(self) -> bool:
+        """Whether a decoder that no step reads draws its contact sheets."""
+        return "states" in self.reads and "decoder" not in self.needs
+
+
+_ENCODED = ("latents", "text", "image")
+_PLAYED = ("latents", "states", "predicted")
+_EVERY = ("encoder", "decoder", "engine")
+STAGES: dict[str, Stage] = {
+    "vae": Stage(needs=("decoder",), reads=("frames",), outdates=("latents",), captions=False),
+    "towers": Stage(
+        needs=("encoder",),
+        reads=("frames",),
+        outdates=("text", "image", "image_random", "states", "predicted"),
+        contrasts=True,
+    ),
+    "warmup": Stage(
+        needs=("encoder", "decoder"), reads=_ENCODED, outdates=("states", "predicted"), after=(), mixes=True
+    ),
+    "joint": Stage(
+        needs=("encoder", "decoder"), reads=_ENCODED, outdates=("states", "predicted"), after=("warmup",), mixes=True
+    ),
+    "predict": Stage(
+        needs=("encoder", "engine"), reads=("states",), outdates=("predicted",), after=("joint",), games=True
+    ),
+    "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict"), games=True),
+    "distill": Stage(needs=_EVERY, reads=_PLAYED, games=True, optional=True),  # for a world that shall draw faster
+    "gc": Stage(needs=("decoder",), reads=("latents", "instruction"), baseline=True),
+}
+ALL_STAGES = tuple(STAGES)
+STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.optional or stage.baseline))
+OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
+BASELINE_STAGES = tuple(name for name, stage in STAGES.items() if stage.baseline)
 
 
 def _option(default: Any, text: str) -> Any:
@@ -95,7 +150,7 @@ class StageConfig:
         for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window"):
+        for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
         for name in ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"):
@@ -113,6 +168,10 @@ class StageConfig:
             raise ValueError(
                 f"lora_rank is {self.lora_rank}, but no layer takes low-rank updates in this stage; give 0"
             )
+        if not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}, with which nothing trains; expected above 0, or inf for no limit")
+        if not self.clip_lengths:
+            raise ValueError("clip_lengths is empty; give at least one number of frames")
         if not 0 < self.lr < 1 or not 0 <= self.ema < 1:
             raise ValueError(f"lr {self.lr} and ema {self.ema} must lie between 0 and 1")
 
@@ -242,14 +301,26 @@ def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A sentence if the learning rate lies outside the band known to work."""
+    """A sentence if the learning rate lies outside the band known to work, or is never reached."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
-    if low <= config.lr <= high:
-        return None
-    return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+    if not low <= config.lr <= high:
+        return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+    if config.lr_warmup > config.steps:
+        return (
+            f"the learning rate rises over lr_warmup {config.lr_warmup} of {config.steps} steps, so it ends at "
+            f"{config.lr * config.steps / config.lr_warmup:.3g} and never reaches {config.lr:g}; lower lr_warmup"
+        )
+    return None
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The names that any pattern is found in, in order."""
-    compiled = [re.compile(pattern) for pattern in patterns]
+    """The names that any pattern is found in, in order; ValueError for one that is no regular expression."""
+    compiled = [_compiled(pattern) for pattern in patterns]
     return tuple(name for name in names if any(pattern.search(name) for pattern in compiled))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression ({error}); correct it") from error

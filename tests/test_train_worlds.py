@@ -1,0 +1,131 @@
+"""Which worlds `train` takes: whatever `play` opens, and never one that a recipe must not write into."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import published_files as made
+import pytest
+from test_train import TINY, data, new_parts, one_thread, small_world, written_dataset  # noqa: F401
+
+from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.checkpoint.world import EMBEDDED
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.adapters import read_stage_file
+from animegamer_core.train.cli import add_arguments
+from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.material import TrainingData
+from animegamer_core.train.staged import open_staged
+
+FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
+LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
+
+
+@pytest.fixture(scope="module")
+def kept_world(data, tmp_path_factory):  # noqa: F811
+    """A tiny world of spec tiny, in the place of the embedded one."""
+    folder = tmp_path_factory.mktemp("package") / "weights"
+    spec = dataclasses.replace(TINY, name="tiny")
+    dataclasses.replace(new_parts(data), spec=spec).save(save_world(folder, spec))
+    with mock.patch.dict(EMBEDDED, {"toybox": folder}):
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def dataset(data, tmp_path_factory):  # noqa: F811
+    return written_dataset(data, tmp_path_factory.mktemp("squares") / "dataset")
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory):
+    """Published files of a world `qiqi`, without towers."""
+    folder = tmp_path_factory.mktemp("published") / "downloads"
+    mistral = made.write_mistral(folder / "Mistral-7B-Instruct-v0.1")
+    made.write_all(folder, made.make_originals(mistral))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small_dataset(tmp_path_factory):
+    """Clips of the size that the published files' world reads."""
+    turns, games, frames = small_world()
+    folder = tmp_path_factory.mktemp("smaller")
+    store = FeatureStore.of(frames=frames[:, :, ::2, ::2].contiguous())
+    return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")
+
+
+def train(stage: str, dataset: Path, world: object, out: Path, options: str, said=lambda line: None) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    places = ["--dataset", str(dataset), "--world", str(world), "--out", str(out)]
+    return train_command(parser.parse_args([stage, *places, *options.split()]), said)
+
+
+def ages(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("stage", ["adapt", "predict"])
+def test_the_embedded_world_is_trained_on_top(stage, kept_world, dataset, tmp_path):
+    before, said = ages(kept_world), []
+    assert train(stage, dataset, "toybox", tmp_path / "run", LORA, said.append) == 0
+    file = tmp_path / "run" / f"{stage}.safetensors"
+    assert said[-1] == f"wrote {file}" and read_stage_file(file)[0] == stage
+    assert ages(kept_world) == before, "the world stays as it is"
+    assert open_staged("toybox", [str(file)]).fingerprint != open_world("toybox").fingerprint
+
+
+@pytest.mark.parametrize("recipe", ["", "--recipe scratch"])
+@pytest.mark.parametrize("named", ["name", "path", "link"])
+def test_recipe_scratch_never_writes_into_the_embedded_world(named, recipe, kept_world, dataset, tmp_path):
+    world = {"name": "toybox", "path": kept_world, "link": tmp_path / "link"}[named]
+    (tmp_path / "link").symlink_to(kept_world)
+    before = ages(kept_world)
+    with pytest.raises(ValueError, match=r"part of this package, .*give --recipe lora or lora24.* copy ") as refused:
+        train("towers", dataset, world, tmp_path / "run", f"{FEW} {recipe}")
+    assert ("the default for spec 'tiny'" in str(refused.value)) is not bool(recipe)
+    assert ages(kept_world) == before and not (tmp_path / "run").exists()
+
+
+def test_a_copy_of_the_embedded_world_and_an_own_folder_of_its_name_are_trained(
+    kept_world, dataset, tmp_path, monkeypatch
+):
+    shutil.copytree(kept_world, tmp_path / "toybox")
+    monkeypatch.chdir(tmp_path)
+    before, kept = open_world("./toybox").fingerprint, ages(kept_world)
+    assert train("predict", dataset, "./toybox", tmp_path / "run", FEW) == 0
+    assert open_world("./toybox").fingerprint != before and ages(kept_world) == kept
+
+
+@pytest.mark.parametrize("named", ["downloads", "downloads/qiqi"])
+def test_published_files_are_trained_on_top(named, download, small_dataset, tmp_path):
+    before, said = ages(download), []
+    world = download.parent / named
+    assert train("vae", small_dataset, world, tmp_path, f"{FEW} --clip-lengths 1", said.append) == 0
+    assert said[-1] == f"wrote {tmp_path / 'vae.safetensors'}" and ages(download) == before
+    assert open_staged(world, [str(tmp_path / "vae.safetensors")]).load_decoder() is not None
+
+
+def test_recipe_scratch_refuses_published_files_before_the_first_step(download, small_dataset, tmp_path):
+    options = f"{FEW} --clip-lengths 1 --recipe scratch"
+    with pytest.raises(ValueError, match="published files, which stay as they are; give --recipe lora .*convert"):
+        train("vae", small_dataset, download / "qiqi", tmp_path / "run", options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_spec_that_is_not_the_opened_worlds_is_refused(download, small_dataset, tmp_path):
+    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; leave --spec out"):
+        train("vae", small_dataset, download, tmp_path / "run", f"{FEW} --spec toybox")
+    with pytest.raises(ValueError, match="downloads/other is no world yet; say with --spec"):
+        train("vae", small_dataset, download / "other", tmp_path / "run", FEW)
+
+
+def test_towers_that_a_world_lacks_are_missed_before_features_are_computed(download, small_dataset, tmp_path):
+    with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
+        with pytest.raises(ValueError, match="text_tower is not complete in .*downloads.*t5-v1_1-xxl.*`fetch`"):
+            train("joint", small_dataset, download, tmp_path / "run", LORA)
