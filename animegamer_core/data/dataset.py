@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import replacing, write_text
+from ..files import append_line, replacing, write_text
 from ..state import MotionTable
 from ..video import read_clip, write_clip
 from .motion import level_edges, level_of, median_by_level
@@ -192,8 +192,7 @@ class DatasetWriter:
             return
         if frames_FHWC is not None:
             write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        with open(self.path / TURNS, "a", encoding="utf-8", newline="\n") as file:
-            file.write(record.to_json() + "\n")
+        append_line(self.path / TURNS, record.to_json() + "\n")
         self.turns.append(record)
         self._known.add(record.clip)
 

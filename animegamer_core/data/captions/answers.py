@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...files import locked
+from ...files import append_line, locked
 from .questions import STORED_REPLY, Reply
 
 ANSWERS = "captions.jsonl"
@@ -29,8 +26,8 @@ def answer_key(*parts: Any) -> str:
 class AnswerLog:
     """The replies in a file of json lines, found by question and attempt. Appending is safe from several threads."""
 
-    def __init__(self, file: io.FileIO, replies: dict[tuple[str, int], Reply], longest: int) -> None:
-        self._file, self._replies, self._longest, self._lock = file, replies, longest, threading.Lock()
+    def __init__(self, path: Path, replies: dict[tuple[str, int], Reply], longest: int) -> None:
+        self._path, self._replies, self._longest, self._lock = path, replies, longest, threading.Lock()
         self.written: list[Reply] = []  # by this run
 
     @classmethod
@@ -42,9 +39,9 @@ class AnswerLog:
         """
         with locked(path.with_suffix(".lock"), refusal):
             replies, whole_bytes = _read(path)
-            with path.open("ab", buffering=0) as file:
+            with path.open("ab") as file:
                 file.truncate(whole_bytes)
-                yield cls(file, replies, longest)
+            yield cls(path, replies, longest)
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The reply to a question that was asked before, or None."""
@@ -57,27 +54,18 @@ class AnswerLog:
             return list(self._replies.values())
 
     def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> Reply:
-        """Add a reply; it is on the disk, as it is returned, when this returns. `about` is for people who read it."""
+        """Add a reply; it is on the disk, as it is returned, when this returns, or after an OSError not at all.
+
+        `about` is for people who read it.
+        """
         reply = replace(reply, text=reply.text[: self._longest])
         values = (reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
         line = {**about, "attempt": attempt, "key": key, **dict(zip(_KEPT, values, strict=True))}
-        text = json.dumps(line).encode() + b"\n"
         with self._lock:
-            self._append(text)
+            append_line(self._path, json.dumps(line) + "\n")
             self._replies[key, attempt] = reply
             self.written.append(reply)
         return reply
-
-    def _append(self, text: bytes) -> None:
-        """Write a whole line, or on a full disk nothing; OSError names the file."""
-        size = self._file.seek(0, os.SEEK_END)
-        try:
-            if self._file.write(text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self._file.truncate(size)
-            raise OSError(error.errno, error.strerror, self._file.name) from error
 
 
 def captions_log(folder: str | Path) -> AbstractContextManager[AnswerLog]:
