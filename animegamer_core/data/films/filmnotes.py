@@ -19,6 +19,7 @@ from typing import Any
 
 from ...files import PART, append_line, write_text
 from ..dataset import CLIPS
+from ..tables import DatasetError, read_lines
 from .cutting import Cut, Span, from_line, to_line
 from .survey import Survey
 
@@ -123,14 +124,18 @@ def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = 
 
 
 def noted_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
-    """The scenes of a film that were finished, by number in order; a line that a kill cut off is passed over."""
+    """The scenes of a film that were finished, by number in order; a line that a kill cut off is passed over.
+
+    DatasetError names a whole line that tells no scene.
+    """
     path = _finished_path(out, name)
     scenes = {}
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    for line, row in read_lines(path)[0]:
         try:
-            number, cuts = from_line(json.loads(line))
-        except ValueError:
-            continue
+            number, cuts = from_line(row)
+        except (ValueError, KeyError, TypeError) as error:
+            told = f"not a finished scene ({error}); delete the line, and the scene is cut anew"
+            raise DatasetError(f"{path}:{line}: {told}") from error
         scenes[number] = cuts
     return dict(sorted(scenes.items()))
 
