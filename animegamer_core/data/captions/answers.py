@@ -1,19 +1,25 @@
-"""Every reply that a model gave, written before it is used, so that none is ever paid for twice."""
+"""Every reply that a model gave, written before it is used, so that none is ever paid for twice; and asking again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...files import append_line, locked
-from .questions import STORED_REPLY, Reply
+from .prompts import again_prompt
+from .questions import STORED_REPLY, Cancelled, Question, Reply, VisionModel
+from .replies import ReplyError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+T = TypeVar("T")
 ANSWERS = "captions.jsonl"
 _KEPT = ("reply", "problem", "tokens_in", "tokens_out")
 
@@ -66,6 +72,51 @@ class AnswerLog:
             self._replies[key, attempt] = reply
             self.written.append(reply)
         return reply
+
+
+@dataclass(frozen=True)
+class Asked(Generic[T]):
+    """A question that may be put several times. key: what its replies are kept under. pictures: made when it is asked.
+
+    parse: reads a reply, ReplyError where it is not in the asked form. about: for people who read the kept replies.
+    name: of the question, in the sentence that tells that its replies were invalid.
+    """
+
+    key: str
+    prompt: str
+    pictures: Callable[[], tuple[Image.Image, ...]]
+    parse: Callable[[str], T]
+    about: Mapping[str, Any]
+    name: str = ""
+
+
+def first_valid(asked: Asked[T], model: VisionModel, kept: AnswerLog, tries: int, stop: threading.Event) -> T:
+    """What the first valid reply says; ReplyError where all that may be asked for are invalid."""
+    prompt = asked.prompt
+    for attempt in range(1, tries + 1):
+        reply = _reply(asked, attempt, prompt, model, kept, stop)
+        try:
+            if reply.problem:
+                raise ReplyError(reply.problem, "a whole reply", reply.text)
+            return asked.parse(reply.text)
+        except ReplyError as error:
+            last = error
+        prompt = again_prompt(asked.prompt, last.expected)
+    to = f" to the {asked.name} question" if asked.name else ""
+    raise ReplyError(f"{tries} invalid replies{to}; of the last, {last.found}", last.expected, last.reply)
+
+
+def _reply(
+    asked: Asked[Any], attempt: int, prompt: str, model: VisionModel, kept: AnswerLog, stop: threading.Event
+) -> Reply:
+    """The kept reply, or a new one, which is kept before anything else happens."""
+    reply = kept.get(asked.key, attempt)
+    if reply is not None:
+        return reply
+    if stop.is_set():
+        raise Cancelled("the run was stopped")
+    reply = model.answer(Question(prompt, asked.pictures()), attempt, stop)
+    return kept.put(asked.key, attempt, reply, asked.about)
 
 
 def captions_log(folder: str | Path) -> AbstractContextManager[AnswerLog]:
