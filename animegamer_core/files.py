@@ -35,6 +35,28 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
+def append_line(path: Path, text: str) -> None:
+    """Add whole lines (UTF-8, each ending in `\\n`) to a file; they are on the disk when this returns.
+
+    On a full disk nothing is added, and OSError names the file. Where a kill cut off the file's last line, these begin
+    on a line of their own. For one writer at a time.
+    """
+    assert text.endswith("\n"), text
+    data = text.encode("utf-8")
+    with path.open("a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(-1, os.SEEK_END)
+            data = data if file.read(1) == b"\n" else b"\n" + data
+        try:
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError as error:
+            file.truncate(size)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
     """Hold the lock file `path`; ValueError with `refusal` while anybody else holds it, in this process or another.

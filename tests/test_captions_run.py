@@ -141,6 +141,14 @@ def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world,
     assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
 
 
+def test_a_reply_that_is_shortened_as_it_is_kept_is_told_the_same_way_again(world, stub):
+    folder, records, references = world
+    stub.script[:] = [GOOD, *[Say("word " * 900)] * 3]
+    report = caption_clips(folder, records[:1], endpoint(stub.url), references)
+    again = caption_clips(folder, records[:1], endpoint(stub.url), references)
+    assert len(stub.asks) == 4 and len(report.set_aside) == 1 and again.set_aside == report.set_aside
+
+
 def test_a_set_aside_clip_of_another_film_keeps_its_line(world, stub):
     folder, records, _ = world
     stub.good = lambda ask: "no"

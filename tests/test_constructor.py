@@ -111,6 +111,11 @@ def test_a_right_reply_is_read_with_its_phrases_in_lower_case():
         assert turns[0].characters == ("Miko", "Yuzu") and turns[0].background == "day forest"
 
 
+def test_phrases_may_have_the_letters_that_captions_have():
+    turns = parse_story(changed(1, "walk", "sit in Miko\u2019s caf\u00e9,").replace("barely", "softly,"), PLAN)
+    assert turns[1].motion.startswith("sit in miko\u2019s caf\u00e9, ") and turns[0].adverb == "softly,"
+
+
 def changed(number, old, new):
     lines = [line("Miko", n) for n in range(3)]
     assert old in lines[number]

@@ -160,6 +160,9 @@ def test_what_holds_no_correction_says_so(folder):
         apply(folder)
     with pytest.raises(DatasetError, match="holds no corrections"):
         apply_corrections(folder, folder / "absent.jsonl")
+    (folder / "dropped.jsonl").write_text('["all"]\n')
+    with pytest.raises(DatasetError, match=r"dropped.jsonl:1: expected an object; correct or delete the line"):
+        apply(folder, {"clip": FIRST, "motion": "hop"})
     (folder / "dropped.jsonl").write_text("{")
     with pytest.raises(DatasetError, match=r"dropped.jsonl:1: not a line of json"):
         apply(folder, {"clip": FIRST, "motion": "run"})

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,16 @@ def test_a_line_that_a_kill_cut_off_is_cut_anew_and_harms_no_other(unbroken, fil
     assert contents(build(torn, films)) == contents(unbroken)
 
 
+@pytest.mark.parametrize("text", ["7", "{}", '{"scene": "x", "segments": []}', '{"scene": 0, "segments": [{"a": 1}]}'])
+def test_a_line_that_tells_no_scene_is_named(text, unbroken, films, tmp_path):
+    out = copied(unbroken, tmp_path / "out")
+    path = out / "films" / "one.jsonl"
+    count = len(path.read_text().splitlines())
+    path.write_text(path.read_text() + text + "\n")
+    with pytest.raises(DatasetError, match=rf"one\.jsonl:{count + 1}: not a finished scene .*; delete the line"):
+        cut_films(films, out, SETTINGS, 1)
+
+
 def test_clips_that_are_gone_are_cut_again_and_their_neighbours_keep_their_captions(unbroken, films, tmp_path):
     lacking = copied(unbroken, tmp_path / "lacking")
     gone = next(iter(turns(unbroken)))
@@ -279,8 +290,17 @@ def test_a_clip_that_was_set_aside_stays_out_until_it_is_asked_about_again(unbro
 
 
 def test_a_table_that_a_person_left_unreadable_is_not_written_over(unbroken, films, tmp_path):
-    for name, text in (("turns.jsonl", '{"film": '), ("turns.jsonl", "{}"), ("dropped.jsonl", "{,}")):
-        out = copied(unbroken, tmp_path / f"{name}{len(text)}")
+    for name, text in (
+        ("turns.jsonl", '{"film": '),
+        ("turns.jsonl", "{}"),
+        ("dropped.jsonl", "{,}"),
+        ("dropped.jsonl", '["all"]'),
+        ("adverbs.jsonl", "7"),
+        ("adverbs.jsonl", '{"clip": "a.mp4", "level": 2}'),
+        ("adverbs.jsonl", '{"clip": ["a.mp4"], "level": 2, "adverb": "slowly"}'),
+        ("adverbs.jsonl", '{"clip": "a.mp4", "level": "2", "adverb": "slowly"}'),
+    ):
+        out = copied(unbroken, tmp_path / f"{name}-{zlib.crc32(text.encode())}")
         path = out / name
         path.write_text(path.read_text() + text + "\n")
         before, line = contents(out), len(path.read_text().splitlines())

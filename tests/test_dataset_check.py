@@ -14,6 +14,7 @@ import pytest
 
 from animegamer_core.data.check import Problem, check
 from animegamer_core.data.clipfacts import ClipFacts, clip_facts
+from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.tables import CAPTION_FIELDS
 from animegamer_core.toybox.dataset import Casting, write_dataset
 from animegamer_core.video import write_clip
@@ -96,6 +97,11 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
         "games.jsonl:2: clips that another game holds out too: 1, the first is clips/heldout-00000-00.mp4; "
         "training would see what validation is measured on"
     )
+    for held_out in (1, "true", None):
+        edit(folder, "games.jsonl", 3, held_out=held_out)
+        assert f"games.jsonl:3: held_out is {held_out!r}; expected true or false" in told(folder)
+        with pytest.raises(DatasetError, match="games.jsonl:3: held_out"):
+            DatasetFolder.open(folder)
     (folder / "games.jsonl").unlink()
     assert any(line.startswith("games.jsonl: note: no game") for line in told(folder))
 
@@ -136,10 +142,12 @@ def test_what_was_left_out_is_read_too(folder):
     record = json.loads((folder / "turns.jsonl").read_text().splitlines()[0])
     rows = [{"clip": record["clip"], "reason": "no tag", "record": record}, {"clip": "clips/x.mp4"}]
     (folder / "set_aside.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
     assert [line.split("; expected")[0].split(" (")[0] for line in told(folder)] == [
-        "set_aside.jsonl: note: clips that wait for a caption: 2; the review page shows them",
+        "set_aside.jsonl: note: clips that wait for a caption: 4; the review page shows them",
         "set_aside.jsonl:1: clips/train-00000-00.mp4 has a line in turns.jsonl too; delete one",
         "set_aside.jsonl:2: reason is missing",
+        "set_aside.jsonl:3: clip is missing",
         "dropped.jsonl:1: reason is missing",
         "dropped.jsonl:2: not a line of json",
     ]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import av
 import numpy as np
@@ -422,10 +425,33 @@ def test_a_film_of_zero_frames_is_refused(tmp_path):
     assert "zero frames" in sentence(film)
 
 
-def test_a_playlist_fetches_nothing(tmp_path):
+@pytest.fixture
+def asked(tmp_path):
+    """(address of a server of the folder `served`, the paths it was asked for)."""
+    paths = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, *_):
+            paths.append(self.path)
+
+    (tmp_path / "served").mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path / "served")) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+
+
+def test_a_playlist_fetches_nothing(asked, tmp_path):
+    address, paths = asked
+    write_film(tmp_path / "served" / "a.ts", numbered(24))
     playlist = tmp_path / "film.m3u8"
-    playlist.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    playlist.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{address}/a.ts\n#EXT-X-ENDLIST\n")
     sentence(playlist)
+    assert paths == []
+    allowed = {"protocol_whitelist": "file,http,tcp"}  # without any, FFmpeg itself lets a file name files alone
+    with av.open(str(playlist), container_options=allowed) as container:
+        assert len(list(container.decode(video=0))) == 24
+    assert "/a.ts" in paths, "the playlist names nothing that could be fetched"
 
 
 def test_an_mp4_without_its_end_says_that_the_index_is_missing(tmp_path):

@@ -97,7 +97,7 @@ def test_the_drawn_world_does_not_need_its_training():
             "scenes.py",
             "scorers.py",
         ):
-            assert not [room for room, ours in imports(path) if ours and room != "files"], path
+            assert not [room for room, ours in imports(path) if ours and room not in ("files", "state")], path
 
 
 @pytest.mark.parametrize("room", LIGHT)
@@ -117,7 +117,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "locked replacing write_text",
+    "files": "append_line locked replacing write_text",
     "page": "script_safe write_page",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",
     "lines": "Line LineEntry line_names",

@@ -21,7 +21,7 @@ from .clipfacts import ClipFacts, clip_facts
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset, statistics
 from .motion import LEVELS, level_of
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, Problem, check_instruction, read_lines
+from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
 
 SHARE_OF_A_LEVEL = 0.05  # a level with fewer clips is nearly empty: the dataset's own quintiles hold a fifth each
 SHIFTED = 0.05  # by how much of all clips a level may differ from a fifth before its edges are called old
@@ -65,7 +65,7 @@ class _Tables:
     def line_of(self) -> dict[str, int]:
         """The line of each clip in turns.jsonl."""
         rows = read_lines(self.folder.path / TURNS)[0]
-        return {row["clip"]: number for number, row in rows if isinstance(row, dict) and "clip" in row}
+        return {row["clip"]: number for number, row in rows if _tells(row, "clip")}
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -188,7 +188,7 @@ def _instruction(data: _Tables, record: ClipRecord) -> Iterator[Problem]:
 
 def _games(data: _Tables) -> Iterator[Problem]:
     """Games play their clips in the order of the film, once, and share none with held-out games."""
-    lines = {row["game"]: number for number, row in read_lines(data.folder.path / GAMES)[0] if _named(row)}
+    lines = {row["game"]: number for number, row in read_lines(data.folder.path / GAMES)[0] if _tells(row, "game")}
     if not data.folder.games and data.turns:
         yield Problem(GAMES, 0, "no game; stages predict and adapt need sequences of clips", False)
     kept_back = {clip: game.name for game in data.folder.games if game.held_out for clip in game.clips}
@@ -206,8 +206,8 @@ def _games(data: _Tables) -> Iterator[Problem]:
             yield at(f"{told}; training would see what validation is measured on")
 
 
-def _named(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("game"), str)
+def _tells(row: Any, key: str) -> bool:
+    return isinstance(row, dict) and isinstance(row.get(key), str)
 
 
 def _info(data: _Tables) -> Iterator[Problem]:
@@ -238,11 +238,11 @@ def _left_out(data: _Tables) -> Iterator[Problem]:
             lacking = [key for key in keys if not isinstance(row, dict) or row.get(key) is None]
             if lacking:
                 yield Problem(name, number, f"{lacking[0]} is missing; expected an object with {', '.join(keys)}")
-            elif name == SET_ASIDE and row["clip"] in data.line_of:
+            elif name == SET_ASIDE and _tells(row, "clip") and row["clip"] in data.line_of:
                 yield Problem(name, number, f"{row['clip']} has a line in {TURNS} too; delete one")
-    waiting = [row["clip"] for _, row in read_lines(data.folder.path / SET_ASIDE)[0] if isinstance(row, dict)]
+    waiting = len(read_objects(data.folder.path / SET_ASIDE))
     if waiting:
-        yield Problem(SET_ASIDE, 0, f"clips that wait for a caption: {len(waiting)}; the review page shows them", False)
+        yield Problem(SET_ASIDE, 0, f"clips that wait for a caption: {waiting}; the review page shows them", False)
 
 
 def _files(data: _Tables) -> Iterator[Problem]:
@@ -252,7 +252,7 @@ def _files(data: _Tables) -> Iterator[Problem]:
     for name in (SET_ASIDE, DROPPED):
         for _, row in read_lines(path / name)[0]:
             record = row.get("record") if isinstance(row, dict) else None
-            known |= {value.get("clip") for value in (row, record) if isinstance(value, dict)}
+            known |= {value["clip"] for value in (row, record) if _tells(value, "clip")}
     files = (file for file in (path / CLIPS).rglob("*") if file.is_file())
     stray = sorted(name for file in files if (name := file.relative_to(path).as_posix()) not in known)
     cut = [name for name in stray if Path(name).name.startswith(PART)]

@@ -19,17 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from ..files import locked, write_text
-from .dataset import GAMES, INFO, TURNS, DatasetError, DatasetFolder, info_text, statistics, turns_text
+from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text
 from .records import ClipRecord
 from .tables import (
     CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
+    DatasetError,
     Problem,
     check_instruction,
     first_of,
     read_lines,
+    read_rows,
     record_of,
     to_text,
 )
@@ -202,10 +204,8 @@ class _Tables:
 
 
 def _by_clip(path: Path) -> dict[str | int, Any]:
-    rows, broken = read_lines(path)
-    if broken:
-        raise DatasetError(f"{path}:{broken[0][0]}: {broken[0][1]}; correct or delete the line")
-    held = {number: record_of(row) if isinstance(row, dict) else None for number, row in rows}
+    rows = read_rows(path)
+    held = {number: record_of(row) for number, row in rows}
     return {number if held[number] is None else held[number].clip: row for number, row in rows}
 
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import replacing, write_text
+from ..files import append_line, replacing, write_text
 from ..state import MotionTable
 from ..video import read_clip, write_clip
 from .motion import level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
-from .tables import Lines, Problem, first_of, read_lines, to_text
+from .tables import DatasetError, Lines, Problem, first_of, read_lines, to_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
-
-
-class DatasetError(ValueError):
-    """A dataset folder that cannot be used; the message names file, line and remedy."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +135,16 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
             unknown = [clip for clip in clips if not isinstance(clip, str) or clip not in index_of]
             if unknown:
                 raise ValueError(f"clip {unknown[0]!r} has no line in {TURNS}")
+            if not isinstance(values.get("held_out", False), bool):
+                raise ValueError(f"held_out is {values['held_out']!r}; expected true or false")
             if values["game"] in names:
                 raise ValueError(f"game {values['game']!r} stands in an earlier line too; rename one")
         except ValueError as error:
             problems.append(Problem(GAMES, number, str(error)))
             continue
         names.add(values["game"])
-        held_out = values.get("held_out") is True
-        games.append(GameRecord(str(values["game"]), tuple(index_of[clip] for clip in clips), held_out))
+        held_out = values.get("held_out", False)
+        games.append(GameRecord(values["game"], tuple(index_of[clip] for clip in clips), held_out))
     return games
 
 
@@ -192,8 +190,7 @@ class DatasetWriter:
             return
         if frames_FHWC is not None:
             write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        with open(self.path / TURNS, "a", encoding="utf-8", newline="\n") as file:
-            file.write(record.to_json() + "\n")
+        append_line(self.path / TURNS, record.to_json() + "\n")
         self.turns.append(record)
         self._known.add(record.clip)
 

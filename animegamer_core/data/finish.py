@@ -19,13 +19,13 @@ from typing import Any
 from ..files import locked, write_text
 from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
-from .dataset import TURNS, DatasetError, DatasetFolder, levelled, write_tables
+from .dataset import TURNS, DatasetFolder, levelled, write_tables
 from .films.cutting import Cut
 from .films.filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
 from .films.segments import Duplicates
 from .games import games_of
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, LOCK, read_lines, to_text
+from .tables import CAPTION_FIELDS, DROPPED, LOCK, DatasetError, read_rows, to_text
 
 ADVERBS = "adverbs.jsonl"
 
@@ -104,7 +104,7 @@ class _Found:
     def read(cls, out: Path, notes: Mapping[str, FilmNote], aside: bool) -> _Found:
         """aside: whether clips that no valid caption was found for stay out, until somebody asks again."""
         known = _turns_before(out)
-        found = cls(by_people=[row for row in _rows(out / DROPPED) if _clip_in(row) is not None])
+        found = cls(by_people=[row for _, row in read_rows(out / DROPPED) if _clip_in(row) is not None])
         gone = {_clip_in(row) for row in found.by_people}
         gone |= {item.record.clip for item in read_set_aside(out)} if aside else set()
         likes = Duplicates()
@@ -145,27 +145,15 @@ class _Found:
         return f"a clip lasts {wanted:g} s, and the longest scene of these films {max(lengths, default=0):.1f} s"
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a table that is written anew; DatasetError for one that cannot be read, since it would be lost."""
-    rows, broken = read_lines(path)
-    if broken:
-        raise DatasetError(f"{path}:{broken[0][0]}: {broken[0][1]}; correct or delete the line")
-    return [row for _, row in rows if isinstance(row, dict)]
-
-
 def _turns_before(out: Path) -> dict[str, ClipRecord]:
     """The lines of turns.jsonl by clip, whose captions are kept; DatasetError names a line that cannot be read."""
-    rows, broken = read_lines(out / TURNS)
     records = {}
-    for number, values in rows:
+    for number, values in read_rows(out / TURNS):
         try:
             record = ClipRecord.from_dict(values)
-            records[record.clip] = record
         except ValueError as error:
-            broken.append((number, str(error)))
-    if broken:
-        number, text = min(broken)
-        raise DatasetError(f"{out / TURNS}:{number}: {text}; correct or delete the line, it would be lost")
+            raise DatasetError(f"{out / TURNS}:{number}: {error}; correct or delete the line") from error
+        records[record.clip] = record
     return records
 
 
@@ -193,7 +181,8 @@ def _captioned(
     """Caption what has no caption; adverbs that a captioner chose for another level are asked for again."""
     if captioner is None:
         return caption_clips(out, records, None)
-    chosen = {(row["clip"], row["level"], row["adverb"]) for row in _rows(out / ADVERBS)}
+    rows = read_rows(out / ADVERBS, {"clip": str, "level": int, "adverb": str})
+    chosen = {(row["clip"], row["level"], row["adverb"]) for _, row in rows}
     levels: dict[tuple[str, str | None], set[int]] = {}
     for clip, level, adverb in chosen:
         levels.setdefault((clip, adverb), set()).add(level)

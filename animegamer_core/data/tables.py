@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..state import Instruction, clean_text
@@ -21,6 +22,10 @@ LOCK = "build.lock"  # held by whoever writes the tables
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
 SHOWN_PROBLEMS = 10
 Lines = list[tuple[int, Any]]
+
+
+class DatasetError(ValueError):
+    """A dataset folder that cannot be used; the message names file, line and remedy."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,23 @@ def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:
         except (ValueError, RecursionError) as error:
             problems.append((number, f"not a line of json ({error})"))
     return lines, problems
+
+
+def read_rows(path: Path, required: Mapping[str, type] = MappingProxyType({})) -> Lines:
+    """(number, object) of each line of a table that is written anew, [] without a file.
+
+    required: keys and the types of their values. DatasetError names the first line that is no such object, since it
+    would be lost.
+    """
+    rows, broken = read_lines(path)
+    keys = ", ".join(f"{name} ({kind.__name__})" for name, kind in required.items())
+    for number, row in rows:
+        if not isinstance(row, dict) or not all(isinstance(row.get(name), kind) for name, kind in required.items()):
+            broken.append((number, f"expected an object with {keys}" if keys else "expected an object"))
+    if broken:
+        number, text = min(broken)
+        raise DatasetError(f"{path}:{number}: {text}; correct or delete the line")
+    return rows
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:

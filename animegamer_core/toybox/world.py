@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..state import Instruction
+
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
 AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels a frame at 480 px height
 
@@ -144,10 +146,7 @@ def characters(scene: Scene) -> tuple[str, ...]:
 
 def instruction(scene: Scene, level: int) -> str:
     """Return the scene's instruction in the published form, for a measured motion level 1..5."""
-    return (
-        f"Character: {', '.join(characters(scene))}; Motion: {adverb(scene, level)} {motion_text(scene)}; "
-        f"Background: {scene.time} {scene.place}."
-    )
+    return Instruction(characters(scene), motion_text(scene), scene.place, adverb(scene, level), scene.time).text
 
 
 def adverb(scene: Scene, level: int) -> str:

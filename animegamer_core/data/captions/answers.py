@@ -1,22 +1,25 @@
-"""Every reply that a model gave, written before it is used, so that none is ever paid for twice."""
+"""Every reply that a model gave, written before it is used, so that none is ever paid for twice; and asking again."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
-import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...files import locked
-from .questions import STORED_REPLY, Reply
+from ...files import append_line, locked
+from .prompts import again_prompt
+from .questions import STORED_REPLY, Cancelled, Question, Reply, VisionModel
+from .replies import ReplyError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+T = TypeVar("T")
 ANSWERS = "captions.jsonl"
 _KEPT = ("reply", "problem", "tokens_in", "tokens_out")
 
@@ -29,8 +32,8 @@ def answer_key(*parts: Any) -> str:
 class AnswerLog:
     """The replies in a file of json lines, found by question and attempt. Appending is safe from several threads."""
 
-    def __init__(self, file: io.FileIO, replies: dict[tuple[str, int], Reply], longest: int) -> None:
-        self._file, self._replies, self._longest, self._lock = file, replies, longest, threading.Lock()
+    def __init__(self, path: Path, replies: dict[tuple[str, int], Reply], longest: int) -> None:
+        self._path, self._replies, self._longest, self._lock = path, replies, longest, threading.Lock()
         self.written: list[Reply] = []  # by this run
 
     @classmethod
@@ -42,9 +45,9 @@ class AnswerLog:
         """
         with locked(path.with_suffix(".lock"), refusal):
             replies, whole_bytes = _read(path)
-            with path.open("ab", buffering=0) as file:
+            with path.open("ab") as file:
                 file.truncate(whole_bytes)
-                yield cls(file, replies, longest)
+            yield cls(path, replies, longest)
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The reply to a question that was asked before, or None."""
@@ -57,27 +60,63 @@ class AnswerLog:
             return list(self._replies.values())
 
     def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> Reply:
-        """Add a reply; it is on the disk, as it is returned, when this returns. `about` is for people who read it."""
+        """Add a reply; it is on the disk, as it is returned, when this returns, or after an OSError not at all.
+
+        `about` is for people who read it.
+        """
         reply = replace(reply, text=reply.text[: self._longest])
         values = (reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
         line = {**about, "attempt": attempt, "key": key, **dict(zip(_KEPT, values, strict=True))}
-        text = json.dumps(line).encode() + b"\n"
         with self._lock:
-            self._append(text)
+            append_line(self._path, json.dumps(line) + "\n")
             self._replies[key, attempt] = reply
             self.written.append(reply)
         return reply
 
-    def _append(self, text: bytes) -> None:
-        """Write a whole line, or on a full disk nothing; OSError names the file."""
-        size = self._file.seek(0, os.SEEK_END)
+
+@dataclass(frozen=True)
+class Asked(Generic[T]):
+    """A question that may be put several times. key: what its replies are kept under. pictures: made when it is asked.
+
+    parse: reads a reply, ReplyError where it is not in the asked form. about: for people who read the kept replies.
+    name: of the question, in the sentence that tells that its replies were invalid.
+    """
+
+    key: str
+    prompt: str
+    pictures: Callable[[], tuple[Image.Image, ...]]
+    parse: Callable[[str], T]
+    about: Mapping[str, Any]
+    name: str = ""
+
+
+def first_valid(asked: Asked[T], model: VisionModel, kept: AnswerLog, tries: int, stop: threading.Event) -> T:
+    """What the first valid reply says; ReplyError where all that may be asked for are invalid."""
+    prompt = asked.prompt
+    for attempt in range(1, tries + 1):
+        reply = _reply(asked, attempt, prompt, model, kept, stop)
         try:
-            if self._file.write(text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self._file.truncate(size)
-            raise OSError(error.errno, error.strerror, self._file.name) from error
+            if reply.problem:
+                raise ReplyError(reply.problem, "a whole reply", reply.text)
+            return asked.parse(reply.text)
+        except ReplyError as error:
+            last = error
+        prompt = again_prompt(asked.prompt, last.expected)
+    to = f" to the {asked.name} question" if asked.name else ""
+    raise ReplyError(f"{tries} invalid replies{to}; of the last, {last.found}", last.expected, last.reply)
+
+
+def _reply(
+    asked: Asked[Any], attempt: int, prompt: str, model: VisionModel, kept: AnswerLog, stop: threading.Event
+) -> Reply:
+    """The kept reply, or a new one, which is kept before anything else happens."""
+    reply = kept.get(asked.key, attempt)
+    if reply is not None:
+        return reply
+    if stop.is_set():
+        raise Cancelled("the run was stopped")
+    reply = model.answer(Question(prompt, asked.pictures()), attempt, stop)
+    return kept.put(asked.key, attempt, reply, asked.about)
 
 
 def captions_log(folder: str | Path) -> AbstractContextManager[AnswerLog]:

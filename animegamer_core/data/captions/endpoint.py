@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ...state import clean_text
 from .pace import FIRST_WAIT, Pace, asked_wait, growing_wait
-from .questions import Cancelled, CaptionerAway, CaptionerError, Question, Reply
+from .questions import VARIED, Cancelled, CaptionerAway, CaptionerError, Question, Reply
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -30,7 +30,6 @@ LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 TOO_LARGE = f"the answer is larger than {LONGEST_ANSWER} bytes"
 LONGEST_PAUSE = 300.0  # seconds; a service that asks for more is away
 JPEG_QUALITY = 92
-VARIED = 0.7  # temperature of every attempt after the first, which would else give the same reply again
 _SHOWN = 200  # characters of a service's own message that are shown
 _TRIED_AGAIN = (408, 409, 425, 429, *range(500, 600))
 _ALL_THE_SAME = (401, 402, 403, 404, 405)  # the next question would meet the same

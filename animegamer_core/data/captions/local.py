@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...spec import DTYPES
-from .questions import Cancelled, CaptionerAway, CaptionerError, Question, Reply
-
-VARIED = 0.7  # temperature of every attempt after the first, which would else give the same reply again
+from .questions import VARIED, Cancelled, CaptionerAway, CaptionerError, Question, Reply
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from PIL import Image
 
+VARIED = 0.7  # temperature of every attempt after the first, which would else give the same reply again
 STORED_REPLY = 2000  # characters of a reply that are kept; a longer one is invalid anyway
 
 

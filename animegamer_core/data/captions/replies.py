@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...prompt import GRAMMAR
@@ -97,7 +98,7 @@ def parse_caption(text: str) -> Caption:
     if rest.strip():
         raise ReplyError(f"there is text after </{TAGS[-1]}>: {_quoted(rest)}", _CAPTION_FORM, text)
     try:
-        words = {tag: _words(tag, values[tag]) for tag in TAGS[:4]}
+        words = {tag: phrase(tag, values[tag]) for tag in TAGS[:4]}
         levels = [_level(tag, values[tag]) for tag in TAGS[4:]]
     except ReplyError as error:
         error.reply = text
@@ -131,18 +132,23 @@ def _broken(tag: str, rest: str, body: str) -> str:
     return f"{opening} holds another tag: {_quoted(rest)}"
 
 
-def _words(tag: str, value: str) -> str:
-    """A field's words in lower case; ReplyError where they cannot stand in an instruction."""
+def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:
+    """A field's words in lower case; ReplyError where they cannot stand in an instruction.
+
+    commas: tags whose words may hold some.
+    """
     expected = f"1 to {_MOST_WORDS[tag]} English words in <{tag}>"
     words = " ".join(value.split()).lower()
-    odd = next((char for char in words if not (_plain(char) or (char == "," and tag == "MD"))), None)
+    odd = next((char for char in words if not (_plain(char) or (char == "," and tag in commas))), None)
     if odd is not None:
         name = unicodedata.name(odd, f"U+{ord(odd):04X}").lower()
         raise ReplyError(f"<{tag}> is {_quoted(value)} with the character {name}", f"{expected}, letters only", value)
     if not any(char.isalpha() for char in words) or len(words.split()) > _MOST_WORDS[tag] or len(words) > LONGEST_WORDS:
         raise ReplyError(f"<{tag}> is {_quoted(value)}", expected, value)
     if tag == "EV" and (words.split()[0] not in TIMES or len(words.split()) < 2):
-        raise ReplyError(f"<EV> is {_quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place", value)
+        raise ReplyError(
+            f"<EV> is {_quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place in <EV>", value
+        )
     return words
 
 

@@ -148,5 +148,5 @@ def to_line(number: int, cuts: Sequence[Cut]) -> dict[str, Any]:
 
 
 def from_line(values: Mapping[str, Any]) -> tuple[int, list[Cut]]:
-    """(number of the scene, its segments)."""
-    return values["scene"], [Cut(**row) for row in values["segments"]]
+    """(number of the scene, its segments). ValueError, KeyError or TypeError for what is no such line."""
+    return int(values["scene"]), [Cut(**row) for row in values["segments"]]

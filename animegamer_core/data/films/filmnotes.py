@@ -10,7 +10,6 @@ A film is cut by one program at a time; films beside one another may be cut by s
 from __future__ import annotations
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...files import PART, replacing, write_text
+from ...files import PART, append_line, write_text
 from ..dataset import CLIPS
+from ..tables import DatasetError, read_lines
 from .cutting import Cut, Span, from_line, to_line
 from .survey import Survey
 
@@ -124,14 +124,18 @@ def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = 
 
 
 def noted_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
-    """The scenes of a film that were finished, by number in order; a line that a kill cut off is passed over."""
+    """The scenes of a film that were finished, by number in order; a line that a kill cut off is passed over.
+
+    DatasetError names a whole line that tells no scene.
+    """
     path = _finished_path(out, name)
     scenes = {}
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    for line, row in read_lines(path)[0]:
         try:
-            number, cuts = from_line(json.loads(line))
-        except ValueError:
-            continue
+            number, cuts = from_line(row)
+        except (ValueError, KeyError, TypeError) as error:
+            told = f"not a finished scene ({error}); delete the line, and the scene is cut anew"
+            raise DatasetError(f"{path}:{line}: {told}") from error
         scenes[number] = cuts
     return dict(sorted(scenes.items()))
 
@@ -147,21 +151,15 @@ def finished_scenes(out: Path, name: str) -> frozenset[int]:
 
 def note_scenes(out: Path, span: Span, cuts: Sequence[Sequence[Cut]]) -> None:
     """Add a span's scenes to the finished ones of its film."""
-    with _finished_path(out, span.name).open("a+b") as file:
-        torn = b""  # a kill or a full disk may have cut off the last line
-        if file.seek(0, os.SEEK_END):
-            file.seek(-1, os.SEEK_END)
-            torn = b"" if file.read(1) == b"\n" else b"\n"
-        file.write(torn + _lines(dict(enumerate(cuts, span.first))))
+    append_line(_finished_path(out, span.name), _lines(dict(enumerate(cuts, span.first))))
 
 
 def settle(out: Path, name: str) -> None:
     """Once all scenes of a film are finished: order their lines, and remove what a kill left of clips."""
     path = _finished_path(out, name)
     lines = _lines(noted_scenes(out, name))
-    if path.is_file() and path.read_bytes() != lines:
-        with replacing(path) as part:
-            part.write_bytes(lines)
+    if path.is_file() and path.read_bytes() != lines.encode():
+        write_text(path, lines)
     for leftover in (out / CLIPS / name).glob(f"{PART}*"):
         leftover.unlink(missing_ok=True)
 
@@ -170,5 +168,5 @@ def _finished_path(out: Path, name: str) -> Path:
     return out / FILMS / f"{name}.jsonl"
 
 
-def _lines(scenes: Mapping[int, Sequence[Cut]]) -> bytes:
-    return "".join(json.dumps(to_line(number, cuts)) + "\n" for number, cuts in scenes.items()).encode()
+def _lines(scenes: Mapping[int, Sequence[Cut]]) -> str:
+    return "".join(json.dumps(to_line(number, cuts)) + "\n" for number, cuts in scenes.items())

@@ -12,10 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...data.captions.answers import AnswerLog, answer_key
-from ...data.captions.prompts import again_prompt
-from ...data.captions.questions import Cancelled, Question, Reply, VisionModel
-from ...data.captions.replies import ReplyError
+from ...data.captions.answers import AnswerLog, Asked, answer_key, first_valid
+from ...data.captions.questions import VisionModel
 from ...data.captions.rounds import OnProgress, Prices, Round, Spent, reasons
 
 if TYPE_CHECKING:
@@ -163,28 +161,6 @@ def ask_all(
 
 def _answer(task: Task[T], model: VisionModel, kept: AnswerLog, tries: int, stop: threading.Event) -> T:
     """What the first valid reply says; ReplyError where all that may be asked for are invalid."""
-    prompt = task.prompt
-    for attempt in range(1, tries + 1):
-        reply = _reply(task, attempt, prompt, model, kept, stop)
-        try:
-            if reply.problem:
-                raise ReplyError(reply.problem, "a whole reply", reply.text)
-            return task.parse(reply.text)
-        except ReplyError as error:
-            last = error
-        prompt = again_prompt(task.prompt, last.expected)
-    raise ReplyError(f"{tries} invalid replies; of the last, {last.found}", last.expected, last.reply)
-
-
-def _reply(
-    task: Task[T], attempt: int, prompt: str, model: VisionModel, kept: AnswerLog, stop: threading.Event
-) -> Reply:
-    """The kept reply, or a new one, which is kept before anything else happens."""
     key = answer_key(FORM, model.name, task.prompt, *task.depends)
-    reply = kept.get(key, attempt)
-    if reply is not None:
-        return reply
-    if stop.is_set():
-        raise Cancelled("the run was stopped")
-    reply = model.answer(Question(prompt, task.pictures()), attempt, stop)
-    return kept.put(key, attempt, reply, {"question": task.name, "model": model.name, **task.about})
+    about = {"question": task.name, "model": model.name, **task.about}
+    return first_valid(Asked(key, task.prompt, task.pictures, task.parse, about), model, kept, tries, stop)

@@ -19,7 +19,7 @@ from pathlib import Path
 from ...data.captions.pictures import read_references
 from ...data.captions.prompts import TIMES
 from ...data.captions.questions import VisionModel
-from ...data.captions.replies import ReplyError
+from ...data.captions.replies import ReplyError, phrase
 from ...data.captions.words import why_unfit
 from ...files import write_text
 from ...state import clean_text
@@ -37,7 +37,6 @@ MOST_STORIES = len(TIMES) * len(OPENINGS)  # each begins somewhere else
 _SHOWN = 60  # characters of a reply that a message quotes
 _PANEL = "<S>characters</S><MD>motion</MD><EV>time place</EV><ML>1 to 5</ML><MA>adverb</MA><SC>0 or 1</SC>"
 _PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
-_MOST_WORDS = {"MD": 12, "EV": 4, "MA": 2}
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
     for number, line in enumerate(lines[: plan.panels + 1], start=1):
         try:
             turns.append(_checked(parse_turn(line.strip()), plan))
-        except BenchmarkError as error:
+        except (BenchmarkError, ReplyError) as error:
             wrong.append((number, error))
     if len(lines) != plan.panels:
         expected = f"exactly {plan.panels} lines and nothing else, each {FORM}"
@@ -137,7 +136,8 @@ def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
 
 
 def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
-    """A turn of the story, its phrases in lower case; BenchmarkError where it tells of others, or in other words."""
+    """A turn of the story, its phrases in lower case; BenchmarkError where it tells of others, ReplyError where it
+    tells of them in words that cannot stand in an instruction."""
     main, *others = turn.characters
     if main != plan.character:
         raise BenchmarkError(f"<S> begins with {ascii(main[:_SHOWN])}", f"{plan.character} first in <S>")
@@ -147,24 +147,8 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
         raise BenchmarkError(f"<S> has {ascii(others[0][:_SHOWN])}", f"{known} after {plan.character} in <S>")
     phrases = (("MD", turn.motion), ("EV", turn.background), ("MA", turn.adverb))
-    motion, background, adverb = (_phrase(tag, words) for tag, words in phrases)
+    motion, background, adverb = (phrase(tag, words, commas=("MD", "EV", "MA")) for tag, words in phrases)
     return BenchmarkTurn(turn.characters, motion, background, turn.level, adverb, turn.change)
-
-
-def _phrase(tag: str, words: str) -> str:
-    """English words of an instruction in lower case."""
-    told = words.lower()
-    most = _MOST_WORDS[tag]
-    odd = next((char for char in told if not (char.isascii() and char.isalnum()) and char not in " '-,"), None)
-    if odd is not None or not 1 <= len(told.split()) <= most:
-        raise BenchmarkError(
-            f"<{tag}> is {ascii(words[:_SHOWN])}", f"1 to {most} English words in <{tag}>, letters only"
-        )
-    if tag == "EV" and (told.split()[0] not in TIMES or len(told.split()) < 2):
-        raise BenchmarkError(
-            f"<EV> is {ascii(words[:_SHOWN])}", f"the time of day ({', '.join(TIMES)}), then the place in <EV>"
-        )
-    return told
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""Files that a kill or a full disk cannot tear."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+
+import pytest
+
+from animegamer_core.data.dataset import ClipRecord, DatasetWriter
+from animegamer_core.files import append_line
+
+
+@contextmanager
+def full_disk(size: int):
+    """A block in which no file can grow beyond `size` bytes."""
+    resource = pytest.importorskip("resource", reason="limits on file sizes are POSIX")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_that_a_full_disk_refuses_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    append_line(path, "one\n")
+    with full_disk(10), pytest.raises(OSError, match="File too large|No space left") as raised:
+        append_line(path, "a line of some length\n")
+    assert raised.value.filename == str(path) and path.read_bytes() == b"one\n"
+    append_line(path, "zw\u00f6lf\nthree\n")
+    assert path.read_bytes() == "one\nzw\u00f6lf\nthree\n".encode()
+
+
+def test_a_line_after_a_torn_one_stands_alone(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"one\ntw")
+    append_line(path, "three\n")
+    assert path.read_bytes() == b"one\ntw\nthree\n"
+
+
+def test_a_line_is_on_the_disk_when_it_is_told_to_be(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    append_line(tmp_path / "lines.jsonl", "one\n")
+    assert synced == [4]
+
+
+def test_a_dataset_goes_on_in_the_same_process_once_there_is_room(tmp_path):
+    writer = DatasetWriter(tmp_path)
+    records = [ClipRecord(film="film", start=n, end=n + 2, clip=f"clips/{n}.mp4", motion="walk " * 9) for n in range(2)]
+    for record in records:
+        (tmp_path / record.clip).touch()
+    writer.add(records[0])
+    whole = (tmp_path / "turns.jsonl").stat().st_size
+    with full_disk(whole + 50), pytest.raises(OSError, match=r"turns\.jsonl"):
+        writer.add(records[1])
+    writer.add(records[1])
+    assert DatasetWriter(tmp_path).turns == records
