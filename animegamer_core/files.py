@@ -7,6 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PART = "part-"  # begins the name of every unfinished file, so that leftovers of a crash are known
 
@@ -33,6 +37,12 @@ def write_text(path: Path, text: str) -> None:
     """Replace a file by `text` (UTF-8, newlines as `\\n` on every system)."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a PNG, replaced at once."""
+    with replacing(path) as part:
+        picture.save(part, format="PNG")
 
 
 @contextmanager

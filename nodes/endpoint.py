@@ -17,13 +17,13 @@ from dataclasses import asdict
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions
+from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story import Story
 from . import host
 from .game import LoadAnimeGamer
 from .stories import listed, motion_table, story_name
 from .story import PlayGameStory
-from .values import GAUGES, scope_word
+from .values import GAUGES
 from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
     return {
         "number": turn.number,
         "instruction": turn.instruction,
-        "motion": {"scope": scope_word(level), "level": level, "value": told},
+        "motion": {"scope": scope_name(level), "level": level, "value": told},
         "overridden": None not in (told, table) and told != table.value(level),
         "seed": turn.seed,
         "window": turn.window,
