@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import os
 import sys
 import typing
 from collections.abc import Sequence
 
-PROGRAM = "python -m animegamer_core"
+from .spec import PROGRAM
+
 # Each module offers add_arguments(parser) and run(args) -> exit status.
 VERBS: dict[str, tuple[str, str]] = {
     "play": ("animegamer_core.play_cli", "play a game, from a file or line by line, and keep it as a story"),
@@ -34,7 +36,10 @@ class Verb(typing.Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit status: 0 done, 1 something falls short, 2 wrong input, 130 interrupted."""
+    """Run one verb; returns the exit status: 0 done, 1 something falls short, 2 wrong input, 130 interrupted.
+
+    1 also where nobody reads on.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an instruction may hold what the terminal cannot show
@@ -45,9 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = typing.cast(Verb, importlib.import_module(room))
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {words[0]}", description=about)
         module.add_arguments(parser)
-        return module.run(parser.parse_args(_with_task(module, words[1:])))
+        status = module.run(parser.parse_args(_with_task(module, words[1:])))
+        print(end="", flush=True)
+        return status
     except OSError as error:
-        print(f"{words[0]}: {error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
+        lost = [_silenced(stream) for stream in (sys.stdout, sys.stderr)]
+        if isinstance(error, BrokenPipeError) and any(lost):
+            return 1  # who reads has seen enough, as `| head`
+        told = f"{error.filename}: {error.strerror}" if error.filename else error
+        print(f"{words[0]}: {told}", file=sys.stderr)
         return 2
     except ValueError as error:
         print(f"{words[0]}: {error}", file=sys.stderr)
@@ -55,6 +66,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{words[0]}: interrupted", file=sys.stderr)
         return 130
+
+
+def _silenced(stream: typing.TextIO) -> bool:
+    """Whether a stream takes no more; what is held for it then goes nowhere, as Python writes it out at its end.
+
+    One without a buffer (`python -u`) holds nothing that could tell; so it is taken to.
+    """
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return getattr(stream, "write_through", False)
 
 
 def _with_task(module: Verb, words: list[str]) -> list[str]:

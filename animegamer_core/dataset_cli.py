@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from .play import choose_device
-from .spec import get_spec
+from .spec import PROGRAM, get_spec
 
 if typing.TYPE_CHECKING:
     from .data.build import BuildSettings
@@ -24,7 +24,6 @@ if typing.TYPE_CHECKING:
     from .data.finish import BuildReport
 
 SHOWN_PROBLEMS = 50
-PROGRAM = "python -m animegamer_core"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CAPTIONER_OPTIONS = {  # of open_captioner, by the names that they have here
     **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries", "per_minute")},
@@ -100,22 +99,7 @@ def run(args: argparse.Namespace) -> int:
     1: films broke off, clips stay without a caption, or a check found something. 2: no film could be read, or the disk
     is full. 130: interrupted.
     """
-    try:
-        status = {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
-        sys.stdout.flush()
-    except BrokenPipeError:  # who reads has seen enough, as `| head`
-        for stream in (sys.stdout, sys.stderr):
-            _silence(stream)
-        return 1
-    return status
-
-
-def _silence(stream: typing.TextIO) -> None:
-    """Let what is still held for a stream that nobody reads go nowhere, as Python writes it out at its end."""
-    try:
-        stream.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
 
 
 def _build(args: argparse.Namespace) -> int:

@@ -72,6 +72,7 @@ class ShotDecoder(nn.Module):
         """(F, 3, H, W) frames, fp32 in [-1, 1] up to the VAE's overshoot, of one state.
 
         motion: the motion value, px a frame at 480 px height. The same seed gives the same noise on every device.
+        steps, guidance: None is the world's and the profile's. ValueError: fewer than 1 step, or an unknown guidance.
         """
         latents = self.sample(
             state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step
@@ -123,7 +124,7 @@ class ShotDecoder(nn.Module):
             with memory.of(len(rows)):
                 return self.velocity(rows, timesteps, given, moving)
 
-        schedule = Schedule.of(steps or self.spec.decoder.steps)
+        schedule = Schedule.of(self.spec.decoder.steps if steps is None else steps)
 
         def fresh() -> Tensor:
             noise = draw()
@@ -191,7 +192,7 @@ class ShotDecoder(nn.Module):
 
     def _guidance(self, name: str | None) -> Guidance:
         strength, skip_below = self.spec.decoder.guidance_scale, self.profile.skip_guidance_below
-        return Guidance(name or self.profile.guidance, strength, skip_below)
+        return Guidance(self.profile.guidance if name is None else name, strength, skip_below)
 
     def _check_states(self, states_BND: Tensor) -> None:
         state = self.spec.state

@@ -7,6 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PART = "part-"  # begins the name of every unfinished file, so that leftovers of a crash are known
 
@@ -55,6 +59,12 @@ def append_line(path: Path, text: str) -> None:
         except OSError as error:
             file.truncate(size)
             raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a PNG, replaced at once."""
+    with replacing(path) as part:
+        picture.save(part, format="PNG")
 
 
 @contextmanager

@@ -31,16 +31,25 @@ class LineEntry:
 
 
 class Line:
-    """A line's file and its entries, as far as the file is whole: what a crash tore off the end is left out."""
+    """A line's file and its entries, without a last one that a crash tore off.
+
+    Entries end in a newline, and all but appending replaces the file at once: a crash leaves no other damage.
+    ValueError names whatever else is no entry, since to write after it would be to lose the turns that follow it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.entries: list[LineEntry] = []
         self._whole_bytes = 0
-        for text in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
+        for number, text in enumerate(_texts_of(path) if path.exists() else (), start=1):
+            if not text.endswith(b"\n"):
+                break
             entry = _entry_of(text)
             if entry is None:
-                break
+                raise ValueError(
+                    f"{path}:{number}: not a turn of a story (state, shot and seed); put this line right from a copy, "
+                    f"or take it and those after it out of the file, to go on after turn {number - 1}"
+                )
             self._keep(entry, text)
 
     def append(self, entry: LineEntry, words: Mapping[str, Any]) -> None:
@@ -59,9 +68,8 @@ class Line:
         """Replace the entry at `index`, and keep those after it."""
         texts = self._texts()
         texts[index] = _text(entry, words)
-        write_text(self.path, b"".join(texts).decode("utf-8"))
+        self._replace(texts)
         self.entries[index] = entry
-        self._whole_bytes = sum(map(len, texts))
 
     def copy(self, path: Path, count: int) -> None:
         """Write a new line of the first `count` entries of this one."""
@@ -72,13 +80,20 @@ class Line:
         texts, others = self._texts(), other._texts()
         pairs = list(enumerate(zip(self.entries, other.entries)))[:count]  # noqa: B905 the shorter line decides
         open_ones = [index for index, (own, its) in pairs if own.shot is None and its.shot and own.state == its.state]
+        if not open_ones:
+            return
         for index in open_ones:
             texts[index] = others[index]
-        if open_ones:
-            write_text(self.path, b"".join(texts).decode("utf-8"))
+        self._replace(texts)
+        for index in open_ones:
+            self.entries[index] = other.entries[index]
 
     def _texts(self) -> list[bytes]:
-        return self.path.read_bytes().splitlines(keepends=True)[: len(self.entries)] if self.entries else []
+        return _texts_of(self.path)[: len(self.entries)] if self.entries else []
+
+    def _replace(self, texts: list[bytes]) -> None:
+        write_text(self.path, b"".join(texts).decode("utf-8"))
+        self._whole_bytes = sum(map(len, texts))
 
     def _keep(self, entry: LineEntry, text: bytes) -> None:
         self.entries.append(entry)
@@ -91,6 +106,11 @@ def line_names(folder: Path) -> list[str]:
     return sorted(names, key=lambda name: (name != FIRST_LINE, len(name), name))
 
 
+def _texts_of(path: Path) -> list[bytes]:
+    with path.open("rb") as file:  # which parts lines at \n alone, so that only the last one can be without
+        return file.readlines()
+
+
 def _text(entry: LineEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
@@ -100,8 +120,8 @@ def _entry_of(text: bytes) -> LineEntry | None:
     try:
         values = json.loads(text)
         entry = LineEntry(values["state"], values["shot"], values["seed"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     hashes = [entry.state] if entry.shot is None else [entry.state, entry.shot]
     sound = all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in hashes)
-    return entry if text.endswith(b"\n") and sound and isinstance(entry.seed, int) else None
+    return entry if sound and isinstance(entry.seed, int) else None

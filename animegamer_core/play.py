@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from .files import replacing
+from .files import save_picture
 from .models import SEEDS, LoadedModels, Models, PlaySettings
 from .shelf import ShotKey, StateKey, address_of
 from .state import GameSession, GameState, Turn, clean_text
@@ -21,7 +21,6 @@ from .story import Story, opening_address
 
 if typing.TYPE_CHECKING:
     import numpy as np
-    from PIL import Image
 
     from .checkpoint import World
     from .engine import GameEngine
@@ -324,9 +323,3 @@ def choose_device(name: str) -> str:
     if kind not in there or not there[kind]() or not is_one:
         raise ValueError(f"device {name!r} is not available here; choose auto or cpu")
     return name
-
-
-def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a PNG, replaced at once."""
-    with replacing(path) as part:
-        picture.save(part, format="PNG")

@@ -13,9 +13,8 @@ from pathlib import Path
 from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .presets import PRESETS, PresetModels, get_preset, overridden, preset_on, settings_by
-from .sheet import scope_name
 from .spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
-from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions
+from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions, scope_name
 from .story import Story
 from .train.staged import add_stage_files, open_staged
 

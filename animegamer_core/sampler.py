@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from torch import Tensor
 from .spec import GUIDANCE_NAMES
 
 TRAIN_STEPS = 1000
-SNR_SHIFT = 3.0
 WAVE_EXPONENT = 5
 
 # CogVideoX-2b's scheduler_config.json: how stock pipelines sample, over the same table as ours (reference-facts 6.6)
@@ -34,15 +34,17 @@ STOCK_SCHEDULER = {
 
 # (latents, timestep, conditional only) -> velocity; with guidance the unconditional half comes first in the batch
 Velocity = Callable[[Tensor, int, bool], Tensor]
+Number = TypeVar("Number", float, Tensor)
 OnStep = Callable[[int, int, Tensor], None]  # (steps done, steps in all, the clean latent as predicted now)
 
 
 @lru_cache(maxsize=1)
 def _shifted_table() -> Tensor:
     """s for timesteps 0..999 before the rescaling to zero terminal SNR; fp32 from a float64 computation."""
-    betas = torch.linspace(0.00085**0.5, 0.012**0.5, TRAIN_STEPS, dtype=torch.float64) ** 2
+    first, last, shift = (STOCK_SCHEDULER[name] for name in ("beta_start", "beta_end", "snr_shift_scale"))
+    betas = torch.linspace(first**0.5, last**0.5, TRAIN_STEPS, dtype=torch.float64) ** 2
     alphas = torch.cumprod(1 - betas, dim=0)
-    return (alphas / (SNR_SHIFT + (1 - SNR_SHIFT) * alphas)).sqrt().float()
+    return (alphas / (shift + (1 - shift) * alphas)).sqrt().float()
 
 
 def _rescaled(table: Tensor) -> Tensor:
@@ -103,7 +105,7 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
         fraction = (steps - schedule.timesteps[step]) / steps
     else:
         raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE_NAMES)}")
-    return 1 + strength * (1 - math.cos(math.pi * fraction**WAVE_EXPONENT)) / 2
+    return _wave(strength, fraction, math.cos)
 
 
 def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
@@ -112,7 +114,12 @@ def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
         return torch.full_like(timesteps_B, 1 + strength, dtype=torch.float32)
     assert name == "cosine", "the others depend on the number of steps"
     fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
-    return (1 + strength * (1 - torch.cos(math.pi * fraction**WAVE_EXPONENT)) / 2).float()
+    return _wave(strength, fraction, torch.cos).float()
+
+
+def _wave(strength: float, fraction: Number, cos: Callable[[Number], Number]) -> Number:
+    """From 1 where the fraction is 0 to 1 + strength where it is 1."""
+    return 1 + strength * (1 - cos(math.pi * fraction**WAVE_EXPONENT)) / 2
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .state import UNIT, MotionScope, Turn
+from .state import UNIT, Turn, scope_name
 
 if typing.TYPE_CHECKING:
     from PIL import Image, ImageDraw
@@ -76,11 +76,6 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
         _paste_strip(sheet, frames, (x + _PAD, y + _PAD), tile_width)
         _draw_panel(pen, turn, (x + _PAD + strip + _PAD, y + _PAD))
     return sheet
-
-
-def scope_name(motion: int) -> str:
-    """The word for a predicted motion scope; `unread` where the released scripts failed to read a reply."""
-    return MotionScope(motion).name.lower() if motion in range(1, 6) else "unread"
 
 
 def _font(size: int, words: str) -> typing.Any:

@@ -10,6 +10,7 @@ import dataclasses
 import typing
 from dataclasses import dataclass, replace
 
+PROGRAM = "python -m animegamer_core"  # the command line, as messages name it
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in

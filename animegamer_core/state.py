@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -55,7 +56,17 @@ class MotionTable:
         """The scope that a measured motion value falls in; ValueError if this world never measured its edges."""
         if self.edges is None:
             raise ValueError(f"motion table {self.name!r} has no measured edges; use the table of a built world")
-        return MotionScope(1 + sum(value > edge for edge in self.edges))
+        return MotionScope(level_of(value, self.edges))
+
+
+def level_of(value: float, edges: Sequence[float]) -> int:
+    """The level 1..5 of a motion value between four edges; a value on an edge belongs to the level below it."""
+    return 1 + sum(bool(value > edge) for edge in edges)
+
+
+def scope_name(motion: int) -> str:
+    """`still` .. `wild`; `unread` for a number outside 1..5, as the released scripts' reading of a reply may give."""
+    return MotionScope(motion).name.lower() if motion in range(1, 6) else "unread"
 
 
 MOTION_TABLES: dict[str, MotionTable] = {

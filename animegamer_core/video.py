@@ -60,9 +60,14 @@ def write_clip(path: Path | str, frames: Frames, fps: float, metadata: Mapping[s
 
 
 def read_clip(path: Path | str) -> Clip:
-    """Read a clip of either kind; ValueError names a file that is not one."""
+    """Read a clip of either kind; ValueError names a file that is not one, FileNotFoundError one that is not there."""
     path = Path(path)
-    return _read_mp4(path) if _kind(path) == ".mp4" else _read_safetensors(path)
+    clip = _read_mp4(path) if _kind(path) == ".mp4" else _read_safetensors(path)
+    try:
+        _check_frames(clip.frames, clip.fps)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a clip; {error}") from error
+    return clip
 
 
 def join_clips(paths: Sequence[Path], out: Path | str) -> None:
@@ -126,9 +131,16 @@ def _read_mp4(path: Path) -> Clip:
                 raise ValueError(f"{path}: no video in this file")
             stream = container.streams.video[0]
             frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
-            return Clip(np.stack(frames), float(stream.average_rate), dict(container.metadata))
-    except av.error.InvalidDataError as error:
+            sizes = {frame.shape for frame in frames}
+            if len(sizes) != 1:
+                raise ValueError(f"{path}: {len(frames)} pictures of {len(sizes)} sizes; a clip has some, of one size")
+            return Clip(np.stack(frames), float(stream.average_rate or 0), dict(container.metadata))
+    except FileNotFoundError:  # which names the file itself
+        raise
+    except av.error.FFmpegError as error:
         raise ValueError(f"{path}: not a readable mp4 ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a readable mp4 (its notes are not UTF-8)") from error
 
 
 def _write_safetensors(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str]) -> None:
@@ -142,10 +154,14 @@ def _read_safetensors(path: Path) -> Clip:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
+            metadata, kind = dict(file.metadata() or {}), file.get_slice("frames").get_dtype()
+            if kind != "U8":  # numpy lacks some of the other kinds
+                raise ValueError(f"frames are {kind}")
             return Clip(file.get_tensor("frames"), float(metadata.pop("fps")), metadata)
-    except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: not a clip; expected a tensor `frames` and a note `fps`") from error
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not a clip; expected a tensor `frames` of bytes and a note `fps`, a number ({error})"
+        ) from error
 
 
 def _join_mp4(paths: Sequence[Path], out: Path) -> None:

@@ -17,13 +17,13 @@ from dataclasses import asdict
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions
+from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story import Story
 from . import host
 from .game import LoadAnimeGamer
 from .stories import listed, motion_table, story_name
 from .story import PlayGameStory
-from .values import GAUGES, scope_word
+from .values import GAUGES
 from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
@@ -208,13 +208,16 @@ def _failure(entry: Json) -> tuple[int, str]:
 
 
 def _stories(_: typing.Mapping[str, str]) -> Json:
-    stories = [Story.read(host.output_folder(), name) for name in listed()]
-    return {
-        "stories": [
-            {"name": story.name, "world": story.world_name, "line": story.line, "turns": len(story.entries)}
-            for story in stories
-        ]
-    }
+    return {"stories": [_listed(name) for name in listed()]}
+
+
+def _listed(name: str) -> Json:
+    """A story in the list; `error` says why, where it cannot be read."""
+    try:
+        story = Story.read(host.output_folder(), name)
+    except ValueError as error:
+        return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
+    return {"name": name, "world": story.world_name, "line": story.line, "turns": len(story.entries)}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:
@@ -224,14 +227,14 @@ def _story(query: typing.Mapping[str, str]) -> Json:
     story = Story.read(host.output_folder(), name)
     table, current, lines = motion_table(story), story.line, []
     for line in story.lines():
-        story.use(line)
-        lines.append({"name": line, **_line(story, table)})
+        lines.append({"name": line, **_line(story, line, table)})
     return {"name": name, "world": story.world_name, "line": current, "lines": lines}
 
 
-def _line(story: Story, table: MotionTable | None) -> Json:
+def _line(story: Story, line: str, table: MotionTable | None) -> Json:
     """The turns of a line; `error` says why, where they cannot be read."""
     try:
+        story.use(line)
         session = story.session(len(story.entries), 0)
     except ValueError as error:
         return {"turns": [], "error": str(error)}
@@ -251,7 +254,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
     return {
         "number": turn.number,
         "instruction": turn.instruction,
-        "motion": {"scope": scope_word(level), "level": level, "value": told},
+        "motion": {"scope": scope_name(level), "level": level, "value": told},
         "overridden": None not in (told, table) and told != table.value(level),
         "seed": turn.seed,
         "window": turn.window,

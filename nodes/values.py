@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.state import CharacterState, GameSession, MotionScope, MotionTable, Turn, clean_text
+from ..animegamer_core.state import CharacterState, GameSession, MotionTable, Turn, clean_text, scope_name
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -93,11 +93,6 @@ def frames_of(image_FHWC: Tensor) -> Tensor:
     return image_FHWC[..., :3].permute(0, 3, 1, 2).float() * 2 - 1
 
 
-def scope_word(motion: int) -> str:
-    """`still` .. `wild`; a number outside 1..5 (a reply that the released scripts could not read) as it is."""
-    return MotionScope(motion).name.lower() if motion in range(1, 6) else str(motion)
-
-
 def state_item(moment: Moment) -> dict[str, typing.Any]:
     """The `animegamer_state` item that the page draws: the last turn, and the course of the whole game."""
     session, turn = moment.session, moment.turn
@@ -106,7 +101,7 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
     return {
         "turn": turn.number,
         "instruction": turn.instruction,
-        "motion": {"scope": scope_word(motion), "level": motion, "value": table.value(motion) if table else None},
+        "motion": {"scope": scope_name(motion), "level": motion, "value": table.value(motion) if table else None},
         "gauges": _gauges(turn.character),
         "changes": {name: getattr(turn.character, name) - getattr(before, name) for name in GAUGES},
         "course": [_course_item(item) for item in session.turns[-COURSE_TURNS:]],

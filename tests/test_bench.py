@@ -198,9 +198,32 @@ def test_several_presets_stand_beside_one_stock_turn(tmp_path, capsys, monkeypat
         (["--spec", "tiny", "--world", "toybox"], "give one of them"),
         (["--world", "toybox", "--profile", "paper"], "leave it out"),
         (["--repeats", "0"], "1 time or more"),
+        (["--spec", "tiny", "--steps", "0"], "steps is 0"),
         (["--device", "cuda:77"], "not available here"),
     ],
 )
 def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
     assert main(["bench", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--guidance", "linear"], ["--profile", "mine"]])
+def test_names_that_are_none_list_those_that_are(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["bench", "--spec", "tiny", *words])
+    assert left.value.code == 2 and f"invalid choice: '{words[1]}' (choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"guidance": "linear"}, "unknown guidance 'linear'"),
+        ({"guidance": ""}, "unknown guidance ''"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 1001}, "steps is 1001"),
+    ],
+)
+def test_a_plan_that_cannot_be_measured_is_refused_before_anything_is(changes, sentence, monkeypatch):
+    monkeypatch.setattr(PlainTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
+    with pytest.raises(ValueError, match=sentence):
+        run_bench(plan(**changes))

@@ -49,6 +49,14 @@ def test_guidance_pulls_away_from_the_unconditional(tiny_decoder, states):
         tiny_decoder.shoot(states[0], 1.0, seed=0, guidance="strong")
 
 
+@pytest.mark.parametrize("how, named", [({"steps": 0}, "steps is 0"), ({"guidance": ""}, "unknown guidance ''")])
+def test_nothing_that_is_asked_for_silently_means_the_default(tiny_decoder, states, how, named):
+    with pytest.raises(ValueError, match=named):
+        tiny_decoder.shoot(states[0], 1.0, seed=0, **how)
+    with pytest.raises(ValueError, match=named):
+        tiny_decoder.denoise(states[:1], torch.ones(1), lambda: torch.randn(1, *TINY.decoder.latent_shape), **how)
+
+
 def test_skipping_the_unconditional_half_changes_little(tiny_decoder, states):
     exact = ShotDecoder(TINY, replace(PROFILES["paper"], skip_guidance_below=0.0)).eval()
     exact.load_state_dict(tiny_decoder.state_dict())

@@ -117,19 +117,19 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line locked replacing write_text",
+    "files": "append_line locked replacing save_picture write_text",
     "page": "script_safe write_page",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",
     "lines": "Line LineEntry line_names",
     "models": "LoadedModels Models PlaySettings",
     "halves": "Halves copies second_device split",
-    "play": "PlayedTurn Player choose_device export keep_turn put_shot save_picture state_key",
-    "sheet": "contact_sheet scope_name",
+    "play": "PlayedTurn Player choose_device export keep_turn put_shot state_key",
+    "sheet": "contact_sheet",
     "shelf": "OpeningKey Shelf ShotKey StateKey address_of",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
     "dtype_name get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
-    "motion_text read_instructions",
+    "level_of motion_text read_instructions scope_name",
     "story": "Story opening_address",
     "video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
     "engine": "EngineOutput GameEngine Replies additive_mask",

@@ -429,6 +429,50 @@ def test_without_a_verb_all_are_listed(capsys):
     assert all(verb in out and verb in err for verb in VERBS) and "unknown verb 'paly'" in err
 
 
+def play_into(stdout, world, tmp_path, *options):
+    """(exit status, words on the error output) of a play in a process of its own."""
+    command = [sys.executable, *options, "-m", "animegamer_core", "play", tmp_path / "game.txt", "--out", tmp_path]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONUNBUFFERED", None)
+    command = list(map(str, [*command, "--world", world.folder]))
+    done = subprocess.run(command, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stderr.strip()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of a shell")
+@pytest.mark.parametrize("options", [(), ("-u",)])
+def test_a_reader_that_goes_away_is_no_fault(world, tmp_path, game, options):
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert play_into(writer, world, tmp_path, *options) == (1, "")
+    os.close(writer)
+    assert len(Story.read(tmp_path, "game").entries) == 1, "the turn that could not be told is kept"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_an_error_without_a_file_names_its_verb(world, tmp_path, game):
+    with open("/dev/full", "w") as full:
+        assert play_into(full, world, tmp_path) == (2, "play: [Errno 28] No space left on device")
+
+
+BREAKING = """
+import sys
+from animegamer_core import __main__, play_cli
+def run(args):
+    raise BrokenPipeError(32, "Broken pipe")
+play_cli.run = run
+sys.exit(__main__.main(["play"]))
+"""
+
+
+def test_another_pipe_that_breaks_is_told():
+    """As to a process that was killed; nothing is wrong with our own streams."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    command = [sys.executable, "-c", BREAKING]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "play: [Errno 32] Broken pipe\n")
+
+
 # Kills
 
 LONG_GAME = "\n".join(GAME * 9)

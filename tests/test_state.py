@@ -18,6 +18,7 @@ from animegamer_core.state import (
     clean_text,
     motion_text,
     read_instructions,
+    scope_name,
 )
 
 
@@ -142,3 +143,8 @@ def test_a_composed_instruction_is_whole():
     ):
         with pytest.raises(ValueError, match=f"the {word} is"):
             broken.checked()
+
+
+def test_a_scope_has_one_word_everywhere_and_an_unread_reply_another():
+    words = ["unread", "still", "gentle", "brisk", "fast", "wild", "unread"]
+    assert [scope_name(motion) for motion in range(7)] == words

@@ -197,6 +197,24 @@ def test_a_line_torn_anywhere_keeps_its_whole_entries(tmp_path):
         assert (root / path).read_bytes() == text
 
 
+@pytest.mark.parametrize("damage", ["seed", "text", "blank", "deep", "return"])
+@pytest.mark.parametrize("index", [1, 3])
+def test_a_damaged_line_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, index, damage):
+    Teller(tmp_path).play(["one", "two", "three", "four"])
+    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    texts = path.read_bytes().splitlines(keepends=True)
+    damages = {"seed": texts[index].replace(b'"seed": 0', b'"seed": "0"'), "text": b"\xff\n", "blank": b"\n"}
+    damages |= {"deep": b"[" * 100_000 + b"\n", "return": texts[index][:9] + b"\r" + texts[index]}
+    whole, texts[index] = path.read_bytes(), damages[damage]
+    path.write_bytes(b"".join(texts))
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=rf"main\.jsonl:{index + 1}: not a turn.*go on after turn {index}"):
+        Teller(tmp_path, after=1)
+    assert files(tmp_path) == before
+    path.write_bytes(b"".join(texts[:index]))  # as the sentence says
+    assert Teller(tmp_path).play(["one", "two", "three", "four"]).computed == [] and path.read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     "shelf, suffix", [("turns", ".safetensors"), ("turns", ".json"), ("shots", ".mp4"), ("shots", ".json")]
 )

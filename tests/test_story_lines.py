@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from test_story import WORLD, Teller, files, predicted, told
 
 from animegamer_core.index import story_names
+from animegamer_core.lines import Line, LineEntry
 from animegamer_core.shelf import ShotKey, StateKey, address_of
 from animegamer_core.state import KEPT_TURNS, CharacterState, GameSession, GameState
 from animegamer_core.story import Story, opening_address
@@ -143,6 +144,18 @@ def test_a_line_that_is_gone_back_to_gets_the_shots_that_it_lacks(tmp_path):
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and told(back) == ["one", "other"]
+
+
+def test_a_line_that_was_filled_is_appended_to_where_it_ends(tmp_path):
+    turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    undrawn, drawn = Line(tmp_path / "main.jsonl"), Line(tmp_path / "line-2.jsonl")
+    for turn in turns[:2]:
+        undrawn.append(replace(turn, shot=None), {})
+        drawn.append(turn, {"instruction": "one"})
+    undrawn.fill(drawn, 2)
+    assert undrawn.entries == turns[:2]
+    undrawn.append(turns[2], {})
+    assert Line(undrawn.path).entries == undrawn.entries == turns
 
 
 def test_a_shot_fills_the_turn_that_was_kept_without_one(tmp_path):

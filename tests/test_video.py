@@ -3,6 +3,7 @@ import importlib.util
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from animegamer_core.sheet import GAUGE_COLOURS, contact_sheet
 from animegamer_core.state import GameSession, GameState, StateChange
@@ -99,6 +100,64 @@ def test_other_kinds_of_files_are_refused_by_name(tmp_path):
         (tmp_path / name).write_bytes(b"something else")
         with pytest.raises(ValueError, match=name):
             read_clip(tmp_path / name)
+
+
+def as_tensors(frames, fps="8"):
+    return lambda path: save_file({"frames": frames}, path, metadata={"fps": fps})
+
+
+def as_mp4(old, new):
+    """What writes an mp4 in which these bytes stand in place of others."""
+
+    def write(path):
+        write_clip(path, drawn(), 8, {"comment": "Miko runs"})
+        content = path.read_bytes()
+        assert content.count(old) == 1
+        path.write_bytes(content.replace(old, new))
+
+    return write
+
+
+def sound_with_a_cover(path):
+    import av
+    from av.stream import Disposition
+
+    with av.open(str(path), "w") as container:
+        sound, cover = container.add_stream("aac", rate=44100), container.add_stream("mjpeg", rate=1)
+        sound.layout, cover.disposition = "mono", Disposition.attached_pic
+        cover.width, cover.height, cover.pix_fmt = 48, 32, "yuvj420p"
+        container.mux([*cover.encode(av.VideoFrame.from_ndarray(drawn()[0], format="rgb24")), *cover.encode()])
+        beep = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        beep.sample_rate = 44100
+        container.mux([*sound.encode(beep), *sound.encode()])
+
+
+FRAMES = torch.zeros(2, 4, 6, 3)
+NO_CLIPS = {  # name -> (its file, what is wrong with it)
+    "floats.safetensors": (as_tensors(FRAMES), "frames are F32"),
+    "flat.safetensors": (as_tensors(torch.zeros(2, 3, dtype=torch.uint8)), r"of shape \(2, 3\)"),
+    "bf16.safetensors": (as_tensors(FRAMES.bfloat16()), "frames are BF16"),
+    "words.safetensors": (as_tensors(FRAMES.byte(), "x"), "could not convert string to float: 'x'"),
+    "still.safetensors": (as_tensors(FRAMES.byte(), "nan"), "fps is nan"),
+    "empty.mp4": (as_mp4(b"stts\0\0\0\0\0\0\0\1", b"stts\0\0\0\0\0\0\0\0"), "0 pictures"),
+    "cover.mp4": (sound_with_a_cover, "fps is 0.0"),
+    "codec.mp4": (as_mp4(b"avc1\0", b"xxxx\0"), "Decoder not found"),
+    "notes.mp4": (as_mp4(b"Miko", b"\xd4\xd4\xd4\xd4"), "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", NO_CLIPS)
+def test_a_file_that_is_no_clip_is_named_with_what_is_wrong(tmp_path, name):
+    write, wrong = NO_CLIPS[name]
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name}: .*{wrong}"):
+        read_clip(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_a_clip_that_is_not_there_is_a_missing_file(tmp_path, suffix):
+    with pytest.raises(FileNotFoundError, match=f"clip{suffix}"):
+        read_clip(tmp_path / f"clip{suffix}")
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..files import write_text
 from ..presets import PRESETS, get_preset, preset_on
-from ..spec import DTYPES, dtype_name
+from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 
 if typing.TYPE_CHECKING:
     from .run import Plan
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--spec", choices=SPECS, help="sizes, with random weights (default: toybox)")
     add("--world", help="a world's real weights in place of a spec's random ones")
-    add("--profile", help="paper, reference or as_run (default: the world's, or paper)")
+    add("--profile", choices=tuple(PROFILES), help="how prompts are read (default: the world's, or paper)")
     add(
         "--preset",
         nargs="+",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"how ours is computed: {', '.join(PRESETS)}; several beside one stock turn; options below win over them",
     )
-    add("--guidance", help="reference_wave, cosine or constant (default: the preset's, or the profile's)")
+    add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)")
     add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
     add("--with", nargs="+", dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
     add("--each", nargs="+", default=(), dest="alone", metavar="NAME", help="ways to try one by one, untuned else")

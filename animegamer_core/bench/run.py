@@ -12,6 +12,7 @@ import torch
 from ..checkpoint import World
 from ..evaluate.report import machine
 from ..presets import Preset, card_of, check_streaming, overridden, prepare
+from ..sampler import Schedule, guidance_scale
 from ..spec import PROFILES, ModelSpec, Profile, dtype_name
 from ..streaming import Card
 from ..tuning import CACHES, check_names, tune
@@ -53,12 +54,12 @@ class Plan:
     @property
     def stock_steps(self) -> int:
         """Steps of the stock turn: the world's, whatever a preset says, so that ratios tell what it saves."""
-        return self.steps or self.spec.decoder.steps
+        return self.spec.decoder.steps if self.steps is None else self.steps
 
     @property
     def sampler_steps(self) -> int:
         """Steps of ours."""
-        return self.steps or self.preset.steps_in(self.spec)
+        return self.preset.steps_in(self.spec) if self.steps is None else self.steps
 
     @property
     def explicit(self) -> tuple[str, ...]:
@@ -88,7 +89,10 @@ def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
 
 
 def check_plan(plan: Plan) -> None:
-    """ValueError for names that are none, or that cannot be measured together."""
+    """ValueError for names and numbers of steps that are none, or that cannot be measured together."""
+    schedule = Schedule.of(plan.sampler_steps)
+    if plan.guidance is not None:
+        guidance_scale(plan.guidance, plan.spec.decoder.guidance_scale, 0, schedule)  # knows the names
     check_names(plan.made.tunings)
     for name in plan.alone:
         check_names([name])
@@ -172,7 +176,8 @@ def _ours(plan: Plan, card: Card | None = None, say: Say = lambda line: None) ->
     if card is not None:
         for share in card.stream(engine):
             say(share.text)
-    return OurTurn(engine, decoder, plan.sampler_steps, plan.guidance or made.guidance_in(decoder.profile))
+    guidance = made.guidance_in(decoder.profile) if plan.guidance is None else plan.guidance
+    return OurTurn(engine, decoder, plan.sampler_steps, guidance)
 
 
 def _facts(plan: Plan, turn: OurTurn) -> dict[str, object]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..state import level_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -92,11 +94,6 @@ def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
         raise ValueError(f"the quintile edges {edges} do not rise; leave out still clips or add moving ones")
     return edges
-
-
-def level_of(value: float, edges: Sequence[float]) -> int:
-    """Return the level 1..5 of a motion value; a value on an edge belongs to the level below it."""
-    return 1 + int(np.searchsorted(np.asarray(edges, dtype=float), value, side="left"))
 
 
 def median_by_level(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..files import replacing
+from ..files import save_picture
 from ..state import MotionScope
 from .dataset import DatasetFolder
 from .records import ClipRecord
@@ -103,8 +103,7 @@ def stats(folder: str | Path) -> str:
 def write_stats(folder: str | Path) -> Path:
     """Draw the picture of a dataset folder into it as stats.png; returns the path."""
     path = Path(folder) / PICTURE
-    with replacing(path) as part:
-        draw_stats(folder).save(part, format="PNG")
+    save_picture(draw_stats(folder), path)
     return path
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import replacing, write_text
+from ..files import save_picture, write_text
 from .figures import Figure
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class Report:
         for outcome in self.outcomes:
             for name, picture in outcome.pictures.items():
                 paths.append(folder / f"{name}.png")
-                with replacing(paths[-1]) as part:
-                    picture.save(part, format="PNG")
+                save_picture(picture, paths[-1])
         return paths
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data.plots import FAINT, GRID, INK, PAPER, SHARPER, put_words, round_numbers, round_ratios
-from ..files import replacing
+from ..files import save_picture
 from .log import read_log
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ Points = list[tuple[float, float]]
 
 def plot_log(log: Path, picture: Path) -> None:
     """Draw a log's losses, training and held out, as PNG; ValueError while nothing is logged."""
-    with replacing(picture) as part:
-        draw_losses(read_log(log)).save(part, format="PNG")
+    save_picture(draw_losses(read_log(log)), picture)
 
 
 def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..data.plots import FAINT, INK, PAPER
 from ..decoder import ShotDecoder
-from ..files import replacing
+from ..files import save_picture
 from ..video import to_uint8
 from .learners import Learner, told_motion
 from .material import TrainingData, autocast
@@ -72,8 +72,7 @@ class ShotSheets:
         with lent(vae, device), _whole(self.parts.of("decoder"), vae, device) as decoder:
             shots = _pictures(decoder, latents)
             true = self._true(decoder, rows, device)
-        with replacing(self.out / SHEETS / f"step-{step:07d}.png") as part:
-            self.sheet(true, shots, step).save(part, format="PNG")
+        save_picture(self.sheet(true, shots, step), self.out / SHEETS / f"step-{step:07d}.png")
 
     def _latents(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
         motion = told_motion(self.data.motion[rows], self.config)

@@ -156,6 +156,19 @@ def test_a_damaged_line_does_not_hide_the_others(server, story):
     assert len(told["lines"][1]["turns"]) == 2
 
 
+def test_a_line_that_cannot_be_read_hides_neither_its_story_nor_others(server, story):
+    play(server, story)
+    play(server, f"{story} b")
+    play(server, f"{story} b", RUN, after=0)
+    for name, line in ((story, "main"), (f"{story} b", "main")):
+        path = server.output_dir / "animegamer" / name / "lines" / f"{line}.jsonl"
+        path.write_text("no turn\n" + path.read_text())
+    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
+    assert "main.jsonl:1: not a turn" in listed[story]["error"] and listed[f"{story} b"]["line"] == "line-2"
+    told = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}%20b")
+    assert [len(line["turns"]) for line in told["lines"]] == [0, 1] and "main.jsonl:1" in told["lines"][0]["error"]
+
+
 def test_waiting_keeps_the_server_free_and_says_what_became_of_the_turn(server, story):
     """A long game is in front; meanwhile the server answers, and what is interrupted or deleted is said so."""
     play(server, story)

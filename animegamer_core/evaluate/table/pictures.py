@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...data.plots import FAINT, GRID, INK, SHARPER, put_words
 from ...data.plots import PAPER as WHITE
-from ...play import save_picture
+from ...files import save_picture
 from ...sheet import contact_sheet
 from ...state import GameSession, GameState
 from ...video import read_clip
