@@ -30,6 +30,7 @@ NOTES = {"MarkdownNote"}
 ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
 TOLD = ("instruction", "instructions", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
+PREVIEWED = 430  # height of a Decode Shot with the picture that a run shows in it
 
 
 def read(path):
@@ -139,6 +140,8 @@ def test_the_page_is_tidy(workflow):
             assert right <= x0 or x1 <= left or bottom <= y0 or y1 <= top, f"{kind} covers {other}"
         inside = [group["bounding"] for group in workflow["groups"]]
         assert any(x <= left and y <= top and right <= x + w and bottom <= y + h for x, y, w, h in inside), kind
+    drawn = [node["size"][1] for node in workflow["nodes"] if node["type"] == "DecodeShot"]
+    assert min(drawn, default=PREVIEWED) >= PREVIEWED, "the shot's picture would push the node out of its group"
     assert all(group["title"] for group in workflow["groups"])
     (note,) = [node for node in workflow["nodes"] if node["type"] in NOTES]
     assert 100 < len(note["widgets_values"][0]) < 900
