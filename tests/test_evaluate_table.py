@@ -24,8 +24,8 @@ from PIL import Image
 from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny_towers
 
 from animegamer_core.checkpoint import open_world
+from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import figures
-from animegamer_core.evaluate.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate.similarity import towers as similarity
 from animegamer_core.evaluate.similarity.towers import Towers
 from animegamer_core.evaluate.table import cli, page, runner, small

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 from ...files import PART, write_text
 from ...state import StateChange
-from ..benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 
 FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
