@@ -246,6 +246,18 @@ def test_lockstep_says_what_predict_says(tiny_engine):
             assert [turn.number for turn in turns] == [1, 2, 3]
 
 
+def test_lockstep_chooses_by_the_engines_own_rule(tiny_tokenizer):
+    class Wildest(GameEngine):
+        def choose(self, choice, logits_V):
+            return choice.allowed[-1], None
+
+    torch.manual_seed(4)
+    engine = Wildest(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]).eval()
+    (turns,) = play_games(engine, [Script(("run",))], 4)
+    for state in (turns[0].state, engine.predict((), "run")):
+        assert state.levels == (5, 1, 1, 1) and state.said == (None,) * 4
+
+
 def test_other_profiles_are_asked_game_by_game(tiny_tokenizer):
     torch.manual_seed(4)
     engine = GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["as_run"]).eval()
