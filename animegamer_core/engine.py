@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, MistralConfig, MistralForCausalLM
 
-from .prompt import GRAMMAR, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
+from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 from .spec import ModelSpec, Profile
 from .state import GameState, StateChange, Turn
 
@@ -70,6 +70,16 @@ class GameEngine(nn.Module):
             levels, said = self._choose(text[0][len(prompt.ids_L) - 1 :], replies)
         else:
             levels = said = parse_reply(self._reply(prompt, *text))
+        return self.state_of(state_ND, levels, said)
+
+    def choose(self, choice: Choice, logits_V: Tensor) -> tuple[int, int | None]:
+        """(the valid number of highest logit, the number that was first without that rule, None where it was none)."""
+        allowed = [self.tokenizer.strength(value) for value in choice.allowed]
+        return choice.allowed[int(logits_V[allowed].argmax())], self.tokenizer.strength_of(int(logits_V.argmax()))
+
+    @staticmethod
+    def state_of(state_ND: Tensor, levels: Levels, said: tuple[int | None, ...]) -> GameState:
+        """The game state of a representation (N, D) and the four numbers, as chosen and as said."""
         motion, social, entertainment, stamina = levels
         return GameState(state_ND, motion, StateChange(social, entertainment, stamina), said)
 
@@ -202,10 +212,8 @@ class GameEngine(nn.Module):
         levels: tuple[int, ...] = ()
         said: tuple[int | None, ...] = ()
         for choice in GRAMMAR:
-            logits_V = logits[levels]
-            said += (self.tokenizer.strength_of(int(logits_V.argmax())),)
-            allowed = [self.tokenizer.strength(value) for value in choice.allowed]
-            levels += (choice.allowed[int(logits_V[allowed].argmax())],)
+            number, first = self.choose(choice, logits[levels])
+            levels, said = (*levels, number), (*said, first)
         return typing.cast(Levels, levels), said
 
     def _reply(self, prompt: TurnPrompt, hidden_LH: Tensor, cache: Cache) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_core.evaluate.benchmark import BenchmarkGame, parse_turn
+from animegamer_core.data.benchmark import BenchmarkGame, parse_turn
 from animegamer_core.evaluate.table.records import GameRecord, TurnRecord, begin_run, game_folder
 from animegamer_core.state import StateChange
 from animegamer_core.video import write_clip

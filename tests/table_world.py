@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.world import write_manifest
-from animegamer_core.evaluate.benchmark import BenchmarkGame, BenchmarkTurn
+from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity.towers import Towers
 from animegamer_core.state import MotionTable, StateChange
 

@@ -394,6 +394,17 @@ def test_a_variant_is_trained_on_while_it_is_scored(done, material, examiner, tm
     assert taken == [True]
 
 
+def test_what_another_process_held_until_the_time_was_over_is_not_called_scored(done, examiner, tmp_path):
+    shutil.copytree(done.folder, tmp_path / "work")
+    said = []
+    shop = replace(done, folder=tmp_path / "work", say=said.append)
+    shop.scores_file(FULL, GAMES).unlink()
+    with shop.held(f"variants/{FULL}/scoring", NEVER):
+        assert not run_ablations(shop, examiner, [VARIANTS[FULL]], Deadline(0.02))
+    assert "full: the time is over while another process holds it; its games are not scored" in said
+    assert run_ablations(shop, examiner, [VARIANTS[FULL]], NEVER)
+
+
 def test_score_only_trains_nothing(done, material, examiner, tmp_path):
     said = []
     shop = shop_at(tmp_path / "untrained", material, said)

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.baselines import (
     BaselineSettings,
     add_arguments,
@@ -40,7 +41,6 @@ from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO
 from animegamer_core.evaluate.baselines.frames import fitted, speed, taken, to_frames
 from animegamer_core.evaluate.baselines.models import PictureModel
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
-from animegamer_core.evaluate.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.state import StateChange
 from animegamer_core.train.text_video import dtype_option
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.checkpoint import open_world
-from animegamer_core.data.motion import motion_value
-from animegamer_core.evaluate.acceptance.trial import SEED_SPAN
-from animegamer_core.evaluate.benchmark import (
+from animegamer_core.data.benchmark import (
     FORM,
     BenchmarkError,
     BenchmarkGame,
@@ -20,6 +22,8 @@ from animegamer_core.evaluate.benchmark import (
     parse_turn,
     read_benchmark,
 )
+from animegamer_core.data.motion import motion_value
+from animegamer_core.evaluate.acceptance.trial import SEED_SPAN
 from animegamer_core.state import Instruction, StateChange
 from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game, true_shot
 from animegamer_core.toybox.games import sample_game
@@ -214,3 +218,12 @@ def test_the_module_writes_the_file_of_its_games(tmp_path, monkeypatch, shipped,
     assert main([str(tmp_path / "new" / "games.txt")]) == 0
     assert (tmp_path / "new" / "games.txt").read_bytes() == BENCHMARK.read_bytes()
     assert "games.txt" in capsys.readouterr().out
+
+
+def test_the_module_says_in_a_sentence_and_at_once_that_it_cannot_write(tmp_path):
+    (tmp_path / "taken").write_text("a file where a folder has to be")
+    words = [sys.executable, "-m", "animegamer_core.toybox.benchmark", str(tmp_path / "taken" / "games.txt")]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("benchmark: ") and "taken" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -20,11 +20,11 @@ from judging_world import line, story
 from PIL import Image
 from stub_endpoint import GOOD, HUGE, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
 
+from animegamer_core.data.benchmark import TAGS, read_benchmark
 from animegamer_core.data.captions.endpoint import EndpointModel, EndpointSettings
 from animegamer_core.data.captions.questions import Reply
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.data.captions.rounds import GIVE_UP
-from animegamer_core.evaluate.benchmark import TAGS, read_benchmark
 from animegamer_core.evaluate.judging import cli_write
 from animegamer_core.evaluate.judging.asking import Terms, kept_replies
 from animegamer_core.evaluate.judging.constructor import (

@@ -20,7 +20,7 @@ from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
 from animegamer_core.evaluate import figures
-from animegamer_core.evaluate.acceptance import cli
+from animegamer_core.evaluate.acceptance import cli, speed
 from animegamer_core.evaluate.acceptance import table as acceptance
 from animegamer_core.evaluate.acceptance.lab import Lab, Sampling
 from animegamer_core.evaluate.acceptance.lockstep import Script, play_games
@@ -246,6 +246,18 @@ def test_lockstep_says_what_predict_says(tiny_engine):
             assert [turn.number for turn in turns] == [1, 2, 3]
 
 
+def test_lockstep_chooses_by_the_engines_own_rule(tiny_tokenizer):
+    class Wildest(GameEngine):
+        def choose(self, choice, logits_V):
+            return choice.allowed[-1], None
+
+    torch.manual_seed(4)
+    engine = Wildest(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]).eval()
+    (turns,) = play_games(engine, [Script(("run",))], 4)
+    for state in (turns[0].state, engine.predict((), "run")):
+        assert state.levels == (5, 1, 1, 1) and state.said == (None,) * 4
+
+
 def test_other_profiles_are_asked_game_by_game(tiny_tokenizer):
     torch.manual_seed(4)
     engine = GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["as_run"]).eval()
@@ -319,7 +331,9 @@ def test_every_row_runs_and_repeats(tiny_world):
         heard = []
         trial = Trial(Lab(open_world(tiny_world), workers=1), SMALLEST, seed=3)
         report = acceptance.accept(trial, rows, heard.append)
-        assert heard == list(report.outcomes)
+        assert [part.outcomes[-1] for part in heard] == list(report.outcomes)
+        assert [len(part.to_come) for part in heard] == [*range(len(rows))][::-1]
+        assert heard[-1] == report and not report.failed
         return report
 
     first, second = measured(rows), measured(["override", "games"])
@@ -358,9 +372,52 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):
     assert report["fingerprint"] == open_world(tiny_world).fingerprint
     assert report["short"] is True and report["seed"] == 0 and report["machine"]["torch"] != "absent"
     assert {line["row"] for line in report["lines"]} == {"probes", "vae", "speed"}
-    speed = {line["name"]: line["value"] for line in report["lines"] if line["row"] == "speed"}
-    assert len(speed) == 4 and all(value > 0 for value in speed.values())
+    timed = {line["name"]: line["value"] for line in report["lines"] if line["row"] == "speed"}
+    assert len(timed) == 4 and all(value > 0 for value in timed.values())
+    assert report["partial"] is False and report["to_come"] == report["failed"] == []
     assert (out / "vae.png").is_file()
+
+
+def test_a_row_that_cannot_be_measured_costs_no_other_row(tiny_world, tmp_path, monkeypatch, capsys):
+    """The last row of hours starts a process, which may fail or never end."""
+    out = tmp_path / "report"
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "vae", "speed", "--limit", "1"]
+    words += ["--device", "cpu", "--workers", "1", "--out", str(out)]
+    for name, value, why in (
+        ("LIMIT_S", 0.01, "took more than 0.01 s for 3 turns"),
+        ("MODULE", "animegamer_core.absent", "failed with status 1"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(speed, name, value)
+            assert main(words) == 1
+        text = capsys.readouterr().out
+        assert why in text and "not measured: speed" in text
+        report = json.loads((out / "report.json").read_text())
+        assert {line["row"] for line in report["lines"]} == {"vae"} and (out / "vae.png").is_file()
+        assert report["failed"] == ["speed"] and report["partial"] is False
+        assert any("row speed could not be measured" in note and why in note for note in report["notes"])
+
+
+def test_without_a_listener_a_rows_error_goes_on(tiny_world, monkeypatch):
+    monkeypatch.setattr(speed, "MODULE", "animegamer_core.absent")
+    with pytest.raises(RuntimeError, match="failed with status 1"):
+        acceptance.accept(Trial(Lab(open_world(tiny_world), workers=1), SMALLEST), ["speed"])
+
+
+def test_a_stopped_command_leaves_the_rows_so_far(tiny_world, tmp_path, monkeypatch, capsys):
+    def stopped(trial):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(acceptance.ROWS, "unseen", stopped)
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--limit", "1", "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--rows", "unseen", "--out", str(tmp_path / "none")]) == 130
+    assert "no row was measured" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    assert main([*words, "--rows", "vae", "unseen", "speed", "--out", str(tmp_path)]) == 130
+    said = capsys.readouterr()
+    assert "report.json has the rows so far" in said.err and "falls short" not in said.out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["partial"] is True and report["to_come"] == ["unseen", "speed"]
+    assert {line["row"] for line in report["lines"]} == {"vae"} and report["command"]
 
 
 def test_a_world_without_measured_edges_is_refused(tiny_world):

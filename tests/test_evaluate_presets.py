@@ -13,6 +13,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.evaluate import presets as task
 from animegamer_core.evaluate.acceptance.lab import Lab, Sampling
+from animegamer_core.evaluate.acceptance.table import SCORED
 from animegamer_core.evaluate.acceptance.trial import Plan, Trial
 from animegamer_core.evaluate.figures import psnr
 from animegamer_core.presets import PRESETS, Preset, preset_on
@@ -47,7 +48,7 @@ def test_exact_comes_first_and_everything_is_held_against_it(run):
     for score in values["presets"]:
         assert len(score["seconds"]) == task.REPEATS and score["median"] > 0
         assert score["recognition"]["count"] == 4 * score["accuracy"]["count"] == 4 * values["shots"]
-        heads = [score["recognised"][head]["value"] for head in task.SCORED]
+        heads = [score["recognised"][head]["value"] for head in SCORED]
         assert score["recognition"]["value"] == pytest.approx(sum(heads) / 4)
     assert values["fingerprint"] and values["machine"]["torch"] and values["dtype"] == "float32"
 

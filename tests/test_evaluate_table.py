@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny_towers
 
+from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
+from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import figures
-from animegamer_core.evaluate.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate.similarity import towers as similarity
 from animegamer_core.evaluate.similarity.towers import Towers
 from animegamer_core.evaluate.table import cli, page, runner, small
@@ -757,6 +758,22 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_towers, tmp_path):
         with pytest.raises(ValueError, match=sentence):
             cli.run(told(*base, *more))
         assert not (tmp_path / "out" / "run.json").exists()
+
+
+def test_motion_is_measured_where_shots_are_drawn_unless_told_otherwise(world, small_towers, tmp_path):
+    base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
+    for more in ((), ("--flow-device", "auto"), ("--flow-device", "cpu")):
+        assert cli._job(told(*base, *more), "cpu").flow.device == "cpu"
+    with pytest.raises(ValueError, match="device 'cuda:99' is not available here"):
+        cli._job(told(*base, "--flow-device", "cuda:99"), "cpu")
+
+
+def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
+    for task in ("world", "ablations"):
+        with pytest.raises(SystemExit):
+            main(["evaluate", task, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert "code that lies there with its DINO is run, so fetch it yourself" in text
 
 
 def test_the_command_is_light_to_import():

@@ -99,6 +99,23 @@ def test_nothing_that_a_rater_gets_names_an_agent(study, tmp_path):
     assert key["agents"] == list(AGENTS) and "Keep it from the raters" in key["note"]
 
 
+def test_the_dates_of_clips_do_not_tell_which_were_played_together(tmp_path):
+    runs = [make_run(tmp_path / name, name, {"game-001": 2, "game-002": 2}, 60 * n) for n, name in enumerate(AGENTS)]
+    for day, run in enumerate(runs):
+        for path in run.rglob("*.mp4"):
+            os.utime(path, (1e9 + day, 1e9 + day))
+    contest = open_contest(runs)
+    study = plan_study(contest, raters=3, games=2, seed=0)
+    write_study(study, contest, tmp_path / "study")
+    clips = list((tmp_path / "study").glob("rater-*/clips/*"))
+    assert len({path.stat().st_mtime for path in clips}) == 1
+    assert len({path.stat().st_ino for path in clips}) == 2 * 2 * 3, "each clip lies on the disk once for all raters"
+    (contest.folder(0, "game-001") / "turn-01.mp4").write_bytes(b"played anew")
+    write_study(study, contest, tmp_path / "study")
+    shown = [path.read_bytes() for path in (tmp_path / "study").glob("rater-*/clips/*")]
+    assert shown.count(b"played anew") == 3 and len(shown) == len(clips)
+
+
 def test_gauges_are_shown_as_they_stand_after_each_turn(study, tmp_path):
     rater = study.raters[0]
     for game, shown in zip(study.games[rater], page_data(tmp_path / "study" / rater)["games"], strict=True):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..data.benchmark import BenchmarkGame
     from ..state import StateChange
-    from .benchmark import BenchmarkGame
 
 
 @dataclass(frozen=True)

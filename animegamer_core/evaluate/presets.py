@@ -30,7 +30,6 @@ UNTUNED = Preset("none", "as the world says")
 REFERENCE = "exact"
 REPEATS = 3
 READ = 4  # turns that a timed turn follows, the default window
-SCORED = ("character", "place", "time", "motion")  # heads of the probes that the acceptance table has targets for
 HEAD = (
     f"{'preset':12} {'steps':>5} {'s a turn':>9} {'ratio':>6} {'recognition':>19} {'ACC-F':>19} {'PSNR to exact':>14}"
 )
@@ -169,6 +168,7 @@ def _score(trial: Trial, preset: Preset, dtype: str, exact: Clips | None) -> tup
     import numpy as np
 
     from .acceptance.lab import Sampling
+    from .acceptance.table import SCORED
     from .figures import motion_accuracy, psnr, share
 
     drawn = trial.drawn_by(trial.lab.drawing(Sampling(preset=preset, dtype=dtype)))

@@ -60,25 +60,38 @@ class Line:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What measuring one row gave: its lines, pictures to look at by file name, and remarks."""
+    """What measuring one row gave: its lines, pictures to look at by file name, and remarks.
+
+    failed: the name of a row that could not be measured, whose remarks say why.
+    """
 
     lines: tuple[Line, ...]
     pictures: Mapping[str, Image.Image] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    failed: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A whole evaluation. few: samples are too few to call every miss; facts: what it takes to repeat it."""
+    """An evaluation. few: samples are too few to call every miss; facts: what it takes to repeat it.
+
+    to_come: rows that are still to be measured; a report with some is partial.
+    """
 
     outcomes: tuple[Outcome, ...]
     few: bool
     facts: Mapping[str, Any]
+    to_come: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[Line, ...]:
         """All lines in order."""
         return tuple(line for outcome in self.outcomes for line in outcome.lines)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The rows that could not be measured."""
+        return tuple(outcome.failed for outcome in self.outcomes if outcome.failed)
 
     @property
     def short(self) -> bool:
@@ -89,6 +102,7 @@ class Report:
     def text(self) -> str:
         """The printed table, with remarks below it."""
         notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
+        notes += [f"(partial: {', '.join(self.to_come)} still to be measured)"] if self.to_come else []
         return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
 
     def sheet(self) -> Image.Image | None:
@@ -102,6 +116,9 @@ class Report:
             **self.facts,
             "few_samples": self.few,
             "short": self.short,
+            "partial": bool(self.to_come),
+            "to_come": list(self.to_come),
+            "failed": list(self.failed),
             "lines": [_line_values(line, self.few) for line in self.lines],
             "notes": [note for outcome in self.outcomes for note in outcome.notes],
         }

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..checkpoint import open_world
+from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..data.motion import motion_value
 from ..data.workers import spread
-from ..evaluate.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..files import write_text
 from ..state import StateChange
 from .draw import draw_shot
@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path, metavar="OUT.txt")
     parser.add_argument("--workers", type=int, help="processes that draw (default: one a core)")
     args = parser.parse_args(argv)
+    args.out.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be written is said before minutes of drawing
     games = []
     for game in benchmark_games(workers=args.workers):
         games.append(game)
@@ -104,4 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"benchmark: {error}\n")
+        sys.exit(2)

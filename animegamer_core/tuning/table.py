@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
 class Tuning:
     """One way. approximates: the result differs beyond rounding. only, formats: the kind of device and the number
     formats that it is of use with, any if empty. hindered: says of a device what is missing there, if something is.
+    alone: shots that are drawn together decide together what is left out, so that each has to be drawn by itself.
     """
 
     about: str
@@ -28,6 +29,7 @@ class Tuning:
     only: str = ""
     formats: tuple[str, ...] = ()
     hindered: Callable[[str], str] = lambda device: ""
+    alone: bool = False
 
 
 def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
@@ -126,7 +128,7 @@ TUNINGS: dict[str, Tuning] = {
     "whole": Tuning("the whole transformer compiled", ways.whole, **COMPILER),
     "vae": Tuning("the VAE's decoder compiled", ways.vae, **COMPILER),
     "first_block": Tuning(
-        "steps whose first block tells nothing new skip the others", caches.first_block, approximates=True
+        "steps whose first block tells nothing new skip the others", caches.first_block, approximates=True, alone=True
     ),
     "taylor": Tuning("attention continued on a line between steps that ask it", caches.taylor, approximates=True),
 }

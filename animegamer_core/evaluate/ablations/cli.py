@@ -18,7 +18,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..similarity.towers import KINDS
+from ..similarity.towers import DREAMSIM_HELP, KINDS
 from .variants import BUDGET_NAMES, VARIANTS, chosen
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--world", default="toybox", help="whose VAE, towers and probes are taken as they are (default %(default)s)")
     add("--towers", choices=(*KINDS, NO_TOWERS), default="toybox", help="for CLIP-I and DreamSim (default %(default)s)")
     add("--clip", type=Path, metavar="DIR", help="published towers: folder of a CLIP model")
-    add("--dreamsim", type=Path, metavar="DIR", help="published towers: folder of DreamSim's weights")
+    add("--dreamsim", type=Path, metavar="DIR", help=f"published towers: {DREAMSIM_HELP}")
     add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
     add("--export", type=Path, metavar="DIR", help="afterwards write here what a fresh machine needs to go on")
     add("--export-mib", type=int, default=120, help="the export's largest size in MiB (default %(default)s)")

@@ -42,7 +42,11 @@ def run_ablations(
             if deadline.over:
                 return False
             _score(shop, examiner, variant, family, deadline)
-            done = done and shop.scores_file(variant.name, family).is_file()
+            if not shop.scores_file(variant.name, family).is_file():
+                shop.say(
+                    f"{variant.name}: the time is over while another process holds it; its {family} are not scored"
+                )
+                return False
     return done
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...checkpoint import World, save_world
 from ...checkpoint.storage import read_json, write_json
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
 from ...state import GameState, MotionTable
 from ...toybox.benchmark import BENCHMARK, true_game
 from ...toybox.calibrate import calibrated_table, decoder_response, played_states
@@ -30,7 +31,6 @@ from ...train.learners import UNTOLD_MOTION
 from ...train.order import generator
 from ..acceptance.lab import Clips, Lab, TrueShots
 from ..acceptance.lockstep import Script, play_games
-from ..benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
 from ..figures import psnr
 from ..similarity.towers import Towers
 from ..table.scores import pairwise, scored_text, shown_frames

@@ -16,7 +16,7 @@ from ...spec import DTYPES, GUIDANCE_NAMES
 from ...train.staged import add_stage_files, open_staged
 
 if TYPE_CHECKING:
-    from ..report import Outcome
+    from ..report import Outcome, Report
 
 ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen", "speed")
 
@@ -39,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print and save as asked; 1 if a figure falls short of its target."""
+    """Measure, print and save as asked, row by row; 1 if a figure falls short of its target, or a row has none.
+
+    Interrupted, the rows that were measured stay in a report that says that it is partial.
+    """
     import torch
 
     from ...play import choose_device
@@ -60,12 +63,23 @@ def run(args: argparse.Namespace) -> int:
         print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
     print(TABLE_HEAD)
     begun = time.perf_counter()
-    report = accept(Trial(lab, plan, args.seed), args.rows, lambda outcome: _show(outcome, few))
-    report = replace(report, facts={**report.facts, "command": shlex.join(sys.argv)})
-    for path in report.save(args.out):
+    kept: list[Path] = []
+
+    def keep(report: Report) -> None:
+        _show(report.outcomes[-1], few)
+        kept[:] = replace(report, facts={**report.facts, "command": shlex.join(sys.argv)}).save(args.out)
+
+    try:
+        report = accept(Trial(lab, plan, args.seed), args.rows, keep)
+    except KeyboardInterrupt:
+        print(f"\nStopped; {f'{kept[0]} has the rows so far' if kept else 'no row was measured'}.", file=sys.stderr)
+        return 130
+    for path in kept:
         print(path)
-    print(f"{'a figure falls short' if report.short else 'nothing falls short'}; {time.perf_counter() - begun:.0f} s")
-    return int(report.short)
+    told = ["a figure falls short" if report.short else "nothing falls short"]
+    told += [f"not measured: {', '.join(report.failed)}"] if report.failed else []
+    print(f"{'; '.join(told)}; {time.perf_counter() - begun:.0f} s")
+    return int(report.short or bool(report.failed))
 
 
 def _show(outcome: Outcome, few: bool) -> None:

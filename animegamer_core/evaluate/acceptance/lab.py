@@ -25,6 +25,7 @@ from ...toybox.probes import ProbeNet, load_probes, recognise
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
 from ...toybox.world import Scene, instruction
 from ...train.material import pictures
+from ...tuning import TUNINGS
 from ...video import to_uint8
 
 Clips = NDArray[np.uint8]
@@ -94,8 +95,8 @@ class Lab:
         self.workers = workers
         self.sampling = sampling
         self.batch = 64 if self.device.type == "cuda" else 4
-        if sampling.preset is not None and "first_block" in sampling.preset.tunings:
-            self.batch = 1  # a batch decides together which steps to skip
+        if sampling.preset is not None and any(TUNINGS[name].alone for name in sampling.preset.tunings):
+            self.batch = 1
         self.on_progress = on_progress or (lambda what, done, count: None)
 
     @cached_property

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from ...engine import GameEngine
-from ...prompt import GRAMMAR, Levels, TurnPrompt
-from ...state import GameSession, GameState, StateChange, Turn
+from ...prompt import GRAMMAR, TurnPrompt
+from ...state import GameSession, GameState, Turn
 
 LOCKSTEP = 32  # games a batch
 
@@ -69,22 +68,16 @@ def predict_together(
     for index, choice in enumerate(GRAMMAR):
         output = engine(prompts, known)
         states_BND = output.states_BND if states_BND is None else states_BND
-        allowed = [engine.tokenizer.strength(value) for value in choice.allowed]
-        for game in range(len(prompts)):
-            logits_V = output.logits_BAV[game, -1].float()
-            chosen[game] += (choice.allowed[int(logits_V[allowed].argmax())],)
-            said[game] += (engine.tokenizer.strength_of(int(logits_V.argmax())),)
+        logits_BV = output.logits_BAV[:, -1].float().cpu()
+        for game, logits_V in enumerate(logits_BV):
+            number, first = engine.choose(choice, logits_V)
+            chosen[game], said[game] = (*chosen[game], number), (*said[game], first)
         if index + 1 < len(GRAMMAR):
             prompts = [_with_choice(engine, prompt, index, chosen[game][-1]) for game, prompt in enumerate(prompts)]
-    return [_state(*row) for row in zip(states_BND.float().cpu(), chosen, said, strict=True)]
+    return [engine.state_of(*row) for row in zip(states_BND.float().cpu(), chosen, said, strict=True)]
 
 
 def _with_choice(engine: GameEngine, prompt: TurnPrompt, index: int, value: int) -> TurnPrompt:
     """The prompt with the number that was chosen, up to the tag of the next one."""
     tags = engine.tokenizer.token(GRAMMAR[index].closing), engine.tokenizer.token(GRAMMAR[index + 1].opening)
     return prompt.followed_by([engine.tokenizer.strength(value), *tags])
-
-
-def _state(representation_ND: Tensor, levels: Levels, said: tuple[int | None, ...]) -> GameState:
-    motion, social, entertainment, stamina = levels
-    return GameState(representation_ND, motion, StateChange(social, entertainment, stamina), said)

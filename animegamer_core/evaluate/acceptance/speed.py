@@ -36,13 +36,16 @@ class Speed:
 
 
 def measure_speed(world: Path, instructions: Sequence[str]) -> Speed:
-    """Play the instructions in a fresh process; RuntimeError carries what it said if it fails."""
+    """Play the instructions in a fresh process; RuntimeError says what it said if it fails, or that it is slow."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-m", MODULE, str(world.resolve()), repr(time.time()), *instructions]
     root = Path(__file__).resolve().parents[3]
-    done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"the timed process took more than {LIMIT_S} s for {len(instructions)} turns") from error
     if done.returncode:
         raise RuntimeError(f"the timed process failed with status {done.returncode}: {done.stderr.strip()[-500:]}")
     values = json.loads(done.stdout.strip().splitlines()[-1])

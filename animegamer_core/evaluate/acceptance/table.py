@@ -32,6 +32,7 @@ SWEEP = 9  # motion values a state is drawn at
 WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows that a prop's colour is asked after
 SPEED_TURNS = 3  # the first of them warms the libraries up, and counts
 PICTURED = 8  # scenes on a comparison sheet
+LONGEST_REASON = 500  # characters of why a row could not be measured
 SCORED = ("character", "place", "time", "motion")  # heads that the table has targets for
 
 
@@ -198,20 +199,39 @@ ROWS: Mapping[str, Callable[[Trial], Outcome]] = {
 }
 
 
-def accept(
-    trial: Trial, rows: Sequence[str] = tuple(ROWS), on_outcome: Callable[[Outcome], None] | None = None
-) -> Report:
-    """Measure the named rows, in the table's order; on_outcome hears of each as it is done."""
-    outcomes, seconds = [], {}
-    for name, measure in ROWS.items():
-        if name in rows:
-            begun = time.perf_counter()
-            outcomes.append(measure(trial))
-            seconds[name] = round(time.perf_counter() - begun, 1)
-            if on_outcome is not None:
-                on_outcome(outcomes[-1])
+def accept(trial: Trial, rows: Sequence[str] = tuple(ROWS), on_row: Callable[[Report], None] | None = None) -> Report:
+    """Measure the named rows, in the table's order; on_row hears the report so far after each.
+
+    With on_row, whose listener keeps what is there, a row that fails for want of memory, of a disk or of a process is
+    an outcome that says so, and the next one is measured; without, its error goes on to the caller.
+    """
+    names = tuple(name for name in ROWS if name in rows)
+    report = Report((), trial.plan.games < FULL.games, {**_facts(trial), "seconds": {}}, names)
+    for name in names:
+        begun = time.perf_counter()
+        outcome = ROWS[name](trial) if on_row is None else _measured(name, trial)
+        seconds = {**report.facts["seconds"], name: round(time.perf_counter() - begun, 1)}
+        report = Report(
+            (*report.outcomes, outcome), report.few, {**report.facts, "seconds": seconds}, report.to_come[1:]
+        )
+        if on_row is not None:
+            on_row(report)
+    return report
+
+
+def _measured(name: str, trial: Trial) -> Outcome:
+    """A row, or that it could not be measured, and why."""
+    try:
+        return ROWS[name](trial)
+    except (RuntimeError, OSError) as error:  # also torch's, where memory ran out
+        why = " ".join(str(error).split())[:LONGEST_REASON]
+        return Outcome((), notes=(f"row {name} could not be measured: {type(error).__name__}: {why}",), failed=name)
+
+
+def _facts(trial: Trial) -> dict[str, object]:
+    """What it takes to repeat an evaluation."""
     world = trial.lab.world
-    facts = {
+    return {
         "world": world.spec.name,
         "fingerprint": world.fingerprint,
         "profile": world.profile.name,
@@ -220,9 +240,7 @@ def accept(
         "sampling": trial.lab.sampling.facts(),
         "device": str(trial.lab.device),
         "machine": machine(),
-        "seconds": seconds,
     }
-    return Report(tuple(outcomes), trial.plan.games < FULL.games, facts)
 
 
 def remembered_turns(game: Game, window: int) -> list[int]:

@@ -18,7 +18,7 @@ from .models import ClipModel, PictureModel
 from .settings import FPS
 
 if TYPE_CHECKING:
-    from ..benchmark import BenchmarkGame
+    from ...data.benchmark import BenchmarkGame
     from .settings import BaselineSettings
 
 

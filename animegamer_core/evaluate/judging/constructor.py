@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ...data.benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
 from ...data.captions.pictures import read_references
 from ...data.captions.prompts import TIMES
 from ...data.captions.questions import VisionModel
@@ -23,7 +24,6 @@ from ...data.captions.replies import ReplyError, phrase
 from ...data.captions.words import why_unfit
 from ...files import write_text
 from ...state import clean_text
-from ..benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
 from .asking import Answers, OnProgress, Task, Terms, ask_all, kept_replies, whole_reply
 
 PANELS, MOST_PANELS = 10, 50

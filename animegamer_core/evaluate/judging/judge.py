@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...data.benchmark import BenchmarkGame
 from ...data.captions.replies import ReplyError
 from ...state import clean_text
 from ...video import read_clip
-from ..benchmark import BenchmarkGame
 from ..table.cast import Cast, cast_of
 from .agreement import shown_order
 from .asking import Task, whole_reply

@@ -6,6 +6,7 @@ not for raters. A rater's folder needs no other file, no server and no network.
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ from .sheets import CRITERIA, FIXED, LETTERS, Blank
 KEY, SHEET, PAGE, CLIPS = "key.json", "sheet.csv", "index.html", "clips"
 FORMAT = 1
 MOST_RATERS = 500
+UNDATED = 946_684_800  # 2000: dates of clips would tell which of them were played together
 _PARTS = Path(__file__).with_name("raters_page")
 _KEEP = "This says which agent is which. Keep it from the raters until all sheets are back."
 
@@ -86,9 +88,10 @@ def write_study(study: Study, contest: Contest, out: Path, on_rater: OnRater | N
     ValueError: the folder holds another study, or other files.
     """
     _claim(study, out)
-    pages = []
+    pages: list[Path] = []
+    copies: dict[Path, Path] = {}
     for number, rater in enumerate(study.raters, start=1):
-        pages.append(_write_rater(study, contest, out / rater, rater))
+        pages.append(_write_rater(study, contest, out / rater, rater, copies))
         if on_rater is not None:
             on_rater(number, len(study.raters))
     return pages
@@ -139,13 +142,16 @@ def _claim(study: Study, out: Path) -> None:
     write_text(out / KEY, as_json({**values, "characters": dict(study.characters), "raters": raters}))
 
 
-def _write_rater(study: Study, contest: Contest, folder: Path, rater: str) -> Path:
-    """A rater's clips under names that tell nothing, the page, and the sheet unless it is there (perhaps filled in)."""
+def _write_rater(study: Study, contest: Contest, folder: Path, rater: str, copies: dict[Path, Path]) -> Path:
+    """A rater's clips under names that tell nothing, the page, and the sheet unless it is there (perhaps filled in).
+
+    copies: clips of runs -> where a rater of this study has them, for the raters to come.
+    """
     games = [
         {
             "name": f"Game {number}",
             "character": study.characters[game],
-            "turns": _turns(contest, game, study.orders[rater][game], _Place(folder, number)),
+            "turns": _turns(contest, game, study.orders[rater][game], _Place(folder, number, copies)),
         }
         for number, game in enumerate(study.games[rater], start=1)
     ]
@@ -158,23 +164,39 @@ def _write_rater(study: Study, contest: Contest, folder: Path, rater: str) -> Pa
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a rater's clips of one game go."""
+    """Where a rater's clips of one game go. copies: as of `_write_rater`."""
 
     folder: Path
     game: int
+    copies: dict[Path, Path]
 
     def put(self, source: Path, turn: int, letter: str) -> str:
-        """The clip at its place, linked where the disk can, else copied; its path in the rater's folder."""
+        """The clip at its place, of no date, linked to another rater's where the disk can; its path in the folder."""
         name = f"{CLIPS}/game-{self.game}-turn-{turn:02d}-{letter}{source.suffix}"
         place = self.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        if not (place.is_file() and place.samefile(source)):
+        if not _is_copy(place, source):
             with replacing(place) as part:
-                try:
-                    os.link(source, part)
-                except OSError:
-                    shutil.copyfile(source, part)
+                _copy(self.copies.get(source), source, part)
+        self.copies.setdefault(source, place)
         return name
+
+
+def _is_copy(place: Path, source: Path) -> bool:
+    undated = place.is_file() and place.stat().st_mtime == UNDATED
+    return undated and filecmp.cmp(place, source, shallow=False)
+
+
+def _copy(known: Path | None, source: Path, part: Path) -> None:
+    """A link to a copy that is known, else a new one."""
+    if known is not None:
+        try:
+            os.link(known, part)
+            return
+        except OSError:  # a disk without links, or with too many of one file
+            part.unlink(missing_ok=True)
+    shutil.copyfile(source, part)
+    os.utime(part, (UNDATED, UNDATED))
 
 
 def _turns(contest: Contest, game: str, order: tuple[int, ...], place: _Place) -> list[dict[str, Any]]:

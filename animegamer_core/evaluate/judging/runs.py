@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..benchmark import BenchmarkGame
+from ...data.benchmark import BenchmarkGame
 from ..table.records import GameRecord, PlayedRun, game_folder, read_run
 
 MOST_AGENTS = 8

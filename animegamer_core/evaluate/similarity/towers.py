@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STAND_IN = "toybox towers"
 KINDS = ("toybox", "published")
+DREAMSIM_HELP = "folder of DreamSim's weights; code that lies there with its DINO is run, so fetch it yourself"
 
 
 class PictureText(Protocol):

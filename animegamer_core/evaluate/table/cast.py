@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...toybox.benchmark import true_game
 from ...toybox.draw import draw_shot
 from ...toybox.games import Game
 from ...toybox.references import reference_pictures
 from ...toybox.world import CHARACTERS, Scene, characters, motion_text
-from ..benchmark import BenchmarkGame, BenchmarkTurn
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")

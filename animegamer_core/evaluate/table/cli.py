@@ -16,7 +16,7 @@ from ...spec import DTYPES, GUIDANCE_NAMES
 from ...state import DEFAULT_WINDOW
 from ...train.staged import add_stage_files, open_staged
 from ..baselines import add_arguments as add_baseline_arguments
-from ..similarity.towers import KINDS
+from ..similarity.towers import DREAMSIM_HELP, KINDS
 
 if TYPE_CHECKING:
     from ...checkpoint import World
@@ -53,12 +53,16 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
     add("--characters", type=Path, metavar="DIR", help="pictures: NAME.png or NAME/ for each main character")
     add("--towers", choices=KINDS, default="toybox", help="the Toybox's own, or published ones (default %(default)s)")
     add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
-    add("--dreamsim", type=Path, metavar="DIR", help="published: folder of DreamSim's weights")
+    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {DREAMSIM_HELP}")
     add("--motion-edges", metavar="A,B,C,D", help="borders between motion levels, for worlds that never measured them")
     add("--flow", choices=BACKENDS, help="what measures motion (default: what measured the world's own)")
     add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
     add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
-    add("--flow-device", default="cpu", help="raft, memflow: cpu or cuda (default %(default)s)")
+    add(
+        "--flow-device",
+        default="auto",
+        help="raft, memflow: auto (where shots are drawn), cpu or cuda (default %(default)s)",
+    )
     add("--threshold", type=float, help="px a frame under which a pixel is still (default: the world's)")
 
 
@@ -108,7 +112,8 @@ def _job(args: argparse.Namespace, device: str) -> TableJob:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
     device = choose_device(device)
     world, games = open_staged(args.world, args.stage_file, playing=True), games_of(args.games)
-    given = {"weights": args.flow_weights, "python": args.flow_python, "device": args.flow_device}
+    flow_device = device if args.flow_device == "auto" else choose_device(args.flow_device)
+    given = {"weights": args.flow_weights, "python": args.flow_python, "device": flow_device}
     edges = None if args.motion_edges is None else _edges(args.motion_edges)
     return TableJob(
         world=world,

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from ...checkpoint import World
+from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
 from ...data.flow import FlowSettings
 from ...files import locked
 from ...toybox.benchmark import BENCHMARK
-from ..benchmark import BenchmarkGame, benchmark_text, read_benchmark
 from ..players import GamePlayer
 from ..report import machine
 from ..similarity.towers import Towers

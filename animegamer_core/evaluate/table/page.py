@@ -13,10 +13,10 @@ from ..similarity.towers import STAND_IN
 from .metrics import GAUGES, METRICS
 from .records import GAMES, GameRecord, TurnRecord
 from .report import PaperTable, number
+from .scores import SIMILARITIES
 
 PAGE = "index.html"
 _PARTS = Path(__file__).with_name("clips_page")
-_ROWS = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across", "clip_i_true", "dreamsim_true")
 
 
 def write_page(table: PaperTable, out: Path) -> Path:
@@ -39,7 +39,7 @@ def shown(table: PaperTable) -> dict[str, Any]:
         "scores": [
             {"key": metric.key, "name": table.label(metric), "higher": metric.higher}
             for metric in measured
-            if metric.key in _ROWS
+            if metric.key in SIMILARITIES
         ],
         "games": [_game(game) for game in table.run.games],
     }
@@ -68,6 +68,6 @@ def _turn(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:
         "measured": turn.motion_level,
         "value": turn.motion_value,
         "gauges": gauges,
-        "scores": {name: turn.scores.get(name) for name in _ROWS},
+        "scores": {name: turn.scores.get(name) for name in SIMILARITIES},
         "seconds": turn.seconds,
     }

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from ...checkpoint import World
+from ...data.benchmark import BenchmarkGame
 from ...decoder import ShotDecoder
 from ...engine import GameEngine
 from ...play import SEEDS, PlaySettings
 from ...state import GameSession
 from ...toybox.world import FPS
 from ...video import to_uint8
-from ..benchmark import BenchmarkGame
 from ..players import PlayedShot
 from .cast import true_shots
 

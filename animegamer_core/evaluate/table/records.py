@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 from ...files import PART, write_text
 from ...state import StateChange
-from ..benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 
 FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
@@ -35,7 +35,7 @@ class TurnRecord:
 
     line: the benchmark's. level, change: as the player predicted them, None where it predicts none. motion_value: px a
     frame at 480 px height, measured on the shot; motion_level: its level 1..5, None without edges. scores: by the names
-    of `metrics.SIMILARITIES`, None where there was nothing to compare with. warm_up: the first turn after loading.
+    of `scores.SIMILARITIES`, None where there was nothing to compare with. warm_up: the first turn after loading.
     clip: the file's name beside game.json; shown: the one that a browser can show.
     """
 

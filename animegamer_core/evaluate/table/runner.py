@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...files import replacing
 from ...video import clip_suffix, write_clip
-from ..benchmark import BenchmarkGame, BenchmarkTurn
 from ..players import GamePlayer
 from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
 from .scores import Scorer

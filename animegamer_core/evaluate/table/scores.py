@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..benchmark import BenchmarkGame, BenchmarkTurn
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ..similarity.towers import Towers
 from .cast import Cast, true_shots
 from .motion import MotionMeter

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.captions.words import LONGEST_WORDS, why_unfit
 from ..index import check_story_name
 from ..prompt import GRAMMAR
 from ..state import Instruction, StateChange, clean_text
+from .captions.words import LONGEST_WORDS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
 FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
