@@ -227,3 +227,18 @@ def test_a_plan_that_cannot_be_measured_is_refused_before_anything_is(changes, s
     monkeypatch.setattr(PlainTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
     with pytest.raises(ValueError, match=sentence):
         run_bench(plan(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"alone": ("graph",)}, "tuning graph cannot be measured here, of no use on cpu; leave it out"),
+        ({"tuned": ("fused", "flash3")}, "tuning flash3 cannot be measured here"),
+        ({"dtype": torch.bfloat16, "alone": ("onednn",)}, "of no use with bfloat16"),
+    ],
+)
+def test_what_a_machine_cannot_do_is_said_before_anything_is_measured(changes, says):
+    told = []
+    with pytest.raises(ValueError, match=says):
+        run_bench(plan(**changes), told.append)
+    assert not told

@@ -57,11 +57,12 @@ def run(args: argparse.Namespace) -> int:
     for plan in plans:
         benches.append(measure_ours(plan, stock, _tell))
         _show(benches[-1])
+        if args.json is not None:  # after each, so that what is measured is kept where a later one fails
+            values = {"command": shlex.join(sys.argv), "benches": [bench.values() for bench in benches]}
+            write_text(args.json, json.dumps(values, indent=1) + "\n")
     if note := known_step_note(benches[0]):
         print(f"({note})")
     if args.json is not None:
-        values = {"command": shlex.join(sys.argv), "benches": [bench.values() for bench in benches]}
-        write_text(args.json, json.dumps(values, indent=1) + "\n")
         print(args.json)
     return 0
 

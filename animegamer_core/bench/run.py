@@ -15,7 +15,7 @@ from ..presets import Preset, card_of, check_streaming, overridden, prepare
 from ..sampler import Schedule, guidance_scale
 from ..spec import PROFILES, ModelSpec, Profile, dtype_name
 from ..streaming import Card
-from ..tuning import CACHES, check_names, tune
+from ..tuning import CACHES, check_names, hindrance, tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
 from .plain import PlainTurn
 from .table import Bench, Row
@@ -89,7 +89,9 @@ def run_bench(plan: Plan, say: Say = lambda line: None) -> Bench:
 
 
 def check_plan(plan: Plan) -> None:
-    """ValueError for names and numbers of steps that are none, or that cannot be measured together."""
+    """ValueError for names and numbers of steps that are none, for ways that this machine lacks something for, and for
+    what cannot be measured together: all that can be known before minutes of measuring.
+    """
     schedule = Schedule.of(plan.sampler_steps)
     if plan.guidance is not None:
         guidance_scale(plan.guidance, plan.spec.decoder.guidance_scale, 0, schedule)  # knows the names
@@ -99,6 +101,9 @@ def check_plan(plan: Plan) -> None:
     check_streaming(plan.made)
     if plan.alone and plan.made.stream_gib is not None:
         raise ValueError(f"preset {plan.preset.name} streams; ways are tried one by one without such a preset")
+    for name in (*plan.made.tunings, *plan.alone):
+        if reason := hindrance(name, str(plan.device), dtype_name(plan.dtype)):
+            raise ValueError(f"tuning {name} cannot be measured here, {reason}; leave it out")
 
 
 def measure_stock(plan: Plan, say: Say = lambda line: None) -> Stock:

@@ -142,13 +142,15 @@ class DriftMeter:
 
 @contextmanager
 def whole_float32() -> Iterator[None]:
-    """Convolutions in float32 as it is, which a GPU else shortens to TF32."""
-    before = torch.backends.cudnn.allow_tf32
+    """Convolutions and products in float32 as it is, which a GPU else shortens to TF32."""
+    before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")  # which torchao lowers for the whole process
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        torch.backends.cudnn.allow_tf32 = before[0]
+        torch.set_float32_matmul_precision(before[1])
 
 
 def drift(latents: Tensor, untuned: Tensor) -> float:

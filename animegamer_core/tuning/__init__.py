@@ -15,6 +15,7 @@ from .table import (
     approximations,
     check_names,
     compiled_parts,
+    hindrance,
     tune,
     usable,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "cache_first_block",
     "check_names",
     "compiled_parts",
+    "hindrance",
     "tune",
     "usable",
 ]

@@ -43,6 +43,11 @@ def no_onednn(device: str) -> str:
     return "" if torch.backends.mkldnn.is_available() else "since this torch was built without oneDNN"
 
 
+def no_torchao(device: str = "") -> str:
+    """Numbers of 8 bits are torchao's, a package of its own."""
+    return "" if importlib.util.find_spec("torchao") else "since torchao is not installed (pip install torchao)"
+
+
 def no_flash3(device: str) -> str:
     """FlashAttention-3 is written for Hopper GPUs."""
     import torch

@@ -76,13 +76,15 @@ def usable(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[st
     """(the names that are of use on a device such as `cuda:0`, why the others are not). dtype: the number format, such
     as `bfloat16`, where it is known already.
     """
-    reasons = {name: reason for name in names if (reason := _hindrance(TUNINGS[name], device, dtype))}
+    reasons = {name: reason for name in names if (reason := hindrance(name, device, dtype))}
     if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
         reasons["layout"] = "which slows a GPU down unless the VAE is compiled"
     return tuple(name for name in names if name not in reasons), reasons
 
 
-def _hindrance(tuning: Tuning, device: str, dtype: str) -> str:
+def hindrance(name: str, device: str, dtype: str = "") -> str:
+    """Why a way is of no use on a device, as the end of a sentence; empty where it is. dtype: as for `usable`."""
+    tuning = TUNINGS[name]
     if tuning.only not in ("", device.partition(":")[0]):
         return f"of no use on {device}"
     if dtype and tuning.formats and dtype not in tuning.formats:
@@ -97,6 +99,7 @@ def approximations(names: Sequence[str]) -> tuple[str, ...]:
 
 GPU: Any = {"only": "cuda"}
 COMPILER: Any = {**GPU, "hindered": hindrances.no_compiler}
+TORCHAO: Any = {**GPU, "hindered": hindrances.no_torchao}
 
 TUNINGS: dict[str, Tuning] = {
     "halves": Tuning("the halves of guidance on two GPUs at once", ways.halves, **GPU),
@@ -112,8 +115,8 @@ TUNINGS: dict[str, Tuning] = {
     "half_vae": Tuning(
         "the VAE in float16 where all else is bfloat16", ways.half_vae, only="cuda", formats=("bfloat16",)
     ),
-    "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", ways.fp8, approximates=True, **GPU),
-    "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", ways.int8, approximates=True, **GPU),
+    "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", ways.fp8, approximates=True, **TORCHAO),
+    "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", ways.int8, approximates=True, **TORCHAO),
     "cudnn": Tuning("cuDNN's attention before the others", ways.cudnn, **GPU),
     "flash3": Tuning(
         "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from .hindrances import flash3_module, no_flash3, no_onednn
+from .hindrances import flash3_module, no_flash3, no_onednn, no_torchao
 
 if typing.TYPE_CHECKING:
     from torch import Tensor, nn
@@ -105,12 +106,14 @@ def int8(decoder: ShotDecoder) -> None:
 
 def _quantize(decoder: ShotDecoder, name: str, config: str, which: Callable[[nn.Module, str], bool]) -> None:
     """Put torchao's numbers in place of the weights of the linear layers that `which` names."""
-    if importlib.util.find_spec("torchao") is None:
-        raise ValueError(f"tuning {name} needs torchao, which is not installed; pip install torchao, or leave it out")
+    _require(name, no_torchao())
     quantization = importlib.import_module("torchao.quantization")
     if not hasattr(quantization, config):
         raise ValueError(f"tuning {name} needs a torchao with {config}; pip install -U torchao, or leave it out")
-    quantization.quantize_(decoder.transformer, getattr(quantization, config)(), filter_fn=which)
+    kind = getattr(quantization, config)
+    # Else it changes how this process compiles everything from now on, and what is measured after it.
+    own = {"set_inductor_config": False} if "set_inductor_config" in inspect.signature(kind).parameters else {}
+    quantization.quantize_(decoder.transformer, kind(**own), filter_fn=which)
 
 
 def _feeds_forward(module: nn.Module, name: str) -> bool:

@@ -129,7 +129,9 @@ class Lab:
     def steps(self) -> int:
         """Sampling steps of every shot."""
         preset, spec = self.sampling.preset, self.world.spec
-        return self.sampling.steps or (spec.decoder.steps if preset is None else preset.steps_in(spec))
+        if self.sampling.steps is not None:
+            return self.sampling.steps
+        return spec.decoder.steps if preset is None else preset.steps_in(spec)
 
     @property
     def guidance(self) -> str:
