@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
     world = save_world(tmp_path / "w", SPECS["tiny"])
     with pytest.raises(CheckpointError, match="transformer.proj_out.bias: a value of 1e.06 does not fit"):
         save_part(world, model, dtype=torch.float16)
-    assert not list((tmp_path / "w").rglob("*.part"))
+    assert not list((tmp_path / "w").rglob("part-*"))
 
 
 def test_loading_holds_no_second_copy(world):
@@ -334,6 +335,36 @@ def test_a_crash_while_saving_is_never_taken_for_a_whole_part(world, monkeypatch
         with pytest.raises(CheckpointError, match="engine is not complete"):
             after.load_engine()
     assert same(save_part(after, other).load_engine(), other), "saving again mends it"
+
+
+def test_what_is_put_in_place_is_on_the_disk_before(world, tiny_engine, monkeypatch):
+    """Else a manifest could name an empty file after a power cut."""
+    synced, placed = set(), []
+    flush, place = os.fsync, os.replace
+
+    def recorded_flush(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    def recorded_place(source, target):
+        placed.append((os.path.basename(target), os.stat(source).st_ino in synced))
+        place(source, target)
+
+    monkeypatch.setattr("os.fsync", recorded_flush)
+    monkeypatch.setattr("os.replace", recorded_place)
+    save_part(world, tiny_engine, max_shard_bytes=70_000)
+    assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} < {name for name, _ in placed}
+    assert [name for name, safe in placed if not safe] == []
+
+
+def test_unfinished_files_are_named_after_their_process_and_swept_by_the_next_save(world, tiny_engine):
+    folder = world.folder / "engine"
+    mine = storage.StagedFolder(folder).path("model.safetensors").name
+    assert str(os.getpid()) in mine and mine.startswith("part-")
+    for name in (mine.replace(str(os.getpid()), "1"), "model-00001-of-00002.safetensors.part"):  # then and before
+        (folder / name).write_bytes(b"half")
+    save_part(world, tiny_engine)
+    assert {path.name for path in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
 
 
 def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):

@@ -208,12 +208,27 @@ def test_an_interrupted_run_goes_on(download, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         convert(download, tmp_path / "w", stop)
-    assert not list((tmp_path / "w").rglob("*.part"))
+    assert not list((tmp_path / "w").rglob("part-*"))
     seen = []
     world = convert(download, tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
     assert not world.missing(("engine", "decoder", "vae", "encoder"))
     assert "vae" not in seen, "the part that was finished is not written again"
     world.verify()
+
+
+def test_two_converts_never_write_to_one_world(download, tmp_path):
+    refused = []
+
+    def again(done, total, what):
+        if not refused:
+            with pytest.raises(ValueError, match="w: another convert is at work here; wait for it, stop it") as caught:
+                convert(download, tmp_path / "w")
+            refused.append(caught)
+
+    world = convert(download, tmp_path / "w", again)
+    assert refused and not world.missing(("engine", "decoder", "vae", "encoder"))
+    world.verify()
+    assert convert(download, tmp_path / "w") == world, "the lock is given back"
 
 
 def test_several_worlds_are_chosen_by_name(download, tmp_path):

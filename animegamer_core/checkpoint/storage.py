@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import write_text
+from ..files import PART, write_text
 
 if typing.TYPE_CHECKING:
     import torch
@@ -154,7 +154,7 @@ def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str
 
 
 class StagedFolder:
-    """Files of one part written beside the old ones under temporary names, then put in place together."""
+    """Files of one part written beside the old ones under names of this process, then put in place together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -163,7 +163,7 @@ class StagedFolder:
 
     def path(self, name: str) -> Path:
         """Where to write the file that `commit` will call `name`."""
-        self._staged[name] = self.folder / f"{name}.part"
+        self._staged[name] = self.folder / f"{PART}{os.getpid()}-{name}"
         return self._staged[name]
 
     def write_tensors(
@@ -197,10 +197,13 @@ class StagedFolder:
         return {name: note_of(path) for name, path in self._staged.items()}
 
     def commit(self) -> None:
-        """Put the staged files in place and remove what an earlier save left of the same kinds."""
+        """Put the staged files in place and remove what an earlier save left of the same kinds, finished or not."""
+        for path in self._staged.values():  # on the disk before its name is: after a power cut no name is empty
+            with path.open("r+b") as written:  # Windows flushes only what is open for writing
+                os.fsync(written.fileno())
         for name, path in self._staged.items():
             os.replace(path, self.folder / name)
-        for old in self.folder.glob(f"{STEM}*.safetensors*"):
+        for old in (*self.folder.glob(f"{STEM}*.safetensors*"), *self.folder.glob(f"{PART}*")):
             if old.name not in self._staged:
                 old.unlink()
         self._staged = {}
