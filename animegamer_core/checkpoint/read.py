@@ -18,6 +18,9 @@ import torch
 
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
 
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _MAX_INDEX_BYTES = 256 << 20  # the pickled names and sizes of the largest published file take a few MB
 _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
@@ -66,6 +69,19 @@ def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model
         if single.is_file():
             return PickleSource(single)
     return None
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of one foreign file by name, on the CPU and memory-mapped where the format allows.
+
+    A name that ends in .safetensors tells that format, any other torch's own. CheckpointError names the file and what
+    is wrong with it.
+    """
+    source = SafetensorsSource(path) if path.suffix == ".safetensors" else PickleSource(path)
+    state = {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
+    if not state:
+        raise CheckpointError(f"{path}: holds no tensors; expected weights")
+    return state
 
 
 def decoder_file(folder: Path) -> Path:
