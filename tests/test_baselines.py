@@ -274,7 +274,8 @@ def test_a_cut_off_lora_is_refused_in_words(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "config", ["[]", "{", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": "8", "lora_alpha": 1}', '{"r": 8, "lora_alpha": {}}']
+    "config",
+    ["[]", "{", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": "8", "lora_alpha": 1}', '{"r": 8, "lora_alpha": {}}'],
 )
 def test_a_lora_of_peft_beside_a_broken_config_is_refused_in_words(folders, tmp_path, config):
     file = tmp_path / "adapter_model.safetensors"

@@ -108,7 +108,7 @@ def _peft_updates(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, 
 
 
 def _peft_scale(path: Path) -> float:
-    """alpha / rank, or alpha / sqrt(rank), as adapter_config.json beside the file says; ValueError where it does not."""
+    """alpha / rank, or alpha / sqrt(rank), as adapter_config.json beside the file says; ValueError if it does not."""
     beside = path.with_name("adapter_config.json")
     if not beside.is_file():
         raise ValueError(f"{beside} is missing, which tells the scale; it was saved with {path.name}")
