@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
 from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world, storage
+from animegamer_core.checkpoint.read import read_state
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
@@ -152,6 +153,10 @@ def edit(world, **changes):
         ({"files": []}, "field files is .*; expected an object"),
         ({"spec": 3}, "field spec is '3'; expected an object"),
         ({"spec": {}}, "name"),
+        ({"spec": {"name": "x", "engine": {"heads": 0}}}, "spec.engine.heads: 0 is no size"),
+        ({"spec": {"name": "x", "engine": {"heads": 31}}}, "4096 wide does not split into 31 heads"),
+        ({"spec": {"name": "x", "encoder": {"image": {"heads": 5}}}}, "768 wide does not split into 5 heads"),
+        ({"spec": {"name": "x", "decoder": {"vae": {"channels": []}}}}, "does not split into 32 groups"),
         ({"profile": 3}, "field profile is '3'; expected a text"),
         ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
         ({"motion_table": {"name": "x", "values": ["a"] * 5, "edges": None}}, "motion_table.values is .*expected 5"),
@@ -300,6 +305,7 @@ def test_a_safetensors_file_with_a_wrong_header(world, content):
         (lambda t: t.pop("llm.lm_head.weight"), "1 missing tensor.s.: llm.lm_head.weight"),
         (lambda t: t.update(colour=torch.zeros(2)), "1 unknown tensor.s.: colour"),
         (lambda t: t.update({"project_in.0.bias": torch.zeros(3)}), "project_in.0.bias' has shape .3,., .*expects .32"),
+        (lambda t: t.update({"project_in.0.bias": torch.zeros(32).int()}), "project_in.0.bias' holds int32, .*float32"),
     ],
 )
 def test_tensors_that_do_not_fit_the_spec(world, change, match):
@@ -309,6 +315,36 @@ def test_tensors_that_do_not_fit_the_spec(world, change, match):
     save_file(tensors, path)
     with pytest.raises(CheckpointError, match=match):
         reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("kind", ["F6_E2M3", "F4"])
+def test_a_type_that_torch_has_no_numbers_for(world, kind):
+    path = world.folder / "engine" / "model.safetensors"
+    size = {"F6_E2M3": 6, "F4": 4}[kind]
+    header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
+        reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.pt"])
+def test_a_foreign_state_is_read_or_refused_in_words(tmp_path, name):
+    path, tensors = tmp_path / name, {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}
+    save = save_file if path.suffix == ".safetensors" else torch.save
+    save(tensors, path)
+    found, whole = read_state(path), path.read_bytes()
+    assert found.keys() == tensors.keys() and all(torch.equal(found[key], tensors[key]) for key in tensors)
+    save({}, path)
+    with pytest.raises(CheckpointError, match=f"{name}: holds no tensors"):
+        read_state(path)
+    for left in (*range(12), len(whole) // 2, -1):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CheckpointError, match=f"{name}: ") as caught:
+            read_state(path)
+        assert "\n" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: no such file"):
+        read_state(path)
 
 
 @pytest.mark.parametrize("crash_at", range(4))

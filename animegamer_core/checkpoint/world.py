@@ -116,8 +116,10 @@ class World:
         import torch
 
         source = self._sources((model,))[model]
-        matrix = next(key for key in source.keys() if len(source.shape(key)) == 2)  # noqa: SIM118  not a mapping
-        dtype = source.tensor(matrix).dtype
+        matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
+        if matrix is None:
+            raise CheckpointError(f"{source.path}: holds no matrix; expected the weights of the {model}")
+        dtype = source.dtype(matrix)
         return getattr(torch, source.half) if dtype == torch.float32 else dtype
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
