@@ -14,6 +14,7 @@ PROGRAM = "python -m animegamer_core"  # the command line, as messages name it
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
+LARGEST = 1 << 24  # no size of any model comes near: what a file says beyond it is damage
 TIME_FACTOR = 4  # frames a latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
@@ -67,6 +68,10 @@ class ImageTowerSpec:
     heads: int = 12
     intermediate: int = 3072
 
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"an image tower {self.width} wide does not split into {self.heads} heads")
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -93,6 +98,13 @@ class EngineSpec:
     rope_theta: float = 10000.0
     max_positions: int = 32768
 
+    def __post_init__(self) -> None:
+        if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:  # positions turn pairs of channels
+            raise ValueError(
+                f"an engine {self.hidden} wide does not split into {self.heads} heads of an even width that share "
+                f"{self.kv_heads} key heads"
+            )
+
 
 @dataclass(frozen=True)
 class VaeSpec:
@@ -103,6 +115,12 @@ class VaeSpec:
     latent_channels: int = 16
     norm_groups: int = 32
     scaling_factor: float = 1.15258426
+
+    def __post_init__(self) -> None:
+        if not self.channels or any(count % self.norm_groups for count in self.channels):
+            raise ValueError(
+                f"a VAE with levels of {self.channels} channels does not split into {self.norm_groups} groups"
+            )
 
     @property
     def spatial_factor(self) -> int:
@@ -160,7 +178,7 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> ModelSpec:
-        """The spec in `values`; ValueError names the first field that is unknown or of the wrong type."""
+        """The spec in `values`; ValueError names the first field that is unknown, missing, or no size of a model."""
         return _from_dict(cls, values, "spec")
 
 
@@ -263,7 +281,7 @@ def get_profile(name: str) -> Profile:
 
 
 def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -> typing.Any:
-    """Rebuild a (nested) spec dataclass from plain json values, refusing what it does not know."""
+    """Rebuild a (nested) spec dataclass from plain json values, refusing what it does not know or what lacks."""
     hints = typing.get_type_hints(cls)
     unknown = sorted(set(values) - set(hints))
     if unknown:
@@ -280,10 +298,18 @@ def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -
         else:
             value = _checked(value, float | int if kind is float else kind, f"{where}.{name}")
         fields[name] = value
+    required = (field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING)
+    for name in required:
+        if name not in fields:
+            raise ValueError(f"{where}.{name} is missing; expected {hints[name].__name__}")
     return cls(**fields)
 
 
 def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:
     if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
-        raise ValueError(f"{where}: {value!r} is not of type {kind}")
+        raise ValueError(f"{where}: {str(value)[:40]!r} is not of type {kind}")
+    if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= LARGEST:
+        raise ValueError(f"{where}: {str(value)[:40]} is no size; expected 1 to {LARGEST}")
+    if isinstance(value, float) and not 0 <= value <= LARGEST:
+        raise ValueError(f"{where}: {value} is no scale; expected 0 to {LARGEST}")
     return value

@@ -265,6 +265,27 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
         open_baseline("gc", settings(folders, "gc", pictures=folders.flux))
 
 
+def test_a_cut_off_lora_is_refused_in_words(folders, tmp_path):
+    cut = tmp_path / "cut.safetensors"
+    for left in (4, 100, -1):
+        cut.write_bytes(folders.text_lora.read_bytes()[:left])
+        with pytest.raises(ValueError, match=r"cut\.safetensors: not a whole safetensors file"):
+            shots(open_baseline("gc", settings(folders, "gc", lora=cut)))
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["[]", "{", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": "8", "lora_alpha": 1}', '{"r": 8, "lora_alpha": {}}'],
+)
+def test_a_lora_of_peft_beside_a_broken_config_is_refused_in_words(folders, tmp_path, config):
+    file = tmp_path / "adapter_model.safetensors"
+    named = load_file(folders.text_lora)
+    save_file({name.replace("transformer.", "base_model.model.", 1): tensor for name, tensor in named.items()}, file)
+    (tmp_path / "adapter_config.json").write_text(config)
+    with pytest.raises(ValueError, match=r"adapter_config\.json: .*(expected|not a readable json)"):
+        shots(open_baseline("gc", settings(folders, "gc", lora=file)))
+
+
 # --- folders --------------------------------------------------------------------------------------------------------
 
 

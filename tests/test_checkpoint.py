@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
 from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world, storage
+from animegamer_core.checkpoint.read import read_state
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
@@ -92,7 +94,7 @@ def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
     world = save_world(tmp_path / "w", SPECS["tiny"])
     with pytest.raises(CheckpointError, match="transformer.proj_out.bias: a value of 1e.06 does not fit"):
         save_part(world, model, dtype=torch.float16)
-    assert not list((tmp_path / "w").rglob("*.part"))
+    assert not list((tmp_path / "w").rglob("part-*"))
 
 
 def test_loading_holds_no_second_copy(world):
@@ -151,6 +153,10 @@ def edit(world, **changes):
         ({"files": []}, "field files is .*; expected an object"),
         ({"spec": 3}, "field spec is '3'; expected an object"),
         ({"spec": {}}, "name"),
+        ({"spec": {"name": "x", "engine": {"heads": 0}}}, "spec.engine.heads: 0 is no size"),
+        ({"spec": {"name": "x", "engine": {"heads": 31}}}, "4096 wide does not split into 31 heads"),
+        ({"spec": {"name": "x", "encoder": {"image": {"heads": 5}}}}, "768 wide does not split into 5 heads"),
+        ({"spec": {"name": "x", "decoder": {"vae": {"channels": []}}}}, "does not split into 32 groups"),
         ({"profile": 3}, "field profile is '3'; expected a text"),
         ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
         ({"motion_table": {"name": "x", "values": ["a"] * 5, "edges": None}}, "motion_table.values is .*expected 5"),
@@ -299,6 +305,7 @@ def test_a_safetensors_file_with_a_wrong_header(world, content):
         (lambda t: t.pop("llm.lm_head.weight"), "1 missing tensor.s.: llm.lm_head.weight"),
         (lambda t: t.update(colour=torch.zeros(2)), "1 unknown tensor.s.: colour"),
         (lambda t: t.update({"project_in.0.bias": torch.zeros(3)}), "project_in.0.bias' has shape .3,., .*expects .32"),
+        (lambda t: t.update({"project_in.0.bias": torch.zeros(32).int()}), "project_in.0.bias' holds int32, .*float32"),
     ],
 )
 def test_tensors_that_do_not_fit_the_spec(world, change, match):
@@ -308,6 +315,36 @@ def test_tensors_that_do_not_fit_the_spec(world, change, match):
     save_file(tensors, path)
     with pytest.raises(CheckpointError, match=match):
         reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("kind", ["F6_E2M3", "F4"])
+def test_a_type_that_torch_has_no_numbers_for(world, kind):
+    path = world.folder / "engine" / "model.safetensors"
+    size = {"F6_E2M3": 6, "F4": 4}[kind]
+    header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
+        reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.pt"])
+def test_a_foreign_state_is_read_or_refused_in_words(tmp_path, name):
+    path, tensors = tmp_path / name, {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}
+    save = save_file if path.suffix == ".safetensors" else torch.save
+    save(tensors, path)
+    found, whole = read_state(path), path.read_bytes()
+    assert found.keys() == tensors.keys() and all(torch.equal(found[key], tensors[key]) for key in tensors)
+    save({}, path)
+    with pytest.raises(CheckpointError, match=f"{name}: holds no tensors"):
+        read_state(path)
+    for left in (*range(12), len(whole) // 2, -1):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CheckpointError, match=f"{name}: ") as caught:
+            read_state(path)
+        assert "\n" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: no such file"):
+        read_state(path)
 
 
 @pytest.mark.parametrize("crash_at", range(4))
@@ -334,6 +371,36 @@ def test_a_crash_while_saving_is_never_taken_for_a_whole_part(world, monkeypatch
         with pytest.raises(CheckpointError, match="engine is not complete"):
             after.load_engine()
     assert same(save_part(after, other).load_engine(), other), "saving again mends it"
+
+
+def test_what_is_put_in_place_is_on_the_disk_before(world, tiny_engine, monkeypatch):
+    """Else a manifest could name an empty file after a power cut."""
+    synced, placed = set(), []
+    flush, place = os.fsync, os.replace
+
+    def recorded_flush(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    def recorded_place(source, target):
+        placed.append((os.path.basename(target), os.stat(source).st_ino in synced))
+        place(source, target)
+
+    monkeypatch.setattr("os.fsync", recorded_flush)
+    monkeypatch.setattr("os.replace", recorded_place)
+    save_part(world, tiny_engine, max_shard_bytes=70_000)
+    assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} < {name for name, _ in placed}
+    assert [name for name, safe in placed if not safe] == []
+
+
+def test_unfinished_files_are_named_after_their_process_and_swept_by_the_next_save(world, tiny_engine):
+    folder = world.folder / "engine"
+    mine = storage.StagedFolder(folder).path("model.safetensors").name
+    assert str(os.getpid()) in mine and mine.startswith("part-")
+    for name in (mine.replace(str(os.getpid()), "1"), "model-00001-of-00002.safetensors.part"):  # then and before
+        (folder / name).write_bytes(b"half")
+    save_part(world, tiny_engine)
+    assert {path.name for path in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
 
 
 def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):

@@ -1,6 +1,7 @@
 """The published files become a world: every layout, every dtype, and every kind of wrong file."""
 
 import json
+import math
 import os
 import shutil
 import zipfile
@@ -208,12 +209,27 @@ def test_an_interrupted_run_goes_on(download, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         convert(download, tmp_path / "w", stop)
-    assert not list((tmp_path / "w").rglob("*.part"))
+    assert not list((tmp_path / "w").rglob("part-*"))
     seen = []
     world = convert(download, tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
     assert not world.missing(("engine", "decoder", "vae", "encoder"))
     assert "vae" not in seen, "the part that was finished is not written again"
     world.verify()
+
+
+def test_two_converts_never_write_to_one_world(download, tmp_path):
+    refused = []
+
+    def again(done, total, what):
+        if not refused:
+            with pytest.raises(ValueError, match="w: another convert is at work here; wait for it, stop it") as caught:
+                convert(download, tmp_path / "w")
+            refused.append(caught)
+
+    world = convert(download, tmp_path / "w", again)
+    assert refused and not world.missing(("engine", "decoder", "vae", "encoder"))
+    world.verify()
+    assert convert(download, tmp_path / "w") == world, "the lock is given back"
 
 
 def test_several_worlds_are_chosen_by_name(download, tmp_path):
@@ -323,6 +339,16 @@ def test_a_tensor_that_claims_more_than_the_file(src, decoder_file, tmp_path):
         ({"0__attention__query_key_value__original__weight": torch.zeros(97, 32)}, "rows that split into 3"),
         ({"final_layer__linear__weight": torch.zeros(3, 32)}, "proj_out.weight' has shape .3, 32., .*expects .16, 32."),
         ({"pos_embed__pos_embedding": torch.zeros(1, 256, 32)}, "grid|positions"),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 1, 256, 32)}, "positions has shape .1, 1, 256, 32.; expected .1,"),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 226, 32)}, "positions has shape .*more than 226, 32"),
+        (
+            {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
+            "holds int64, .*numbers like float32",
+        ),
+        ({"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.complex64)}, "holds complex64"),
+        ({"final_layer__linear__weight": torch.zeros(16, 32, device="meta")}, "is without values; expected a plain"),
+        ({"patch_embed__proj__weight": torch.zeros(32, 0, 2, 2)}, "has shape .32, 0, 2, 2.; expected stored values"),
+        ({"x" * 999: torch.zeros(2)}, "'x{120}' is unknown"),
         ({"time_embed__0__bias": "a string"}, "time_embed.0.bias' is a str; expected named tensors"),
     ],
 )
@@ -371,6 +397,88 @@ def test_a_foreign_mistral_folder(src, originals, tmp_path, field, value, match)
     path = src / "Mistral-7B-Instruct-v0.1" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
     refuse(src, tmp_path / "w", match, ENGINE_ONLY)
+
+
+@pytest.fixture
+def whole(src, originals):
+    """A download with its towers, whose files a test may break."""
+    made.write_all(src, originals)
+    (src / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 3}')
+    (src / "t5-v1_1-xxl").mkdir()
+    tower = originals.encoder.text_tower
+    text = {name: value.contiguous() for name, value in tower.state_dict().items() if "embed_tokens" not in name}
+    save_file(text, src / "t5-v1_1-xxl" / "model.safetensors")
+    (src / "t5-v1_1-xxl" / "config.json").write_text(tower.config.to_json_string())
+    shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", src / "t5-v1_1-xxl")
+    return src
+
+
+MISTRAL, T5, ADAPTER = (
+    "Mistral-7B-Instruct-v0.1/config.json",
+    "t5-v1_1-xxl/config.json",
+    "MLLM-Qiqi/adapter_config.json",
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "match"),
+    [
+        (MISTRAL, {"rope_theta": None, "rope_parameters": None}, "rope_parameters is 'None'; expected an object"),
+        (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
+        (MISTRAL, {"rope_theta": 0}, "rope_theta is 0.0; expected a number above 0"),
+        (MISTRAL, {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; expected a number"),
+        (MISTRAL, {"rms_norm_eps": math.nan}, "rms_norm_eps is 'nan'; expected a number"),
+        (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
+        (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
+        (MISTRAL, {"num_attention_heads": 16, "num_key_value_heads": 8}, "16 heads and 8 key heads do not fit"),
+        (MISTRAL, {"max_position_embeddings": 10**400}, "max_position_embeddings is 1000+; expected"),
+        (T5, {"d_kv": 10**20}, "d_kv is 1000+; expected a whole number of 1"),
+        (T5, {"d_kv": 9}, "2 heads of 9 in 2 layers do not fit 2 layers with 16 query rows"),
+        (T5, {"num_layers": 100}, "in 100 layers do not fit 2 layers"),
+        (T5, {"num_heads": None}, "num_heads is 'None'"),
+        (ADAPTER, {"lora_alpha": 10**400}, "lora_alpha is '1000+'; expected a number"),
+        (ADAPTER, {"lora_alpha": True}, "lora_alpha is 'True'; expected a number"),
+        (ADAPTER, {"lora_alpha": {}}, "lora_alpha is '{}'; expected a number"),
+    ],
+)
+def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, changes, match):
+    path = whole / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    refuse(whole, tmp_path / "w", f"{file}: .*{match}", ENGINE_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "match"),
+    [
+        ("open_clip_config.json", {"model_cfg": None}, "model_cfg is 'None'; expected an object"),
+        ("open_clip_config.json", {"model_cfg": {"vision_cfg": 0}}, "vision_cfg is '0'; expected an object"),
+        ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": 0}}}, "head_width is 0; expected"),
+        ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": False}}}, "head_width is 'False'"),
+        (
+            "open_clip_config.json",
+            {"model_cfg": {"vision_cfg": {"head_width": 7}}},
+            "16 does not split into heads of 7",
+        ),
+        ("config.json", {"vision_config": [1]}, r"vision_config is '\[1\]'; expected an object"),
+        ("config.json", {"vision_config": {"num_attention_heads": "x"}}, "num_attention_heads is 'x'"),
+        ("config.json", {"vision_config": {"num_attention_heads": 5}}, "16 does not split into 5 heads"),
+        ("config.json", {"vision_config": {"hidden_act": []}}, r"hidden_act is '\[\]'; expected 'gelu'"),
+        ("config.json", {}, "16 does not split into heads of 64"),
+    ],
+)
+def test_a_broken_configuration_of_the_image_tower(src, originals, tmp_path, file, content, match):
+    folder = src / "CLIP-ViT-B-16-laion2B-s34B-b88K"
+    made.save(folder / "open_clip_pytorch_model.bin", made.image_tower_tensors(originals.encoder.image_tower))
+    (folder / file).write_text(json.dumps(content))
+    refuse(src, tmp_path / "w", f"{file}: .*{match}", ("image_tower",))
+
+
+@pytest.mark.parametrize("listed", ["", ".", "..", "a/b", None, 3])
+@pytest.mark.parametrize("stem", ["model.safetensors", "pytorch_model.bin"])
+def test_an_index_lists_bare_file_names(src, originals, tmp_path, stem, listed):
+    (src / "MLLM-Qiqi").mkdir()
+    (src / "MLLM-Qiqi" / f"{stem}.index.json").write_text(json.dumps({"weight_map": {"a": listed}}))
+    refuse(src, tmp_path / "w", "index.json: .*bare file name", ENGINE_ONLY)
 
 
 def test_a_shard_index_cannot_leave_its_folder(src, originals, tmp_path):

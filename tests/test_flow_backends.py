@@ -172,6 +172,18 @@ def test_files_that_are_no_weights_of_raft_are_refused(tmp_path):
     assert "holds a list" in refusal(FlowSettings(backend="raft", weights=tmp_path / "list.pth"))
 
 
+@pytest.mark.parametrize("ending", ["pth", "safetensors"])
+@pytest.mark.parametrize("left", [0, 1, 100, -1])
+def test_a_cut_off_weights_file_is_refused_in_words(tmp_path, ending, left):
+    from safetensors.torch import save_file
+
+    path, tensors = tmp_path / f"raft.{ending}", {"feature_encoder.x": torch.zeros(64)}
+    (torch.save if ending == "pth" else save_file)(tensors, path)
+    path.write_bytes(path.read_bytes()[:left])
+    told = refusal(FlowSettings(backend="raft", weights=path))
+    assert f"cannot be read as weights of RAFT: {path}: " in told and "\n" not in told
+
+
 def test_weights_and_device_must_fit_raft(tmp_path):
     weights = raft_file(tmp_path)
     assert "device 'cuda:77'" in refusal(FlowSettings(backend="raft", weights=weights, device="cuda:77"))

@@ -195,6 +195,21 @@ def test_weights_that_are_not_whole_are_refused(clip_folder, tmp_path):
         open_clip_tower(folder)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("left", [0, 1, 100, -1])
+def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left):
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    if name == "pytorch_model.bin":
+        torch.save(load_file(folder / "model.safetensors"), folder / name)
+        (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes((folder / name).read_bytes()[:left])
+    with pytest.raises(ValueError, match=rf"{name}: (not a whole|the file ends too early).*download") as caught:
+        open_clip_tower(folder)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "file, values, sentence",
     [
@@ -320,6 +335,20 @@ def test_what_is_no_plain_clip_of_open_clip_is_refused(both_folders, tmp_path, f
     folder = shutil.copytree(both_folders / "open_clip", tmp_path / "clip")
     (folder / "open_clip_config.json").write_text(json.dumps(facts))
     with pytest.raises(ValueError, match=sentence):
+        open_clip_tower(folder)
+
+
+@pytest.mark.parametrize("name", ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"])
+def test_a_cut_off_file_of_open_clip_is_refused_in_words(both_folders, tmp_path, name):
+    from safetensors.torch import save_file
+
+    folder = shutil.copytree(both_folders / "open_clip", tmp_path / "clip")
+    whole = folder / "open_clip_pytorch_model.bin"
+    if name != whole.name:
+        save_file(torch.load(whole), folder / name)
+        whole.unlink()
+    (folder / name).write_bytes((folder / name).read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"{name}: (not a whole|the file ends too early).*download"):
         open_clip_tower(folder)
 
 

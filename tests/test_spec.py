@@ -21,11 +21,24 @@ def test_release_sizes_are_the_published_ones():
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"colour": 1}, "colour"), ({"state": {"width": "wide"}}, "width"), ({"decoder": {"steps": True}}, "steps")],
+    [
+        ({"colour": 1}, "colour"),
+        ({"state": {"width": "wide"}}, "width"),
+        ({"decoder": {"steps": True}}, "steps"),
+        ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is no size"),
+        ({"engine": {"hidden": 10**400}}, "spec.engine.hidden: 1000+ is no size"),
+        ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is no size"),
+        ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is no scale"),
+    ],
 )
 def test_a_foreign_spec_is_refused_by_field(change, named):
     with pytest.raises(ValueError, match=named):
         ModelSpec.from_dict({**RELEASE.to_dict(), **change})
+
+
+def test_a_spec_without_a_name_is_refused():
+    with pytest.raises(ValueError, match="spec.name is missing; expected str"):
+        ModelSpec.from_dict({})
 
 
 def test_a_decoder_of_another_width_than_the_state_is_refused():

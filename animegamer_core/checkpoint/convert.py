@@ -12,16 +12,18 @@ from pathlib import Path
 
 import torch
 
+from ..files import locked
 from .downloads import LICENCE, find_downloads, signature_of
 from .parts import PARTS, PLAY_PARTS, build_model, narrowed, stage_part
 from .published import Published, empty_model, open_published
 from .show import ProgressLine
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError
-from .world import MANIFEST, World, commit_part, open_world, save_world
+from .world import MANIFEST, World, check_own, commit_part, open_world, save_world
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
 
 PRECISIONS = ("released", "keep")
+LOCK = ".convert.lock"
 
 
 def convert(
@@ -38,7 +40,8 @@ def convert(
     `parts` must be found, further ones are taken where present. Everything is checked against the sizes that the files
     state before anything is written. A second run skips parts whose sources and checksums are unchanged. Host memory
     holds one shard (1 GiB) besides the mapped files. precision `released` stores float32 in the 16-bit type that the
-    published scripts compute in, `keep` as it is. Raises CheckpointError, which names file, key and expectation.
+    published scripts compute in, `keep` as it is. Raises CheckpointError, which names file, key and expectation, and
+    ValueError while another convert writes to `out`.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
@@ -46,7 +49,16 @@ def convert(
     absent = [part for part in parts if part not in published.sources]
     if absent:
         raise CheckpointError(f"{src}: nothing to make the {absent[0]} from; expected {PARTS[absent[0]].source}")
-    world = _prepare(published, Path(out))
+    folder = Path(out)
+    check_own(folder)
+    refusal = f"{folder}: another convert is at work here; wait for it, stop it, or choose another folder"
+    with locked(folder / LOCK, refusal):
+        return _write(published, folder, on_progress, precision)
+
+
+def _write(published: Published, out: Path, on_progress: OnProgress | None, precision: str) -> World:
+    """Write what is not in the world folder yet."""
+    world = _prepare(published, out)
     signatures = {part: _signature(files, precision) for part, files in published.files.items()}
     todo = [part for part in published.sources if not _finished(world, part, signatures[part])]
     stored = {part: _Narrowed(published, part, precision) for part in todo}

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .storage import CheckpointError, TensorSource
+from .storage import LONGEST, CheckpointError, TensorSource
 
 if typing.TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ class Recipe:
         import torch
 
         source, key, _ = self.steps[BASE]
-        dtype = source.tensor(key).dtype
+        dtype = source.dtype(key)
         return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
     def tensor(self) -> Tensor:
@@ -165,7 +165,7 @@ def _check_rank(source: TensorSource, recipe: Recipe) -> None:
 
 def _first(keys: list[str]) -> str:
     more = f" and {len(keys) - 3} more are" if len(keys) > 3 else " is" if len(keys) == 1 else " are"
-    return f"{', '.join(repr(key) for key in sorted(keys)[:3])}{more}"
+    return f"{', '.join(repr(key[:LONGEST]) for key in sorted(keys)[:3])}{more}"
 
 
 # ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import write_text
-from .storage import CheckpointError, SafetensorsSource, StagedFolder, TensorSource, find_safetensors
+from ..spec import dtype_name
+from .storage import LONGEST, CheckpointError, SafetensorsSource, StagedFolder, TensorSource, find_safetensors
 
 if typing.TYPE_CHECKING:
     import torch
@@ -210,7 +211,7 @@ def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.
 
 
 def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
-    """CheckpointError that names the first tensors that are missing, unknown or of another shape."""
+    """CheckpointError that names the first tensors that are missing, unknown, or of another shape or kind of number."""
     stored = set(source.keys())
     if missing := sorted(set(expected) - stored):
         raise CheckpointError(
@@ -224,11 +225,16 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
                 f"{source.path}: tensor {name!r} has shape {source.shape(name)}, "
                 f"the world's spec expects {tuple(tensor.shape)}"
             )
+        if source.dtype(name).is_floating_point != tensor.is_floating_point():
+            raise CheckpointError(
+                f"{source.path}: tensor {name!r} holds {dtype_name(source.dtype(name))}, the world's spec expects "
+                f"numbers like {dtype_name(tensor.dtype)}"
+            )
 
 
 def _listed(names: list[str], what: str) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{len(names)} {what} tensor(s): {', '.join(names[:3])}{more}"
+    return f"{len(names)} {what} tensor(s): {', '.join(repr(name[:LONGEST])[1:-1] for name in names[:3])}{more}"
 
 
 def _finish(model: nn.Module, device: torch.device) -> None:

@@ -105,9 +105,8 @@ def _open_engine(published: Published) -> None:
     if source is None:
         raise CheckpointError(f"{folder / 'pytorch_model.bin'}: no such file; expected the published engine")
     adapter = folder / "adapter_config.json"  # peft's own note of a LoRA; the release has none: alpha = r = 32
-    alpha = read_json(adapter).get("lora_alpha") if adapter.is_file() else None
-    if alpha is not None and not isinstance(alpha, int | float):
-        raise CheckpointError(f"{adapter}: lora_alpha is {alpha!r}; expected a number")
+    facts = read_json(adapter) if adapter.is_file() else {}
+    alpha = None if facts.get("lora_alpha") is None else sizes.number(facts, "lora_alpha", adapter, 0)
     recipes = map_keys(source, keys.ENGINE, alpha, base=_base_model(source, mistral))
     engine, width = sizes.engine_spec(recipes, mistral)
     _set_width(published, width, source.path)
@@ -205,10 +204,11 @@ def _open_text_tower(published: Published, decoder: TensorSource | None) -> None
     source = open_weights(folder) or (decoder if _has(decoder, "conditioner.embedders.0.") else None)
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
-    encoder = replace(published.spec.encoder, text=sizes.text_tower_spec(folder))
+    recipes = map_keys(source, keys.TEXT_TOWER)
+    encoder = replace(published.spec.encoder, text=sizes.text_tower_spec(recipes, folder))
     published.spec = replace(published.spec, encoder=encoder)
     beside = [folder / name for name in ("config.json", "tokenizer.json", "spiece.model")]
-    _add(published, "text_tower", RecipeSource(source.path, map_keys(source, keys.TEXT_TOWER)), *beside)
+    _add(published, "text_tower", RecipeSource(source.path, recipes), *beside)
 
 
 def _check(published: Published) -> None:
@@ -268,7 +268,7 @@ def _check_positions(published: Published, decoder: torch.nn.Module) -> None:
     computed = decoder.transformer.patch_embed.pos_embedding
     if table is None:
         return
-    if table.shape != computed.shape or (table - computed).abs().max() > TABLE_TOLERANCE:
+    if table.shape != computed.shape or not (table - computed).abs().max() <= TABLE_TOLERANCE:  # nor nan
         raise CheckpointError(
             f"{source.path}: its table of positions {tuple(table.shape)} is not the one computed for shots of "
             f"{published.spec.decoder.height} x {published.spec.decoder.width}; expected the released interpolation"

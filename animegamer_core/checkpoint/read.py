@@ -16,7 +16,10 @@ from pickle import UnpicklingError  # the exception only; nothing here unpickles
 import numpy
 import torch
 
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, shards_of
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _MAX_INDEX_BYTES = 256 << 20  # the pickled names and sizes of the largest published file take a few MB
@@ -49,6 +52,10 @@ class PickleSource:
         """The shape of one tensor."""
         return tuple(self._tensors[key].shape)
 
+    def dtype(self, key: str) -> torch.dtype:
+        """The type of one tensor."""
+        return self._tensors[key].dtype
+
     def tensor(self, key: str) -> torch.Tensor:
         """One tensor, as it lies in the file."""
         return self._tensors[key]
@@ -62,10 +69,23 @@ def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model
             return SafetensorsSource(path)
         index, single = folder / f"{stem}.bin.index.json", folder / f"{stem}.bin"
         if index.is_file():
-            return _sharded(index)
+            return PickleSource(index, shards=tuple(shards_of(index)))
         if single.is_file():
             return PickleSource(single)
     return None
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of one foreign file by name, on the CPU and memory-mapped where the format allows.
+
+    A name that ends in .safetensors tells that format, any other torch's own. CheckpointError names the file and what
+    is wrong with it.
+    """
+    source = SafetensorsSource(path) if path.suffix == ".safetensors" else PickleSource(path)
+    state = {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
+    if not state:
+        raise CheckpointError(f"{path}: holds no tensors; expected weights")
+    return state
 
 
 def decoder_file(folder: Path) -> Path:
@@ -81,15 +101,6 @@ def decoder_file(folder: Path) -> Path:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")
     return path
-
-
-def _sharded(index: Path) -> TensorSource:
-    """One source over the torch files that an index lists."""
-    weight_map = read_json(index).get("weight_map")
-    names = sorted(set(weight_map.values())) if isinstance(weight_map, dict) else []
-    if not names or any(not isinstance(name, str) or Path(name).name != name or "\\" in name for name in names):
-        raise CheckpointError(f"{index}: expected an object `weight_map` of tensor name to bare file name")
-    return PickleSource(index, shards=tuple(names))
 
 
 def _load(path: Path) -> Mapping[str, typing.Any]:
@@ -170,8 +181,9 @@ def _only_tensors(path: Path, found: Mapping[typing.Any, typing.Any]) -> dict[st
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, torch.Tensor):
             raise CheckpointError(f"{path}: entry {key!r} is a {type(value).__name__}; expected named tensors only")
-        if value.layout != torch.strided or value.is_quantized:
-            raise CheckpointError(f"{path}: tensor {key!r} is {value.layout}; expected a plain dense tensor")
+        if value.layout != torch.strided or value.is_quantized or value.is_nested or value.is_meta:
+            kind = "without values" if value.is_meta else "nested" if value.is_nested else value.layout
+            raise CheckpointError(f"{path}: tensor {key!r} is {kind}; expected a plain dense tensor")
         if value.numel() * value.element_size() > size:
             raise CheckpointError(
                 f"{path}: tensor {key!r} claims shape {tuple(value.shape)}, more than the file holds; "

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..spec import (
+    LARGEST,
     TIME_FACTOR,
     DecoderSpec,
     EngineSpec,
@@ -22,7 +23,7 @@ from ..spec import (
     VaeSpec,
 )
 from .keys import Recipe
-from .storage import CheckpointError, TensorSource, read_json
+from .storage import CheckpointError, TensorSource, read_json, typed
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +40,14 @@ def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
     vocab, hidden = _shape(recipes, "llm.model.embed_tokens.weight", 2)
     heads = _whole(config, "num_attention_heads", config_path)
     kv_heads = _whole(config, "num_key_value_heads", config_path)
+    key_rows = _shape(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
+    if hidden % (2 * heads) or heads % kv_heads or key_rows * heads != hidden * kv_heads:  # positions turn pairs
+        raise CheckpointError(
+            f"{config_path}: {heads} heads and {kv_heads} key heads do not fit a width of {hidden} with {key_rows} "
+            "key rows; expected the base model that this engine was trained on"
+        )
+    if not math.isclose(number(config, "rms_norm_eps", config_path, RMS_EPS), RMS_EPS):
+        raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
     spec = EngineSpec(
         vocab_size=vocab,
         hidden=hidden,
@@ -46,17 +55,9 @@ def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
         layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
         heads=heads,
         kv_heads=kv_heads,
-        rope_theta=float(_rope_theta(config)),
+        rope_theta=_rope_theta(config, config_path),
         max_positions=_whole(config, "max_position_embeddings", config_path),
     )
-    key_rows = _shape(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
-    if hidden % heads or key_rows * heads != hidden * kv_heads:
-        raise CheckpointError(
-            f"{config_path}: {heads} heads and {kv_heads} key heads do not fit a width of {hidden} with {key_rows} "
-            "key rows; expected the base model that this engine was trained on"
-        )
-    if not math.isclose(config.get("rms_norm_eps", RMS_EPS), RMS_EPS):
-        raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
     return spec, _shape(recipes, "project_in.0.weight", 2)[1]
 
 
@@ -64,9 +65,10 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
     """Sizes of the transformer, and the shot's size from its table of positions (None: the released 480 x 720)."""
     hidden, _, patch, _ = _shape(recipes, "transformer.patch_embed.proj.weight", 4)
     head_width = _shape(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
-    if hidden % head_width:
+    if hidden % head_width or hidden % 16:
         raise CheckpointError(
-            f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}; expected a whole number"
+            f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts of "
+            "a position; expected whole numbers"
         )
     spec = DecoderSpec(
         layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
@@ -78,6 +80,11 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
     )
     if positions is None:
         return spec
+    if positions.dim() != 3 or positions.shape[1] <= state.tokens or positions.shape[::2] != (1, hidden):
+        raise CheckpointError(
+            f"{_path(recipes)}: its table of positions has shape {tuple(positions.shape)}; expected (1, more than "
+            f"{state.tokens}, {hidden})"
+        )
     frames, rows, columns = _grid(positions[0, state.tokens :], _path(recipes))
     pixels = patch * vae.spatial_factor
     return dataclasses.replace(
@@ -88,10 +95,15 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
 def vae_spec(recipes: Recipes) -> VaeSpec:
     """Sizes of the VAE; the published one normalises in groups of 32."""
     levels = count_numbers(r"encoder\.down_blocks\.(\d+)\..+", recipes)
+    channels = tuple(
+        _shape(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
+    )
+    if not channels or any(count % VaeSpec.norm_groups for count in channels):
+        raise CheckpointError(
+            f"{_path(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
+        )
     return VaeSpec(
-        channels=tuple(
-            _shape(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
-        ),
+        channels=channels,
         layers_per_block=count_numbers(r"encoder\.down_blocks\.0\.resnets\.(\d+)\..+", recipes),
         latent_channels=_shape(recipes, "decoder.conv_in.conv.weight", 5)[1],
     )
@@ -106,27 +118,36 @@ def image_tower_spec(recipes: Recipes, folder: Path | None) -> ImageTowerSpec:
         patch=patch,
         width=width,
         layers=count_numbers(r"encoder\.layers\.(\d+)\..+", recipes),
-        heads=_clip_heads(folder, width),
+        heads=_clip_heads(recipes, folder, width),
         intermediate=_shape(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
     )
 
 
-def text_tower_spec(folder: Path) -> TextTowerSpec:
-    """Sizes of the text tower from its config.json; it must be a T5 of version 1.1."""
+def text_tower_spec(recipes: Recipes, folder: Path) -> TextTowerSpec:
+    """Sizes of the text tower from its tensors, heads and layers from config.json; it must be a T5 of version 1.1."""
     path = folder / "config.json"
     config = read_json(path)
     if config.get("feed_forward_proj") != "gated-gelu":
         raise CheckpointError(
             f"{path}: feed_forward_proj is {config.get('feed_forward_proj')!r}; expected 'gated-gelu' of t5-v1_1-xxl"
         )
-    return TextTowerSpec(
-        vocab_size=_whole(config, "vocab_size", path),
-        width=_whole(config, "d_model", path),
+    vocab, width = _shape(recipes, "shared.weight", 2)
+    spec = TextTowerSpec(
+        vocab_size=vocab,
+        width=width,
         head_width=_whole(config, "d_kv", path),
         heads=_whole(config, "num_heads", path),
-        intermediate=_whole(config, "d_ff", path),
+        intermediate=_shape(recipes, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight", 2)[0],
         layers=_whole(config, "num_layers", path),
     )
+    rows = _shape(recipes, "encoder.block.0.layer.0.SelfAttention.q.weight", 2)[0]
+    layers = count_numbers(r"encoder\.block\.(\d+)\..+", recipes)
+    if (spec.heads * spec.head_width, spec.layers) != (rows, layers):
+        raise CheckpointError(
+            f"{path}: {spec.heads} heads of {spec.head_width} in {spec.layers} layers do not fit {layers} layers with "
+            f"{rows} query rows in {_path(recipes)}; download both again"
+        )
+    return spec
 
 
 def latent_channels(recipes: Recipes) -> int:
@@ -168,34 +189,63 @@ def _period(rows_PD: Tensor) -> int:
     return int(same.float().argmax()) + 1 if same.any() else len(rows_PD)
 
 
-def _clip_heads(folder: Path | None, width: int) -> int:
+def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
+    """Heads of the image tower, which must split its width; as wide as open_clip's where no file tells."""
+    path, head_width, heads = _path(recipes), CLIP_HEAD_WIDTH, None
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
-        config = read_json(path).get("model_cfg", {})
+        config = _object(read_json(path), "model_cfg", path)
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        return width // config.get("vision_cfg", {}).get("head_width", CLIP_HEAD_WIDTH)
-    if folder is not None and (folder / "config.json").is_file():
+        head_width = _whole(_object(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
+    elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
-        config = read_json(path).get("vision_config", {})
+        config = _object(read_json(path), "vision_config", path)
         if config.get("hidden_act", "gelu") != "gelu":
             raise CheckpointError(
-                f"{path}: hidden_act is {config['hidden_act']!r}; expected 'gelu' of the laion2b weights"
+                f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
             )
-        return config.get("num_attention_heads", width // CLIP_HEAD_WIDTH)
-    return width // CLIP_HEAD_WIDTH
+        if "num_attention_heads" in config:
+            heads = _whole(config, "num_attention_heads", path)
+    if width % (heads or head_width):
+        split = f"{heads} heads" if heads else f"heads of {head_width}"
+        raise CheckpointError(f"{path}: a width of {width} does not split into {split}; download it again")
+    return heads or width // head_width
 
 
-def _rope_theta(config: dict[str, typing.Any]) -> float:
+def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     """transformers 5 moved it into `rope_parameters`."""
-    return config.get("rope_theta") or config.get("rope_parameters", {}).get("rope_theta", 10000.0)
+    holder = config if config.get("rope_theta") is not None else _object(config, "rope_parameters", path)
+    theta = number(holder, "rope_theta", path, 10000.0)
+    if theta <= 0:
+        raise CheckpointError(f"{path}: rope_theta is {theta}; expected a number above 0")
+    return theta
 
 
-def _whole(config: dict[str, typing.Any], field: str, path: Path) -> int:
-    value = config.get(field)
-    if not isinstance(value, int) or value < 1:
-        raise CheckpointError(f"{path}: {field} is {value!r}; expected a whole number above 0")
+def _object(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, typing.Any]:
+    """The object `field`; an empty one where it is not there."""
+    try:
+        return typed(config, field, dict, {})
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
+    try:
+        value = typed(config, field, int, *default)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    if not 1 <= value <= LARGEST:
+        raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
     return value
+
+
+def number(config: dict[str, typing.Any], field: str, path: Path, default: float) -> float:
+    """The number `field` of a configuration file; CheckpointError where it is something else, or beyond all use."""
+    value = config.get(field, default)
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses what is no number
+        raise CheckpointError(f"{path}: {field} is {str(value)[:40]!r}; expected a number of at most {LARGEST}")
+    return float(value)
 
 
 def _shape(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
@@ -204,6 +254,8 @@ def _shape(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     shape = recipes[name].shape
     if len(shape) != axes:
         raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
+    if 0 in shape:
+        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected stored values")
     return shape
 
 

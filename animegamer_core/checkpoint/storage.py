@@ -13,14 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import write_text
+from ..files import PART, write_text
 
 if typing.TYPE_CHECKING:
     import torch
 
 STEM = "model"  # our parts are `model.safetensors`, or `model-00001-of-0000n.safetensors` with an index
 DEFAULT_SHARD_BYTES = 1 << 30
+LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
+_TYPES = {  # safetensors' names -> torch's; those that are packed or that torch has no numbers for are left out
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "BOOL": "bool",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
+}  # fmt: skip
 
 
 class CheckpointError(ValueError):
@@ -97,6 +104,9 @@ class TensorSource(typing.Protocol):
     def shape(self, key: str) -> tuple[int, ...]:
         """The shape of one tensor, without reading it."""
 
+    def dtype(self, key: str) -> torch.dtype:
+        """The type that `tensor` will have, without reading it."""
+
     def tensor(self, key: str) -> torch.Tensor:
         """One tensor on the CPU, memory-mapped where the format allows."""
 
@@ -109,7 +119,7 @@ class SafetensorsSource:
     def __init__(self, path: Path) -> None:
         """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
         self.path = path
-        names = [path.name] if path.suffix == ".safetensors" else _shards_of(path)
+        names = [path.name] if path.suffix == ".safetensors" else shards_of(path)
         self.files = tuple(dict.fromkeys((path, *(path.with_name(name) for name in names))))
         self._handles: dict[str, typing.Any] = {}
         for name in names:
@@ -117,6 +127,8 @@ class SafetensorsSource:
             for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
                 if key in self._handles:
                     raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
+                if (kind := handle.get_slice(key).get_dtype()) not in _TYPES:
+                    raise CheckpointError(f"{path}: tensor {key!r} is of type {kind}; expected {', '.join(_TYPES)}")
                 self._handles[key] = handle
 
     def keys(self) -> Iterable[str]:
@@ -126,6 +138,12 @@ class SafetensorsSource:
     def shape(self, key: str) -> tuple[int, ...]:
         """The shape of one tensor, without reading it."""
         return tuple(self._handles[key].get_slice(key).get_shape())
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type of one tensor, without reading it."""
+        import torch
+
+        return getattr(torch, _TYPES[self._handles[key].get_slice(key).get_dtype()])
 
     def tensor(self, key: str) -> torch.Tensor:
         """One tensor, memory-mapped."""
@@ -154,7 +172,7 @@ def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str
 
 
 class StagedFolder:
-    """Files of one part written beside the old ones under temporary names, then put in place together."""
+    """Files of one part written beside the old ones under names of this process, then put in place together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -163,7 +181,7 @@ class StagedFolder:
 
     def path(self, name: str) -> Path:
         """Where to write the file that `commit` will call `name`."""
-        self._staged[name] = self.folder / f"{name}.part"
+        self._staged[name] = self.folder / f"{PART}{os.getpid()}-{name}"
         return self._staged[name]
 
     def write_tensors(
@@ -197,10 +215,13 @@ class StagedFolder:
         return {name: note_of(path) for name, path in self._staged.items()}
 
     def commit(self) -> None:
-        """Put the staged files in place and remove what an earlier save left of the same kinds."""
+        """Put the staged files in place and remove what an earlier save left of the same kinds, finished or not."""
+        for path in self._staged.values():  # on the disk before its name is: after a power cut no name is empty
+            with path.open("r+b") as written:  # Windows flushes only what is open for writing
+                os.fsync(written.fileno())
         for name, path in self._staged.items():
             os.replace(path, self.folder / name)
-        for old in self.folder.glob(f"{STEM}*.safetensors*"):
+        for old in (*self.folder.glob(f"{STEM}*.safetensors*"), *self.folder.glob(f"{PART}*")):
             if old.name not in self._staged:
                 old.unlink()
         self._staged = {}
@@ -211,12 +232,14 @@ class StagedFolder:
             path.unlink(missing_ok=True)
 
 
-def _shards_of(index: Path) -> list[str]:
+def shards_of(index: Path) -> list[str]:
+    """The files that an index lists, in order; CheckpointError where one is no bare file name."""
     weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-        raise CheckpointError(f"{index}: expected an object `weight_map` of tensor name to file name")
+    plain = isinstance(weight_map, dict) and all(isinstance(name, str) for name in weight_map.values())
+    if not plain or not weight_map:
+        raise CheckpointError(f"{index}: expected an object `weight_map` of tensor name to bare file name")
     names = sorted(set(weight_map.values()))
-    foreign = [name for name in names if Path(name).name != name or "\\" in name]
+    foreign = [name for name in names if name in ("", ".", "..") or Path(name).name != name or "\\" in name]
     if foreign:
         raise CheckpointError(f"{index}: file {foreign[0]!r} lies outside the folder; expected a bare file name")
     return names

@@ -116,8 +116,10 @@ class World:
         import torch
 
         source = self._sources((model,))[model]
-        matrix = next(key for key in source.keys() if len(source.shape(key)) == 2)  # noqa: SIM118  not a mapping
-        dtype = source.tensor(matrix).dtype
+        matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
+        if matrix is None:
+            raise CheckpointError(f"{source.path}: holds no matrix; expected the weights of the {model}")
+        dtype = source.dtype(matrix)
         return getattr(torch, source.half) if dtype == torch.float32 else dtype
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
@@ -233,8 +235,7 @@ def save_world(
     motion_table None is the table `released`, which published weights were trained with.
     """
     path = Path(folder)
-    if not (path / MANIFEST).is_file() and published_worlds(path):
-        raise _kept(path)
+    check_own(path)
     known = open_world(path).files if (path / MANIFEST).is_file() else {}
     world = World(
         storage=OwnFolder(path, known),
@@ -266,6 +267,12 @@ def save_part(
         staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes)
         world = commit_part(world, part, staged)
     return world
+
+
+def check_own(folder: Path) -> None:
+    """CheckpointError where a folder holds published files, beside which nothing is written."""
+    if not (folder / MANIFEST).is_file() and published_worlds(folder):
+        raise _kept(folder)
 
 
 def _kept(folder: Path) -> CheckpointError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..checkpoint.storage import note_of
+from ..checkpoint.storage import CheckpointError, note_of
 from .motion import DEFAULT_THRESHOLD, DIS_FACTS, MEASURE_HEIGHT, dis_flow
 
 if TYPE_CHECKING:
@@ -135,21 +135,12 @@ class RaftFlow:
 
 def _state(path: Path) -> dict[str, Tensor]:
     """The tensors of a weights file; FlowError for a file that is none."""
-    import pickle
-
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from ..checkpoint.read import read_state
 
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise FlowError(f"{path}: cannot be read as weights ({str(error).splitlines()[0]})") from error
-    if not isinstance(state, dict):
-        raise FlowError(f"{path}: holds a {type(state).__name__}, not the tensors of RAFT by name")
-    return state
+        return read_state(path)
+    except (CheckpointError, OSError) as error:
+        raise FlowError(f"the file cannot be read as weights of RAFT: {error}") from error
 
 
 def _raft(name: str, state: dict[str, Tensor], path: Path) -> nn.Module:

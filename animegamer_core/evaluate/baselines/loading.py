@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...checkpoint.storage import note_of
+from ...checkpoint.storage import note_of, read_json
 from ...play import choose_device
 from .folders import SDXL, ModelFolder
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from diffusers import DiffusionPipeline
 
     from .settings import BaselineSettings
+
+PEFT = "base_model.model."  # begins every name in a file of peft's own format
 
 
 def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | None) -> DiffusionPipeline:
@@ -81,10 +82,12 @@ def checked_lora(path: Path) -> str:
 
 def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
     """Add the updates of a file to the weights, so that they cost no time; ValueError where they do not fit."""
+    from ...checkpoint.read import read_state
+
+    tensors = read_state(path)
+    updates = _peft_updates(path, tensors) if all(name.startswith(PEFT) for name in tensors) else str(path.parent)
     try:
-        pipeline.load_lora_weights(
-            _peft_updates(path) or str(path.parent), weight_name=path.name, local_files_only=True, use_safetensors=True
-        )
+        pipeline.load_lora_weights(updates, weight_name=path.name, local_files_only=True, use_safetensors=True)
         parts = list(pipeline.get_list_adapters())
         if parts:
             pipeline.fuse_lora(components=parts)
@@ -95,22 +98,25 @@ def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
         raise ValueError(f"{path} holds no update of {type(pipeline).__name__}; give the LoRA of this very model")
 
 
-def _peft_updates(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file in peft's own format under diffusers' names, scaled by its alpha; {} for other formats."""
-    from safetensors.torch import load_file
+def _peft_updates(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors in peft's own format under diffusers' names, scaled by the alpha that is told beside their file."""
+    scale = _peft_scale(path)
+    return {
+        f"transformer.{name.removeprefix(PEFT)}": tensor * scale if "lora_B" in name else tensor
+        for name, tensor in tensors.items()
+    }
 
-    tensors, prefix = load_file(path), "base_model.model."
-    if not all(name.startswith(prefix) for name in tensors):
-        return {}
+
+def _peft_scale(path: Path) -> float:
+    """alpha / rank, or alpha / sqrt(rank), as adapter_config.json beside the file says; ValueError if it does not."""
     beside = path.with_name("adapter_config.json")
     if not beside.is_file():
         raise ValueError(f"{beside} is missing, which tells the scale; it was saved with {path.name}")
-    config = json.loads(beside.read_text(encoding="utf-8"))
-    scale = config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
-    return {
-        f"transformer.{name.removeprefix(prefix)}": tensor * scale if "lora_B" in name else tensor
-        for name, tensor in tensors.items()
-    }
+    config = read_json(beside)
+    alpha, rank = config.get("lora_alpha"), config.get("r")
+    if type(alpha) not in (int, float) or type(rank) is not int or rank < 1:
+        raise ValueError(f"{beside}: lora_alpha is {alpha!r} and r {rank!r}; expected a number and a rank above 0")
+    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 import torch.nn.functional as F
 
+from ...checkpoint.read import read_state
 from ...encoder import CLIP_MEAN, CLIP_STD
 from ...state import clean_text
 from .files import file_facts, in_parts, missing, package, read_object
@@ -114,6 +115,7 @@ def _from_transformers(folder: Path, device: torch.device | str) -> ClipTower:
     config, wanted = read_object(folder / CONFIG), read_object(folder / PREPROCESSOR)
     if config.get("model_type") != "clip":
         raise ValueError(f"{folder / CONFIG}: a model of type {config.get('model_type')!r}; give one of type 'clip'")
+    read_state(next(folder / name for name in TRANSFORMERS_WEIGHTS if (folder / name).is_file()))  # or says why not
     try:
         model, notes = CLIPModel.from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
@@ -160,7 +162,7 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> ClipTower:
     weights = next(folder / name for name in OPEN_CLIP_WEIGHTS if (folder / name).is_file())
     try:
         model = open_clip.CLIP(**model_cfg)
-        model.load_state_dict(_tensors(weights), strict=True)
+        model.load_state_dict(read_state(weights), strict=True)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
             f"{weights}: not the weights that {path.name} tells of ({error}); download both again"
@@ -169,14 +171,6 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> ClipTower:
     preprocessing = _preprocessing(path, vision_cfg.get("image_size"), wanted.get("mean"), wanted.get("std"))
     facts = _facts(folder, f"open_clip {open_clip.__version__}", OPEN_CLIP_WEIGHTS, preprocessing)
     return ClipTower(folder.resolve().name, facts, _OpenClip(model.to(device).eval(), tokenizer, device), preprocessing)
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _preprocessing(path: Path, size: Any, mean: Any, std: Any) -> Preprocessing:
