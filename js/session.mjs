@@ -51,7 +51,7 @@ export class PlaySession {
   /** Close the story; the list of stories is read anew. */
   async close() {
     this.leave();
-    this.store.removeItem(KEPT);
+    this.#remember(() => this.store.removeItem(KEPT));
     await this.#guard(() => this.#readStories());
     this.#changed();
   }
@@ -317,16 +317,27 @@ export class PlaySession {
         instruction,
       }));
       const { story, world, line } = this;
-      this.store.setItem(KEPT, JSON.stringify({ story, world, line, number: this.here.number, jobs }));
+      const place = JSON.stringify({ story, world, line, number: this.here.number, jobs });
+      this.#remember(() => this.store.setItem(KEPT, place));
     }
     this.onChange(this, event);
   }
 
   #kept() {
     try {
-      return JSON.parse(this.store.getItem(KEPT)) ?? {};
+      return JSON.parse(this.#remember(() => this.store.getItem(KEPT)) ?? null) ?? {};
     } catch (error) {
       if (error instanceof SyntaxError) return {};
+      throw error;
+    }
+  }
+
+  /** What the store gives. One that is full or forbidden costs the place after a reload, never the game. */
+  #remember(act) {
+    try {
+      return act();
+    } catch (error) {
+      if (error instanceof DOMException) return undefined;
       throw error;
     }
   }

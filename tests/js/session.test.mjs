@@ -230,6 +230,26 @@ test("damaged local storage is no story", async () => {
   assert.deepEqual(session.worlds, ["toybox", "qiqi"]);
 });
 
+test("a store that is full, or forbidden, does not stop the game", async () => {
+  const full = () => {
+    throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
+  };
+  const { server, session, events } = await begun({ store: { getItem: full, setItem: full, removeItem: full } });
+  await session.play("one");
+  await server.run(session);
+  assert.deepEqual(said(session), ["one"]);
+  assert.equal(session.busy, false);
+  assert.equal(session.error, "");
+  assert.ok(events.includes("turn"), "the page hears of the turn");
+  await session.close();
+  assert.equal(session.story, "");
+});
+
+test("a store that is broken in another way is an error that is seen", async () => {
+  const broken = { ...memoryStore(), getItem: () => null.length };
+  await assert.rejects(new PlaySession(new FakeServer().port, broken, () => {}).start(), TypeError);
+});
+
 test("a damaged line is told, and the others are there", async () => {
   const { server, session } = await begun();
   await session.play("one");
