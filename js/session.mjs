@@ -229,10 +229,12 @@ export class PlaySession {
   async catchUp() {
     for (const job of [...this.jobs]) {
       await this.#guard(async () => {
+        // The queue first: a prompt that ends in between is then in the history, not in neither.
+        const waits = (await this.port.queued()).includes(job.id);
         const entry = await this.port.history(job.id);
         const messages = Object.fromEntries(entry?.status?.messages ?? []);
         if (!entry) {
-          if (!(await this.port.queued()).includes(job.id)) this.interrupted({ prompt_id: job.id });
+          if (!waits) this.interrupted({ prompt_id: job.id });
         } else if (entry.status?.status_str === "success") {
           this.executed({ prompt_id: job.id, node: TURN_NODE, output: entry.outputs?.[TURN_NODE] });
           await this.succeeded({ prompt_id: job.id });

@@ -111,6 +111,25 @@ test("after a reload the story, the place in it and a turn that was played meanw
   assert.equal(again.busy, false);
 });
 
+test("a turn that ends while a reloaded page asks for it is played, not stopped", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one");
+  const { port } = server;
+  let ends = () => server.run(); // between the page's two questions, whichever it asks first
+  const asked = (question) => async (id) => {
+    const answer = await question(id);
+    await ends();
+    ends = () => {};
+    return answer;
+  };
+  const events = [];
+  const late = { ...port, history: asked(port.history), queued: asked(port.queued) };
+  const again = new PlaySession(late, store, (now, event) => events.push(event));
+  await again.start();
+  assert.deepEqual(said(again), ["one"]);
+  assert.ok(events.includes("turn") && !events.includes("stopped"), events.join());
+});
+
 test("a reload while the very first turn of a new story is still waiting", async () => {
   const { server, store, session } = await begun();
   await session.play("one");
