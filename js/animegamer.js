@@ -51,10 +51,10 @@ app.registerExtension({
         tab = createPlayTab(session, say, page);
         place.replaceChildren(tab.element);
         place.style.height = "100%";
-        if (!session.started) session.start();
-        session.started = true;
+        session.start();
       },
       destroy: () => {
+        tab?.destroy();
         tab = null;
       },
     });

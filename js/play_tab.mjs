@@ -10,7 +10,7 @@ import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it. */
+/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it, destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session);
@@ -33,7 +33,12 @@ export function createPlayTab(session, say, page) {
   }
 
   show(session, "");
-  return { element, show, preview: (blob) => session.running && game.preview(blob) };
+  function destroy() {
+    game.preview(null);
+    clips.release();
+  }
+
+  return { element, show, destroy, preview: (blob) => session.running && game.preview(blob) };
 }
 
 function createStart(say, session) {

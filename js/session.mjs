@@ -12,6 +12,7 @@ const KEPT = "animegamer.play"; // the local storage entry: story, line, turn an
  */
 export class PlaySession {
   #settled = Promise.resolve();
+  #started = false;
 
   constructor(port, store, onChange) {
     Object.assign(this, { port, store, onChange });
@@ -22,8 +23,10 @@ export class PlaySession {
     this.leave();
   }
 
-  /** The worlds and stories that there are; then back into the story that was open when the page was left. */
+  /** The worlds and stories that there are; then back into the story that was open when the page was left. Once. */
   async start() {
+    if (this.#started) return;
+    this.#started = true;
     const kept = this.#kept();
     await this.#guard(async () => {
       const info = await this.port.getJson("/object_info/LoadAnimeGamer");

@@ -130,6 +130,15 @@ test("a turn that ends while a reloaded page asks for it is played, not stopped"
   assert.ok(events.includes("turn") && !events.includes("stopped"), events.join());
 });
 
+test("a tab that is opened again starts nothing again", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  session.undo();
+  await session.start();
+  assert.equal(session.here, session.root);
+});
+
 test("a reload while the very first turn of a new story is still waiting", async () => {
   const { server, store, session } = await begun();
   await session.play("one");
