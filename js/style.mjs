@@ -57,7 +57,9 @@ const STYLE = `
 .ag-line { fill: none; stroke: var(--ag-own); stroke-width: 2px; stroke-linejoin: round; stroke-linecap: round; vector-effect: non-scaling-stroke; }
 .ag-line.ag-social { stroke-dasharray: 7 4; } .ag-line.ag-entertainment { stroke-dasharray: 1 4; stroke-width: 3px; }
 .ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
-.ag-notes li { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+.ag-notes li, .ag .ag-note { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+.ag-notes.ag-in-node { padding-block: 6px; }
+.ag .ag-note { margin-top: -7px; font-size: 12px; line-height: 17px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 
 .ag-play { position: relative; height: 100%; display: flex; flex-direction: column; background: var(--ag-paper); container-type: inline-size; overflow: hidden; }
 .ag-play button, .ag-play input, .ag-play select, .ag-play textarea { font: inherit; color: inherit; }
