@@ -308,21 +308,20 @@ test("a turn that was drawn with other steps is not drawn again by the graph", (
   assert.deepEqual([instructions, after, steps, guidance, window], ["b", 1, 2, "cosine", 4]);
 });
 
-test("the graph links state and video of the story node", () => {
+test("the graph links the video of the story node, which shows the state itself", () => {
   const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), line: "" });
   assert.deepEqual(
     Object.values(graph).map((node) => node.class_type),
-    ["LoadAnimeGamer", "PlayGameStory", "StateDisplay", "SaveVideo"],
+    ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"],
   );
   assert.deepEqual(
-    [graph[2].inputs.model, graph[3].inputs.state, graph[4].inputs.video],
+    [graph[2].inputs.model, graph[3].inputs.video],
     [
       ["1", 0],
-      ["2", 1],
       ["2", 4],
     ],
   );
-  assert.equal(graph[4].inputs.filename_prefix, "animegamer/100--x");
+  assert.equal(graph[3].inputs.filename_prefix, "animegamer/100--x");
 });
 
 test("addresses of files are escaped", () => {
