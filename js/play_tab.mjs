@@ -66,15 +66,15 @@ function createStart(say, session) {
 
   function begin(event) {
     event.preventDefault();
-    const known = session.stories.some((story) => story.name === name.value.trim());
-    session.open(name.value.trim(), known ? undefined : world.value);
+    session.begin(name.value.trim(), world.value);
   }
 
-  function show({ stories, worlds, error: sentence }) {
+  function show({ stories, worlds, absent, error: sentence }) {
     error.hidden = !sentence;
     error.textContent = sentence;
     const chosen = world.value;
-    world.replaceChildren(...worlds.map((value) => el("option", { value, text: value })));
+    const called = (value) => (absent.includes(value) ? say("notInstalled", { world: value }) : value);
+    world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));
     if (worlds.includes(chosen)) world.value = chosen;
     if (name.value === offered) name.value = offered = freeName(stories);
     list.replaceChildren(

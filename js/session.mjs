@@ -17,6 +17,7 @@ export class PlaySession {
   constructor(port, store, onChange) {
     Object.assign(this, { port, store, onChange });
     this.worlds = ["toybox"];
+    this.absent = []; // those of the worlds that are not installed
     this.stories = [];
     this.words = {};
     this.error = "";
@@ -38,6 +39,12 @@ export class PlaySession {
     else if (kept.story && kept.jobs?.length) await this.open(kept.story, kept.world, kept);
   }
 
+  /** Begin a new story, or open the saved one of this name; where it cannot be, `error` says why and nothing is open. */
+  async begin(story, world) {
+    if (this.stories.some((entry) => entry.name === story)) return this.open(story);
+    if (await this.#guard(() => this.#readWords({ world, story }))) await this.open(story, world);
+  }
+
   /** Open a saved story, or (with a world) begin one; `place` is {line, number, jobs} of an earlier visit. */
   async open(story, world, place = {}) {
     this.leave();
@@ -45,7 +52,7 @@ export class PlaySession {
     const known = this.stories.find((entry) => entry.name === story);
     if (known || world === undefined || place.jobs?.length) await this.#guard(() => this.#readStory(place));
     await this.#guard(async () => {
-      this.words = await this.port.getJson(`/animegamer/words?${new URLSearchParams({ world: this.world })}`);
+      this.words = await this.#readWords({ world: this.world });
     });
     await this.catchUp();
     this.#changed();
@@ -281,8 +288,14 @@ export class PlaySession {
   }
 
   async #readStories() {
-    this.stories = (await this.port.getJson("/animegamer/stories")).stories ?? [];
+    const { stories = [], absent = [] } = await this.port.getJson("/animegamer/stories");
+    Object.assign(this, { stories, absent });
     this.#changed();
+  }
+
+  /** The words of a world; with a `story`, an error if no new one can have that name, or the world cannot be played. */
+  #readWords(asked) {
+    return this.port.getJson(`/animegamer/words?${new URLSearchParams(asked)}`);
   }
 
   async #readStory(place) {

@@ -15,6 +15,31 @@ async function begun({ server = new FakeServer(), store = memoryStore(), story =
 
 const said = (session) => pathTo(session.here).map((at) => at.turn.instruction);
 
+test("a story that cannot be is refused before it is open, and a saved one needs no world", async () => {
+  const { session } = await begun();
+  await session.close();
+  for (const [story, world, why] of [
+    ["bad/name?", "toybox", /cannot be a folder's name/],
+    ["b", "qiqi", /not installed/],
+  ]) {
+    await session.begin(story, world);
+    assert.equal(session.story, "");
+    assert.match(session.error, why);
+  }
+  await session.begin("b", "toybox");
+  assert.deepEqual([session.story, session.world, session.error], ["b", "toybox", ""]);
+});
+
+test("beginning a story that is there already opens it, whatever its world", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.close();
+  await session.begin("a", "qiqi");
+  assert.deepEqual(said(session), ["one"]);
+  assert.equal(session.world, "toybox");
+});
+
 test("two turns: one prompt each, of two ordinary nodes, each after the last", async () => {
   const { server, session, events } = await begun();
   await session.play("one");
