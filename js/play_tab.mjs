@@ -5,7 +5,7 @@ import { el, iconButton, wordButton } from "./dom.mjs";
 import { createCard } from "./gauges.mjs";
 import { createForm } from "./play_form.mjs";
 import { createMap } from "./play_map.mjs";
-import { createStage, createStrip, createTakes } from "./play_stage.mjs";
+import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
@@ -28,7 +28,6 @@ export function createPlayTab(session, say, page) {
     else start.show(now);
     if (event === "turn" && now.here.turn)
       live.textContent = describeState(readState(itemOfPath(pathTo(now.here))), say);
-    if (event === "stopped") live.textContent = say("stopped");
     if (changedPlace && element.contains(document.activeElement)) (now.story ? game : start).focus();
   }
 
@@ -103,7 +102,7 @@ function createStart(say, session) {
 function createGame(say, session, clips, page) {
   const name = el("h2", { class: "ag-name" });
   const world = el("span", { class: "ag-chip" });
-  const undo = iconButton("undo", say("undo"), () => session.undo());
+  const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
   const write = iconButton("download", say("exportWords"), () => session.exportStory());
   const graph = iconButton("share-alt", say("graphWords"), () => page.handOver(session));
   const top = el(
@@ -120,15 +119,30 @@ function createGame(say, session, clips, page) {
   const stage = createStage(say, clips, takes.more);
   const card = createCard(say, { withText: false });
   const strip = createStrip(say, clips, goTo);
+  const examples = createExamples(say, (words) => form.put(words));
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const form = createForm(say, { play: (...told) => session.play(...told), stop: () => session.stop() });
+  const form = createForm(say, {
+    play: (...told) => session.play(...told),
+    stop: () => session.stop(),
+    keep: (settings) => session.keep(settings),
+  });
   const element = el(
     "div",
     { class: "ag-game" },
     top,
-    el("div", { class: "ag-scroll" }, stage.element, takes.element, files, card.element, strip.element, mapPlace),
+    el(
+      "div",
+      { class: "ag-scroll" },
+      stage.element,
+      examples.element,
+      takes.element,
+      files,
+      card.element,
+      strip.element,
+      mapPlace,
+    ),
     form.element,
   );
 
@@ -140,6 +154,7 @@ function createGame(say, session, clips, page) {
     undo.disabled = !now.here.parent || now.busy;
     write.disabled = graph.disabled = !now.here.parent || now.busy;
     stage.show(now);
+    examples.show(now);
     takes.show(now);
     strip.show(now);
     map.show(now.root, now.here, now.line);
@@ -155,6 +170,7 @@ function createGame(say, session, clips, page) {
 
 function showFiles(place, files, say, page) {
   place.hidden = !files.length;
+  const written = Date.now(); // an export has the name of the last one, which the browser may keep
   const wanted = files.filter((file) => !/^turn-/.test(file.filename));
   place.replaceChildren(
     el("span", { class: "ag-faint", text: say("exported") }),
@@ -162,7 +178,7 @@ function showFiles(place, files, say, page) {
       const words = say(/\.(png|jpg)$/i.test(file.filename) ? "sheet" : "clip");
       return el("a", {
         class: "ag-link",
-        href: page.address(viewPath(file)),
+        href: page.address(`${viewPath(file)}&t=${written}`),
         target: "_blank",
         rel: "noopener",
         title: file.filename,

@@ -269,7 +269,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
 def _words(query: typing.Mapping[str, str]) -> Json:
     """What fills the fields of an instruction, where a world's words are known.
 
-    With `story` it is also what a new story asks before its first turn: ValueError if none can have that name, or if the
+    With `story` it is what a new story asks before its first turn: ValueError if none can have that name, or if the
     world cannot be played.
     """
     from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES

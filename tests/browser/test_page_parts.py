@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 ORIGIN = "http://parts.test"
+UNDO = "[aria-label='Undo the last turn']"
 OPEN = """async (store) => {
   const { FakeServer, memoryStore } = await import("/tests/js/fake_server.mjs");
   const { PlaySession } = await import("/js/session.mjs");
@@ -36,6 +37,7 @@ def page(browser):
 
     page = browser.new_page(viewport={"width": 400, "height": 900})
     page.route(f"{ORIGIN}/**", answer)
+    page.set_default_timeout(10_000)
     page.goto(f"{ORIGIN}/")
     yield page
     page.close()
@@ -119,3 +121,106 @@ def test_a_story_that_cannot_be_stays_on_the_first_page_with_one_sentence(tab):
         assert tab.input_value(".ag-new input") == story, "what was typed stays"
     begin(tab, "b")
     assert tab.locator(".ag-alert:visible").count() == 0
+
+
+def test_words_and_fields_of_one_story_are_not_in_the_next(tab):
+    begin(tab)
+    tab.fill(".ag-text", "Character: Miko; Motion: gently run; Background: day beach.")
+    tab.evaluate("() => session.goTo(session.here)")
+    assert tab.input_value(".ag-text"), "the same story keeps them"
+    tab.click(".ag-top button >> nth=0")
+    begin(tab, "b")
+    assert tab.input_value(".ag-text") == ""
+    assert tab.input_value(".ag-field-character input") == ""
+
+
+@pytest.mark.parametrize("place", [".ag-text", ".ag-field-character input"])
+def test_the_answer_to_empty_words_goes_as_soon_as_something_is_written(tab, place):
+    begin(tab)
+    tab.click(".ag-fold summary >> nth=0")
+    tab.press(".ag-text", "Enter")
+    assert tab.locator(".ag-form .ag-alert:visible").count() == 1
+    tab.fill(place, "Miko")
+    assert tab.locator(".ag-form .ag-alert:visible").count() == 0
+
+
+def test_one_fold_is_open_at_a_time(tab):
+    begin(tab)
+    tab.click(".ag-fold summary >> nth=0")
+    tab.click(".ag-fold summary >> nth=1")
+    assert tab.locator(".ag-fold[open]").count() == 1
+    assert tab.locator(".ag-fold[open] [name=steps]").count() == 1
+
+
+def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
+    begin(tab)
+    tab.fill(".ag-text", "one")
+    tab.press(".ag-text", "Enter")
+    tab.click(".ag-stop-button")
+    told = tab.locator(".ag-told:visible")
+    told.wait_for()
+    assert "as it was" in told.inner_text()
+    tab.press(".ag-text", "Enter")
+    told.wait_for(state="hidden")
+
+
+def test_an_example_at_the_beginning_writes_the_instruction(tab):
+    begin(tab)
+    tab.click(".ag-examples button")
+    assert tab.input_value(".ag-text") == "Character: Miko; Motion: gently run; Background: day beach."
+    assert tab.input_value(".ag-field-character input") == "Miko"
+    tab.press(".ag-text", "Enter")
+    tab.evaluate("() => server.run(session)")
+    tab.wait_for_selector(".ag-stage .ag-number:visible")
+    assert tab.locator(".ag-examples:visible").count() == 0
+
+
+def test_undo_gives_the_words_back_unless_others_are_written(tab):
+    begin(tab)
+    for words in ("one", "two"):
+        play(tab, words)
+        tab.wait_for_function("() => !document.querySelector('.ag-text').value")
+    tab.click(UNDO)
+    assert tab.input_value(".ag-text") == "two"
+    tab.click(UNDO)
+    assert tab.input_value(".ag-text") == "two", "nobody's words are overwritten"
+
+
+def test_takes_are_counted_while_they_are_drawn(tab):
+    begin(tab)
+    tab.fill(".ag-text", "one")
+    tab.press(".ag-text", "Shift+Enter")
+    tab.wait_for_function("() => session.jobs.length === 3")
+    assert tab.locator(".ag-status-words").inner_text().startswith("Take 1 of 3")
+    tab.evaluate("() => session.interrupted({ prompt_id: session.jobs[0].id })")
+    assert tab.locator(".ag-status-words").inner_text().startswith("Take 2 of 3")
+
+
+def test_settings_come_back_with_the_story(tab):
+    begin(tab)
+    tab.click(".ag-fold summary >> nth=1")
+    tab.fill("input[name=steps]", "4")
+    tab.select_option("select[name=motion]", "fast")
+    tab.fill("input[name=seed]", "7")
+    kept = tab.evaluate("() => session.settings")
+    assert kept == {"motion": "fast", "motionValue": 5, "seed": 7, "steps": 4}
+    again = tab.evaluate(
+        """async (kept) => {
+      const { createForm } = await import("/js/play_form.mjs");
+      const form = createForm((key) => key, { keep: () => {} });
+      form.show({ ...session, progress: {}, settings: kept }, "");
+      return form.settings();
+    }""",
+        kept,
+    )
+    assert again == kept
+
+
+@pytest.mark.parametrize("width", [240, 400])
+def test_settings_stand_side_by_side_in_line(tab, width):
+    tab.set_viewport_size({"width": width, "height": 900})
+    begin(tab)
+    tab.click(".ag-fold summary >> nth=1")
+    seed, steps = (tab.locator(f"input[name={name}]").bounding_box() for name in ("seed", "steps"))
+    assert seed["y"] == steps["y"]
+    tab.set_viewport_size({"width": 400, "height": 900})

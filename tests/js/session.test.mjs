@@ -175,6 +175,27 @@ test("a reload while the very first turn of a new story is still waiting", async
   assert.equal(session.story, again.story);
 });
 
+test("a reload keeps the settings of the form", async () => {
+  const { server, store, session } = await begun();
+  const settings = { motion: "fast", motionValue: 5, seed: 7, steps: 4 };
+  session.keep(settings);
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  assert.deepEqual(again.settings, settings);
+});
+
+test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.exportStory();
+  await server.run(session);
+  assert.equal(session.files.length, 1);
+  assert.equal(session.undo(), "one");
+  assert.deepEqual(session.files, []);
+  assert.equal(session.undo(), "");
+});
+
 test("a reload at an earlier turn of a branch comes back to that turn", async () => {
   const { server, store, session } = await begun();
   for (const instruction of ["one", "two"]) {
@@ -272,6 +293,7 @@ test("progress counts all takes that were sent", async () => {
   assert.equal(session.progress.done, 0.5 / 3);
   session.interrupted({ prompt_id: session.jobs[0].id });
   assert.equal(session.progress.done, 1 / 3);
+  assert.equal(session.progress.take, 2);
 });
 
 test("damaged local storage is no story", async () => {
