@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { courseRange, describeCourse, linePoints, motionBars } from "../../js/course.mjs";
 import { composeInstruction, exampleInstructions, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
+import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { describeState, itemOfPath, keptState, readState, signed } from "../../js/state.mjs";
@@ -379,6 +380,17 @@ test("all languages say the same things, with the same blanks", () => {
   assert.equal(translator("zh-TW")("undo"), TABLES.zh.undo);
   assert.equal(translator("xx")("undo"), TABLES.en.undo);
   assert.equal(say("turn", { number: "{number}" }), "Turn {number}");
+});
+
+test("links keep their colours under a palette that does not name them", () => {
+  const table = { IMAGE: "#fff" };
+  addColours(table);
+  const ours = table.ANIMEGAMER_STATE;
+  assert.match(ours, /^#[0-9a-f]{6}$/);
+  Object.assign(table, { IMAGE: "", ANIMEGAMER_STATE: "" }, { IMAGE: "#000" });
+  assert.deepEqual([table.IMAGE, table.ANIMEGAMER_STATE], ["#000", ours]);
+  Object.assign(table, { ANIMEGAMER_STATE: "#123456" });
+  assert.equal(table.ANIMEGAMER_STATE, "#123456");
 });
 
 test("notes of a foreign workflow are lines of text or nothing", () => {
