@@ -3,6 +3,7 @@
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
 import { handOver } from "./hand_over.mjs";
+import { addColours } from "./link_colours.mjs";
 import { dressNode, showTurn } from "./node_card.mjs";
 import { createPlayTab } from "./play_tab.mjs";
 import { createPort, listen } from "./server_port.mjs";
@@ -25,6 +26,8 @@ app.registerExtension({
   },
   setup() {
     addStyle();
+    for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
+      if (table) addColours(table);
     api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.graph.nodes, detail));
   },
 });
@@ -51,10 +54,10 @@ app.registerExtension({
         tab = createPlayTab(session, say, page);
         place.replaceChildren(tab.element);
         place.style.height = "100%";
-        if (!session.started) session.start();
-        session.started = true;
+        session.start();
       },
       destroy: () => {
+        tab?.destroy();
         tab = null;
       },
     });

@@ -35,10 +35,25 @@ export function createClips(address) {
         if (!paused && element.paused && !("still" in element.dataset)) start(element);
         continue;
       }
-      element.removeAttribute("src");
-      element.load();
-      kept.delete(key);
+      drop(key, element);
     }
+  }
+
+  function drop(key, element) {
+    element.pause();
+    element.removeAttribute("src");
+    element.load();
+    kept.delete(key);
+  }
+
+  /** The page goes: no clip plays on unseen, or keeps its decoder. */
+  function release() {
+    for (const [key, element] of kept) drop(key, element);
+  }
+
+  /** Move a clip that is pointed at, unless the player wants none to move. */
+  function point(element) {
+    if (!paused) start(element);
   }
 
   function pause(wanted) {
@@ -49,7 +64,7 @@ export function createClips(address) {
     }
   }
 
-  return { video, settle, pause, isPaused: () => paused };
+  return { video, settle, pause, point, release, isPaused: () => paused };
 }
 
 /** Play; that a browser refuses, or that the element was moved meanwhile, is no error: the first frame stands. */
@@ -68,9 +83,9 @@ export function clipButton(clips, place, at, { words, current, dim, still, act, 
   const moves =
     still && at.turn.clip
       ? {
-          pointerenter: () => start(picture),
+          pointerenter: () => clips.point(picture),
           pointerleave: () => picture.pause(),
-          focus: () => start(picture),
+          focus: () => clips.point(picture),
           blur: () => picture.pause(),
         }
       : {};

@@ -5,23 +5,27 @@ import { el, set } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
 import { describeState, GAUGES, readState, SCOPES, signed } from "./state.mjs";
 
-/** A card that shows `animegamer_state` items; `withText` false leaves the turn's number and words to its place. */
-export function createCard(say, { withText = true } = {}) {
+/**
+ * A card that shows `animegamer_state` items; `withText` false leaves the turn's number and words to its place,
+ * `withUnknown` lists the words that the world never saw.
+ */
+export function createCard(say, { withText = true, withUnknown = false } = {}) {
   const number = el("span", { class: "ag-number", "aria-hidden": "true" });
   const words = el("div", { class: "ag-words" });
   const empty = el("p", { class: "ag-empty", text: say("nothingYet") });
   const motion = createMotion(say);
   const gauges = Object.fromEntries(GAUGES.map((name) => [name, createGauge(name, say)]));
   const course = el("div", { class: "ag-course-place" });
-  const notes = el("ul", { class: "ag-notes", "aria-label": say("notes"), hidden: true });
+  const unknown = el("p", { class: "ag-note", hidden: true });
   const body = el(
     "div",
     { class: "ag-body", hidden: true },
     withText ? el("div", { class: "ag-head" }, number, words) : null,
     el("div", { class: "ag-rows" }, motion.element, ...GAUGES.map((name) => gauges[name].element)),
     course,
+    unknown,
   );
-  const element = el("section", { class: "ag ag-card", "aria-label": say("state") }, empty, body, notes);
+  const element = el("section", { class: "ag ag-card", "aria-label": say("state") }, empty, body);
 
   function show(item) {
     const state = readState(item);
@@ -36,14 +40,12 @@ export function createCard(say, { withText = true } = {}) {
     motion.show(state.motion);
     for (const name of GAUGES) gauges[name].show(state.gauges[name], state.changes[name]);
     course.replaceChildren(drawCourse(state.course, say));
+    const list = withUnknown ? state.unknownWords.join(", ") : "";
+    unknown.hidden = !list;
+    unknown.textContent = unknown.title = list && say("unknownWords", { words: list });
   }
 
-  function showNotes(lines) {
-    notes.hidden = !lines?.length;
-    notes.replaceChildren(...(lines ?? []).map((line) => el("li", { text: line })));
-  }
-
-  return { element, show, showNotes };
+  return { element, show, tellsMore: () => !unknown.hidden };
 }
 
 function createGauge(name, say) {

@@ -21,6 +21,21 @@ export function composeInstruction(fields) {
   return parts.length ? `${parts.map(([label, words]) => `${label}: ${words}`).join("; ")}.` : "";
 }
 
+/** Up to `count` instructions of a world's own words (GET /animegamer/words), as far apart as its lists allow. */
+export function exampleInstructions(words, count = 3) {
+  const pick = (known, index) => known?.[Math.floor((index * known.length) / count)] ?? "";
+  const examples = Array.from({ length: count }, (_, index) =>
+    composeInstruction({
+      character: pick(words.characters, index),
+      adverb: pick(words.adverbs, index),
+      motion: pick(words.motions, index),
+      time: pick(words.times, index),
+      place: pick(words.places, index),
+    }),
+  );
+  return [...new Set(examples)].filter(Boolean);
+}
+
 /** Who, doing what, where: three lines of the published form; anything else is one line. */
 export function instructionLines(text) {
   const match = PUBLISHED.exec(oneLine(text));

@@ -14,8 +14,9 @@ const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Give a new node of the pack its card; what its properties hold is shown at once. */
 export function dressNode(node, say) {
-  const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say) : null;
-  const notes = createNotes(node);
+  const fit = createFit(node);
+  const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
+  const notes = createNotes(node, fit);
   const shown = (output) => {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_KEPT] = keptState(state)));
@@ -47,20 +48,36 @@ export function showTurn(nodes, { node: id, state }) {
   node?.animegamerShow?.({ animegamer_state: [state] });
 }
 
-function addCard(node, say) {
-  const card = createCard(say);
+function addCard(node, say, fit) {
+  const card = createCard(say, { withUnknown: node.comfyClass === "StateDisplay" }); // the other one's notes tell them
   card.element.classList.add("ag-in-node");
-  const height = () => CARD_HEIGHT;
+  const height = () => CARD_HEIGHT + (card.tellsMore() ? ROW + 4 : 0);
   node.addDOMWidget("animegamer_state", "animegamer_state", card.element, {
     ...ALWAYS,
     getMinHeight: height,
     getMaxHeight: height,
   });
   widen(node);
-  return card;
+  const show = (state) => {
+    const before = height();
+    card.show(state);
+    if (height() !== before) fit();
+  };
+  return { show };
 }
 
-function createNotes(node) {
+/** Gives a node the height that its parts need, and takes back what it gave; a text field gives its room away first. */
+function createFit(node) {
+  let grown = 0;
+  return () => {
+    const before = node.size[1] - grown;
+    const needed = Math.max(before, node.computeSize()[1]);
+    grown = needed - before;
+    node.setSize([node.size[0], needed]);
+  };
+}
+
+function createNotes(node, fit) {
   let list = null;
   let height = 0;
   const read = () => height;
@@ -77,9 +94,8 @@ function createNotes(node) {
       }
       list.hidden = !lines.length;
       list.replaceChildren(...lines.map((line) => el("li", { text: line })));
-      const more = noteHeight(lines, node.size[0]) - height;
-      height += more;
-      node.setSize([node.size[0], Math.max(node.size[1] + more, node.computeSize()[1])]);
+      height = noteHeight(lines, node.size[0]);
+      fit();
     },
   };
 }
@@ -87,7 +103,7 @@ function createNotes(node) {
 /** What notes need in a node of this width: the canvas wants it before the page has laid them out. */
 function noteHeight(lines, width) {
   const rows = lines.reduce((sum, line) => sum + Math.ceil((line.length * LETTER) / (width - 56)), 0);
-  return rows && rows * ROW + 48;
+  return rows && rows * ROW + 36;
 }
 
 function widen(node) {

@@ -5,10 +5,11 @@ import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.m
 import { TAKES } from "./session.mjs";
 import { SCOPES } from "./state.mjs";
 
+const TOLD_MS = 6000; // that a passing word stands
 const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
-/** The form at the foot of the tab. `act`: play(instruction, takes, settings) and stop(). */
+/** The form at the foot of the tab. `act`: play(instruction, takes, settings), stop() and keep(settings). */
 export function createForm(say, act) {
   const text = el("textarea", {
     class: "ag-text",
@@ -20,8 +21,9 @@ export function createForm(say, act) {
   });
   const fields = createFields(say, () => {
     text.value = composeInstruction(fields.values());
+    status.written();
   });
-  const settings = createSettings(say);
+  const settings = createSettings(say, (values) => act.keep(values));
   const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
   const three = wordButton("clone", say("threeTakes"), { class: "ag-second", on: { click: () => submit(TAKES) } });
   const stop = wordButton("stop-circle", say("stop"), {
@@ -41,13 +43,15 @@ export function createForm(say, act) {
     el("div", { class: "ag-buttons" }, playOne, three, stop),
   );
   let session = null;
+  let restored = false;
+  let story = "";
   let sent = "";
 
   async function submit(takes) {
     const instruction = oneLine(text.value);
     if (session.busy) return;
     if (!instruction) {
-      status.fail(say("emptyInstruction"));
+      status.askForWords();
       text.focus();
       return;
     }
@@ -66,10 +70,37 @@ export function createForm(say, act) {
       event.preventDefault();
     }
   });
-  text.addEventListener("input", () => fields.read(text.value));
+  text.addEventListener("input", () => write(text.value));
+
+  function write(words) {
+    if (text.value !== words) text.value = words;
+    fields.read(words);
+    status.written();
+  }
+
+  /** Words that the player has chosen. */
+  function put(words) {
+    write(words);
+    text.focus();
+  }
+
+  /** Words to go on from, unless the player has written others. */
+  function offer(words) {
+    if (!text.value) write(words);
+  }
+
+  /** Another story: what was meant for the last one is not for this. */
+  function empty() {
+    text.value = sent = "";
+    fields.empty();
+  }
 
   function show(now, event) {
     session = now;
+    if (!restored && now.settings) settings.restore(now.settings);
+    restored = true;
+    if (now.story !== story) empty();
+    story = now.story;
     fields.suggest(now.words);
     for (const button of [playOne, three]) button.disabled = now.busy;
     const focused = document.activeElement;
@@ -81,7 +112,7 @@ export function createForm(say, act) {
     status.show(now, event);
   }
 
-  return { element, show, focus: () => text.focus(), settings: settings.values };
+  return { element, show, offer, put, focus: () => text.focus(), settings: settings.values };
 }
 
 function createFields(say, changed) {
@@ -103,7 +134,7 @@ function createFields(say, changed) {
   );
   const element = el(
     "details",
-    { class: "ag-fold" },
+    { class: "ag-fold", name: "ag-fold" },
     el("summary", {}, el("i", { class: "pi pi-list", "aria-hidden": "true" }), say("fields")),
     el("div", { class: "ag-grid-fields" }, ...rows),
   );
@@ -124,11 +155,16 @@ function createFields(say, changed) {
     if (found) for (const name of FIELDS) inputs[name].value = found[name];
   }
 
-  return { element, suggest, read, values: () => Object.fromEntries(FIELDS.map((name) => [name, inputs[name].value])) };
+  function empty() {
+    for (const name of FIELDS) inputs[name].value = "";
+  }
+
+  return { element, suggest, read, empty, values: () => Object.fromEntries(FIELDS.map((name) => [name, inputs[name].value])) };
 }
 
-function createSettings(say) {
-  const options = ["predicted", ...SCOPES, "custom"].map((name) => el("option", { value: name, text: say(name) }));
+function createSettings(say, changed) {
+  const names = ["predicted", ...SCOPES, "custom"];
+  const options = names.map((name) => el("option", { value: name, text: say(name) }));
   const value = el("input", {
     type: "number",
     min: 0,
@@ -141,15 +177,11 @@ function createSettings(say) {
   const motion = el(
     "select",
     {
-      on: {
-        change: () => {
-          value.hidden = motion.value !== "custom";
-        },
-      },
+      name: "motion",
     },
     ...options,
   );
-  const seed = el("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, value: 0 });
+  const seed = el("input", { type: "number", name: "seed", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, value: 0 });
   const steps = el("input", {
     type: "number",
     min: 0,
@@ -162,23 +194,40 @@ function createSettings(say) {
   const grid = el(
     "div",
     { class: "ag-grid-fields" },
-    el("label", { class: "ag-field" }, el("span", { text: say("motionOfShot") }), motion, value),
+    el("label", { class: "ag-field ag-field-whole" }, el("span", { text: say("motionOfShot") }), motion, value),
     el("label", { class: "ag-field" }, el("span", { text: say("seed") }), seed),
     el("label", { class: "ag-field" }, el("span", { text: say("steps") }), steps),
   );
   const element = el(
     "details",
-    { class: "ag-fold" },
+    { class: "ag-fold", name: "ag-fold", on: { input: () => told() } },
     el("summary", {}, el("i", { class: "pi pi-sliders-h", "aria-hidden": "true" }), say("settings")),
     grid,
   );
   const number = (input, otherwise) =>
     input.value !== "" && Number.isFinite(Number(input.value)) ? Number(input.value) : otherwise;
   const count = (input) => Math.max(0, Math.trunc(number(input, 0)));
-  return {
-    element,
-    values: () => ({ motion: motion.value, motionValue: number(value, 5), seed: count(seed), steps: count(steps) }),
-  };
+  const values = () => ({
+    motion: motion.value,
+    motionValue: number(value, 5),
+    seed: count(seed),
+    steps: count(steps),
+  });
+
+  function told() {
+    value.hidden = motion.value !== "custom";
+    changed(values());
+  }
+
+  /** What was set before a reload, as far as it still can be. */
+  function restore(kept) {
+    if (names.includes(kept.motion)) motion.value = kept.motion;
+    value.hidden = motion.value !== "custom";
+    for (const [input, wanted] of [[value, kept.motionValue], [seed, kept.seed], [steps, kept.steps]])
+      if (Number.isFinite(wanted) && wanted >= 0) input.value = wanted;
+  }
+
+  return { element, values, restore };
 }
 
 function createStatus(say) {
@@ -188,22 +237,45 @@ function createStatus(say) {
   const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const notes = el("ul", { class: "ag-notes", role: "status", hidden: true });
-  const element = el("div", { class: "ag-status" }, alert, notes, doing);
+  const told = el("p", { class: "ag-told", role: "status" });
+  const element = el("div", { class: "ag-status" }, alert, notes, told, doing);
+
+  let asks = false;
+  let timer = 0;
 
   function fail(sentence) {
     alert.hidden = !sentence;
     if (alert.textContent !== sentence) alert.textContent = sentence;
   }
 
-  function show(session) {
-    const { job, done } = session.progress;
+  function askForWords() {
+    asks = true;
+    fail(say("emptyInstruction"));
+  }
+
+  /** The player has written something. */
+  function written() {
+    if (asks) fail("");
+    asks = false;
+  }
+
+  /** Say something for a while. */
+  function tell(sentence) {
+    clearTimeout(timer);
+    told.textContent = sentence;
+    timer = setTimeout(() => {
+      told.textContent = "";
+    }, TOLD_MS);
+  }
+
+  function show(session, event) {
+    const { job, take, done } = session.progress;
     doing.hidden = !job;
     if (job) {
       const about = { number: job.after + 1, value: job.value, max: job.max };
-      words.textContent = say(
-        job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting",
-        about,
-      );
+      const does = say(job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting", about);
+      const count = session.sent > 1 ? say("takeOf", { number: take, count: session.sent }) : "";
+      words.textContent = count ? `${count} \u00b7 ${does}` : does;
       set(bar, {
         "aria-valuenow": done === null ? null : Math.round(done * 100),
         "aria-label": words.textContent,
@@ -211,10 +283,13 @@ function createStatus(say) {
       });
       fill.style.width = done === null ? "" : `${Math.round(done * 100)}%`;
     }
+    if (event === "stopped") tell(say("stopped"));
+    else if (session.busy) tell("");
+    asks = false;
     fail(session.error);
     notes.hidden = !session.notes.length;
     notes.replaceChildren(...session.notes.map((line) => el("li", { text: line })));
   }
 
-  return { element, show, fail };
+  return { element, show, askForWords, written };
 }

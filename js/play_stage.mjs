@@ -2,7 +2,7 @@
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
-import { instructionLines } from "./instruction.mjs";
+import { exampleInstructions, instructionLines } from "./instruction.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips of a strip, around the turn that we stand at
@@ -61,6 +61,34 @@ export function createStage(say, clips, more) {
   }
 
   return { element, show, showPreview };
+}
+
+/** At the beginning of a story, what its world could be told; `choose(instruction)` writes it into the form. */
+export function createExamples(say, choose) {
+  const list = el("div", { class: "ag-example-list" });
+  const element = el("section", { class: "ag-examples" }, el("h3", { text: say("examples") }), list);
+  let shown = null;
+
+  function show({ here, words, busy }) {
+    if (shown !== words) {
+      shown = words;
+      list.replaceChildren(...exampleInstructions(words).map(example));
+    }
+    element.hidden = Boolean(here.parent) || busy || !list.children.length;
+  }
+
+  function example(instruction) {
+    const text = instructionLines(instruction).join(", ");
+    return el("button", {
+      type: "button",
+      class: "ag-story",
+      title: instruction,
+      text,
+      on: { click: () => choose(instruction) },
+    });
+  }
+
+  return { element, show };
 }
 
 /** The takes of the turn, where there is more than one; and the button for more, which stands with the turn's words. */

@@ -5,12 +5,12 @@ import { el, iconButton, wordButton } from "./dom.mjs";
 import { createCard } from "./gauges.mjs";
 import { createForm } from "./play_form.mjs";
 import { createMap } from "./play_map.mjs";
-import { createStage, createStrip, createTakes } from "./play_stage.mjs";
+import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it. */
+/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it, destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session);
@@ -28,12 +28,16 @@ export function createPlayTab(session, say, page) {
     else start.show(now);
     if (event === "turn" && now.here.turn)
       live.textContent = describeState(readState(itemOfPath(pathTo(now.here))), say);
-    if (event === "stopped") live.textContent = say("stopped");
     if (changedPlace && element.contains(document.activeElement)) (now.story ? game : start).focus();
   }
 
   show(session, "");
-  return { element, show, preview: (blob) => session.running && game.preview(blob) };
+  function destroy() {
+    game.preview(null);
+    clips.release();
+  }
+
+  return { element, show, destroy, preview: (blob) => session.running && game.preview(blob) };
 }
 
 function createStart(say, session) {
@@ -61,15 +65,15 @@ function createStart(say, session) {
 
   function begin(event) {
     event.preventDefault();
-    const known = session.stories.some((story) => story.name === name.value.trim());
-    session.open(name.value.trim(), known ? undefined : world.value);
+    session.begin(name.value.trim(), world.value);
   }
 
-  function show({ stories, worlds, error: sentence }) {
+  function show({ stories, worlds, absent, error: sentence }) {
     error.hidden = !sentence;
     error.textContent = sentence;
     const chosen = world.value;
-    world.replaceChildren(...worlds.map((value) => el("option", { value, text: value })));
+    const called = (value) => (absent.includes(value) ? say("notInstalled", { world: value }) : value);
+    world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));
     if (worlds.includes(chosen)) world.value = chosen;
     if (name.value === offered) name.value = offered = freeName(stories);
     list.replaceChildren(
@@ -98,7 +102,7 @@ function createStart(say, session) {
 function createGame(say, session, clips, page) {
   const name = el("h2", { class: "ag-name" });
   const world = el("span", { class: "ag-chip" });
-  const undo = iconButton("undo", say("undo"), () => session.undo());
+  const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
   const write = iconButton("download", say("exportWords"), () => session.exportStory());
   const graph = iconButton("share-alt", say("graphWords"), () => page.handOver(session));
   const top = el(
@@ -115,15 +119,30 @@ function createGame(say, session, clips, page) {
   const stage = createStage(say, clips, takes.more);
   const card = createCard(say, { withText: false });
   const strip = createStrip(say, clips, goTo);
+  const examples = createExamples(say, (words) => form.put(words));
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const form = createForm(say, { play: (...told) => session.play(...told), stop: () => session.stop() });
+  const form = createForm(say, {
+    play: (...told) => session.play(...told),
+    stop: () => session.stop(),
+    keep: (settings) => session.keep(settings),
+  });
   const element = el(
     "div",
     { class: "ag-game" },
     top,
-    el("div", { class: "ag-scroll" }, stage.element, takes.element, files, card.element, strip.element, mapPlace),
+    el(
+      "div",
+      { class: "ag-scroll" },
+      stage.element,
+      examples.element,
+      takes.element,
+      files,
+      card.element,
+      strip.element,
+      mapPlace,
+    ),
     form.element,
   );
 
@@ -135,6 +154,7 @@ function createGame(say, session, clips, page) {
     undo.disabled = !now.here.parent || now.busy;
     write.disabled = graph.disabled = !now.here.parent || now.busy;
     stage.show(now);
+    examples.show(now);
     takes.show(now);
     strip.show(now);
     map.show(now.root, now.here, now.line);
@@ -150,6 +170,7 @@ function createGame(say, session, clips, page) {
 
 function showFiles(place, files, say, page) {
   place.hidden = !files.length;
+  const written = Date.now(); // an export has the name of the last one, which the browser may keep
   const wanted = files.filter((file) => !/^turn-/.test(file.filename));
   place.replaceChildren(
     el("span", { class: "ag-faint", text: say("exported") }),
@@ -157,7 +178,7 @@ function showFiles(place, files, say, page) {
       const words = say(/\.(png|jpg)$/i.test(file.filename) ? "sheet" : "clip");
       return el("a", {
         class: "ag-link",
-        href: page.address(viewPath(file)),
+        href: page.address(`${viewPath(file)}&t=${written}`),
         target: "_blank",
         rel: "noopener",
         title: file.filename,

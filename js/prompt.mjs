@@ -30,8 +30,7 @@ export function graphPrompt({ world, story, at, line }) {
   return {
     1: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
     2: { class_type: "PlayGameStory", inputs: { model: ["1", 0], ...game } },
-    3: { class_type: "StateDisplay", inputs: { state: ["2", 1] } },
-    4: {
+    3: {
       class_type: "SaveVideo",
       inputs: { video: ["2", 4], filename_prefix: `animegamer/${safePrefix(story)}`, format: "auto", codec: "auto" },
     },

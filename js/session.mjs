@@ -1,10 +1,10 @@
 // The Play tab's game: which story, where in it, which prompts are on their way. Knows nothing of the page.
 
+import { createKept } from "./kept.mjs";
 import { comboOptions, errorSentence, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
-import { buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
+import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
 
 export const TAKES = 3;
-const KEPT = "animegamer.play"; // the local storage entry: story, line, turn and the prompts on their way
 
 /**
  * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() -> ids, getJson(path),
@@ -12,19 +12,25 @@ const KEPT = "animegamer.play"; // the local storage entry: story, line, turn an
  */
 export class PlaySession {
   #settled = Promise.resolve();
+  #started = false;
 
   constructor(port, store, onChange) {
-    Object.assign(this, { port, store, onChange });
+    Object.assign(this, { port, onChange, kept: createKept(store) });
     this.worlds = ["toybox"];
+    this.absent = []; // those of the worlds that are not installed
     this.stories = [];
+    this.settings = null; // of the form: seed, motion, motionValue, steps; null until the player sets one
     this.words = {};
     this.error = "";
     this.leave();
   }
 
-  /** The worlds and stories that there are; then back into the story that was open when the page was left. */
+  /** The worlds and stories that there are; then back into the story that was open when the page was left. Once. */
   async start() {
-    const kept = this.#kept();
+    if (this.#started) return;
+    this.#started = true;
+    const kept = this.kept.read();
+    this.settings = kept.settings ?? null;
     await this.#guard(async () => {
       const info = await this.port.getJson("/object_info/LoadAnimeGamer");
       this.worlds = comboOptions(info.LoadAnimeGamer?.input?.required?.world);
@@ -35,6 +41,12 @@ export class PlaySession {
     else if (kept.story && kept.jobs?.length) await this.open(kept.story, kept.world, kept);
   }
 
+  /** Begin a new story, or open the saved one of this name; where it cannot be, `error` says why and nothing is open. */
+  async begin(story, world) {
+    if (this.stories.some((entry) => entry.name === story)) return this.open(story);
+    if (await this.#guard(() => this.#readWords({ world, story }))) await this.open(story, world);
+  }
+
   /** Open a saved story, or (with a world) begin one; `place` is {line, number, jobs} of an earlier visit. */
   async open(story, world, place = {}) {
     this.leave();
@@ -42,7 +54,7 @@ export class PlaySession {
     const known = this.stories.find((entry) => entry.name === story);
     if (known || world === undefined || place.jobs?.length) await this.#guard(() => this.#readStory(place));
     await this.#guard(async () => {
-      this.words = await this.port.getJson(`/animegamer/words?${new URLSearchParams({ world: this.world })}`);
+      this.words = await this.#readWords({ world: this.world });
     });
     await this.catchUp();
     this.#changed();
@@ -51,7 +63,7 @@ export class PlaySession {
   /** Close the story; the list of stories is read anew. */
   async close() {
     this.leave();
-    this.store.removeItem(KEPT);
+    this.kept.forget();
     await this.#guard(() => this.#readStories());
     this.#changed();
   }
@@ -91,6 +103,7 @@ export class PlaySession {
     const all = this.finished + this.jobs.length;
     return {
       job,
+      take: this.finished + 1, // of `sent`, one prompt each
       done: part === null && !this.finished ? null : (this.finished + (part ?? 0)) / Math.max(all, this.sent),
     };
   }
@@ -99,15 +112,8 @@ export class PlaySession {
   async play(instruction, takes = 1, settings = {}) {
     const after = this.here.number;
     const alike = this.here.children.filter((child) => child.turn.instruction === instruction);
-    const seeds =
-      takes === 1
-        ? [settings.seed ?? 0]
-        : takeSeeds(
-            alike.map((child) => child.turn.seed),
-            after,
-            takes,
-            settings.seed,
-          );
+    const drawn = alike.map((child) => child.turn.seed);
+    const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
     await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
   }
 
@@ -137,21 +143,29 @@ export class PlaySession {
 
   /** Write the story up to here as one clip and a contact sheet. */
   async exportStory() {
-    this.files = [];
     await this.#send([{ after: this.here.number, line: this.line, exported: true }]);
+  }
+
+  /** Keep the form's settings over a reload. */
+  keep(settings) {
+    this.settings = settings;
+    this.#changed("progress");
   }
 
   /** Go to a turn; the next instruction is played after it. */
   goTo(at) {
     this.here = at;
     this.line = lineThrough(at, this.line);
-    this.error = "";
+    Object.assign(this, { error: "", files: [] });
     this.#changed();
   }
 
-  /** Go back one turn. What was played stays in the story, as a branch. */
+  /** Go back one turn; its instruction, or nothing. What was played stays in the story, as a branch. */
   undo() {
-    if (this.here.parent && !this.busy) this.goTo(this.here.parent);
+    if (!this.here.parent || this.busy) return "";
+    const { instruction } = this.here.turn;
+    this.goTo(this.here.parent);
+    return instruction;
   }
 
   /** Stop what runs and drop what waits. */
@@ -229,10 +243,12 @@ export class PlaySession {
   async catchUp() {
     for (const job of [...this.jobs]) {
       await this.#guard(async () => {
+        // The queue first: a prompt that ends in between is then in the history, not in neither.
+        const waits = (await this.port.queued()).includes(job.id);
         const entry = await this.port.history(job.id);
         const messages = Object.fromEntries(entry?.status?.messages ?? []);
         if (!entry) {
-          if (!(await this.port.queued()).includes(job.id)) this.interrupted({ prompt_id: job.id });
+          if (!waits) this.interrupted({ prompt_id: job.id });
         } else if (entry.status?.status_str === "success") {
           this.executed({ prompt_id: job.id, node: TURN_NODE, output: entry.outputs?.[TURN_NODE] });
           await this.succeeded({ prompt_id: job.id });
@@ -247,7 +263,7 @@ export class PlaySession {
     const { story, world } = this;
     const window = this.here.turn?.window;
     const batch = [];
-    Object.assign(this, { error: "", notes: [], sent: requests.length, finished: 0, batch });
+    Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
     this.#changed();
     for (const { stay, ...request } of requests) {
       const sent = await this.#guard(async () => {
@@ -276,8 +292,14 @@ export class PlaySession {
   }
 
   async #readStories() {
-    this.stories = (await this.port.getJson("/animegamer/stories")).stories ?? [];
+    const { stories = [], absent = [] } = await this.port.getJson("/animegamer/stories");
+    Object.assign(this, { stories, absent });
     this.#changed();
+  }
+
+  /** The words of a world; with a `story`, an error if no new one can have that name, or the world cannot be played. */
+  #readWords(asked) {
+    return this.port.getJson(`/animegamer/words?${new URLSearchParams(asked)}`);
   }
 
   async #readStory(place) {
@@ -290,7 +312,8 @@ export class PlaySession {
     this.error = (told.lines ?? []).find((line) => line.error)?.error ?? this.error;
     const line = place?.line ?? told.line;
     if (place) Object.assign(this, { line, here: findTurn(this.root, line, place.number ?? Infinity) });
-    else this.here = find(this.root, key) ?? findTurn(this.root, line, Infinity);
+    else if (!key) this.here = this.root;
+    else this.here = allTurns(this.root).find((at) => at.key === key) ?? findTurn(this.root, line, Infinity);
     this.line = lineThrough(this.here, this.line);
   }
 
@@ -309,26 +332,11 @@ export class PlaySession {
   #changed(event = "", error = undefined) {
     if (error !== undefined) this.error = error;
     if (this.story) {
-      const jobs = this.jobs.map(({ id, after, exported, stay, instruction }) => ({
-        id,
-        after,
-        exported,
-        stay,
-        instruction,
-      }));
-      const { story, world, line } = this;
-      this.store.setItem(KEPT, JSON.stringify({ story, world, line, number: this.here.number, jobs }));
+      const jobs = this.jobs.map(({ running, value, max, told, notes, ...job }) => job); // what a reload asks for
+      const { story, world, line, settings } = this;
+      this.kept.write({ story, world, line, number: this.here.number, jobs, settings });
     }
     this.onChange(this, event);
-  }
-
-  #kept() {
-    try {
-      return JSON.parse(this.store.getItem(KEPT)) ?? {};
-    } catch (error) {
-      if (error instanceof SyntaxError) return {};
-      throw error;
-    }
   }
 
   async #guard(act) {
@@ -339,14 +347,4 @@ export class PlaySession {
       return undefined;
     }
   }
-}
-
-function find(root, key) {
-  const open = [root];
-  while (open.length) {
-    const at = open.pop();
-    if (at.key === key) return at;
-    open.push(...at.children);
-  }
-  return undefined;
 }

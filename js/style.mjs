@@ -23,7 +23,7 @@ const STYLE = `
 
 .ag-card { display: flex; flex-direction: column; gap: 8px; }
 .ag-in-node { background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 10px; padding: 12px; overflow: hidden; width: 100%; height: 100%; }
-.ag-empty { margin: auto; color: var(--ag-faint); text-align: center; }
+.ag .ag-empty { margin: auto; color: var(--ag-faint); text-align: center; }
 .ag-body { display: flex; flex-direction: column; gap: 12px; min-width: 0; }
 .ag-in-node .ag-body { flex: 1; }
 .ag-head { display: flex; gap: 10px; align-items: flex-start; min-height: 34px; min-width: 0; }
@@ -31,6 +31,7 @@ const STYLE = `
   color: var(--ag-paper); background: var(--ag-ink); font-variant-numeric: tabular-nums; }
 .ag-words { display: flex; flex-direction: column; min-width: 0; flex: 1; color: var(--ag-faint); font-size: 12px; overflow-wrap: anywhere; }
 .ag-words span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.ag-stage .ag-words span:not(:only-child) { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; white-space: normal; }
 .ag-words span:first-child { color: var(--ag-ink); font-size: 14px; font-weight: 600; line-height: 26px; }
 .ag-words span:only-child { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; white-space: normal; line-height: 1.35; padding-top: 4px; }
 .ag-rows { display: grid; grid-template-columns: minmax(0, max-content) minmax(30px, 1fr) 26px 30px; gap: 8px; align-items: center; }
@@ -57,7 +58,9 @@ const STYLE = `
 .ag-line { fill: none; stroke: var(--ag-own); stroke-width: 2px; stroke-linejoin: round; stroke-linecap: round; vector-effect: non-scaling-stroke; }
 .ag-line.ag-social { stroke-dasharray: 7 4; } .ag-line.ag-entertainment { stroke-dasharray: 1 4; stroke-width: 3px; }
 .ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
-.ag-notes li { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+.ag-notes li, .ag .ag-note { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+.ag-notes.ag-in-node { padding-block: 6px; }
+.ag .ag-note { margin-top: -7px; font-size: 12px; line-height: 17px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 
 .ag-play { position: relative; height: 100%; display: flex; flex-direction: column; background: var(--ag-paper); container-type: inline-size; overflow: hidden; }
 .ag-play button, .ag-play input, .ag-play select, .ag-play textarea { font: inherit; color: inherit; }
@@ -105,6 +108,7 @@ const STYLE = `
 .ag-blank { display: grid !important; place-items: center; font-size: 34px; color: color-mix(in srgb, var(--ag-ink) 26%, transparent); }
 .ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
 .ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
+.ag-examples, .ag-example-list { display: flex; flex-direction: column; gap: 8px; }
 .ag-takes { display: flex; flex-direction: column; gap: 8px; }
 .ag-clips { display: flex; gap: 6px; }
 .ag-clips.ag-three { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); }
@@ -136,7 +140,9 @@ const STYLE = `
 .ag-form { display: flex; flex-direction: column; gap: 8px; padding: 10px 12px 12px; border-top: 1px solid var(--ag-edge); background: var(--ag-paper); max-height: 70%; overflow: auto; scrollbar-width: thin; }
 .ag-form > * { flex: none; }
 .ag-status, .ag-doing { display: flex; flex-direction: column; gap: 6px; }
-.ag-status:not(:has(> :not([hidden]))) { display: none; }
+.ag-status:not(:has(> :not([hidden], :empty))) { display: none; }
+.ag-told { font-size: 12px; color: var(--ag-faint); }
+.ag-told:empty { display: none; }
 .ag-status-words { font-size: 12px; color: var(--ag-faint); }
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
@@ -147,7 +153,7 @@ const STYLE = `
 .ag-fold summary::-webkit-details-marker { display: none; }
 .ag-fold summary:hover, .ag-fold[open] summary { color: var(--ag-ink); }
 .ag-grid-fields { display: grid; grid-template-columns: 2fr 3fr; gap: 8px; padding: 6px 0 2px; }
-.ag-field-character { grid-column: 1 / -1; }
+.ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
 .ag-buttons { display: flex; gap: 8px; }
 .ag-buttons .ag-main { flex: 1; }

@@ -1,7 +1,7 @@
 """The pack's addresses on ComfyUI's server: play a turn, list stories, read one, and the words that a world knows.
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
-    GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W
+    GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
 A turn is an ordinary prompt of the two nodes that a player would use, so it is checked, queued, shown and interrupted
 as any other. Names are compared and checked, never joined into paths as they come.
 """
@@ -208,7 +208,10 @@ def _failure(entry: Json) -> tuple[int, str]:
 
 
 def _stories(_: typing.Mapping[str, str]) -> Json:
-    return {"stories": [_listed(name) for name in listed()]}
+    return {
+        "stories": [_listed(name) for name in listed()],
+        "absent": [name for name in host.PUBLISHED if not host.age_of_world(name)],  # offered, but not installed
+    }
 
 
 def _listed(name: str) -> Json:
@@ -269,9 +272,16 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
 
 
 def _words(query: typing.Mapping[str, str]) -> Json:
-    """What fills the fields of an instruction, where a world's words are known."""
+    """What fills the fields of an instruction, where a world's words are known.
+
+    With `story` it is what a new story asks before its first turn: ValueError if none can have that name, or if the
+    world cannot be played.
+    """
     from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES
 
+    if "story" in query:
+        story_name(query["story"])
+        host.find_world(query.get("world", ""))
     toybox = query.get("world") == host.TOYBOX
     words: dict[str, typing.Iterable[str]] = {
         "characters": CHARACTERS,

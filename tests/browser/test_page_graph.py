@@ -4,6 +4,7 @@ import pytest
 
 TOLD = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
+PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
 def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
@@ -107,11 +108,14 @@ def test_the_clip_is_on_its_node(run):
 
 def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
     comfy.load_prompt(a_turn(second="juggle with <img src=x onerror=alert(1)> dragons"))
+    comfy.page.evaluate(f"() => {PREDICT}.setSize([340, 330])")  # a text field with room to give
     comfy.run_graph()
     notes = comfy.page.locator(".ag-notes.ag-in-node")
     notes.first.wait_for()
     assert "dragons" in notes.first.inner_text()
+    assert "dragons" in comfy.page.locator(f"{CARD} .ag-note").inner_text()
     assert comfy.page.locator(".ag img[src='x']").count() == 0
+    assert comfy.page.evaluate(f"() => {PREDICT}.size[1]") == 330, "the notes cover no other node"
     comfy.shot("graph-notes")
 
 

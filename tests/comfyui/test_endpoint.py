@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.error
+import urllib.parse
 
 import pytest
 
@@ -227,6 +228,21 @@ def test_the_words_of_a_world(server):
     assert words["characters"] == list(CHARACTERS) and words["places"] == list(PLACES)
     assert "gently" in words["adverbs"] and "run" in words["motions"] and words["times"] == ["day", "night"]
     assert server.get("/animegamer/words?world=qiqi") == {name: [] for name in words}
+
+
+def test_a_new_story_is_refused_before_its_first_turn_where_it_cannot_be(server):
+    def asked(**values):
+        try:
+            return 200, server.get(f"/animegamer/words?{urllib.parse.urlencode(values)}")
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["error"]
+
+    assert asked(world="toybox", story="a new one") == asked(world="toybox")
+    status, sentence = asked(world="toybox", story="bad/name?")
+    assert status == 400 and "'bad/name?' cannot be a folder's name" in sentence
+    status, sentence = asked(world="qiqi", story="a new one")
+    assert status == 400 and "qiqi" in sentence and "\n" not in sentence
+    assert "qiqi" in server.get("/animegamer/stories")["absent"]
 
 
 def test_the_addresses_are_there_once(server):

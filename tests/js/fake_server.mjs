@@ -113,7 +113,13 @@ export class FakeServer {
           line,
           turns: lines[line].length,
         })),
+        absent: ["qiqi"],
       };
+    const asked = url.searchParams;
+    if (url.pathname === "/animegamer/words" && asked.has("story") && /[/?]/.test(asked.get("story")))
+      throw new Error(`story name ${asked.get("story")} cannot be a folder's name`);
+    if (url.pathname === "/animegamer/words" && asked.has("story") && asked.get("world") === "qiqi")
+      throw new Error("world qiqi is not installed");
     if (url.pathname === "/animegamer/words")
       return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"] };
     const story = this.stories[url.searchParams.get("name")];

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { courseRange, describeCourse, linePoints, motionBars } from "../../js/course.mjs";
-import { composeInstruction, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
+import { composeInstruction, exampleInstructions, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
+import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { describeState, itemOfPath, keptState, readState, signed } from "../../js/state.mjs";
@@ -131,6 +132,24 @@ test("fields make the published form, and it gives them back", () => {
   assert.equal(composeInstruction(fields), text);
   assert.deepEqual(readFields(text, { adverbs: ["softly"], times: ["day", "night"] }), fields);
   assert.deepEqual(instructionLines(text), ["Miko, Taro", "softly hug a friend", "day street"]);
+});
+
+test("examples are instructions of the world's own words; without words there are none", () => {
+  const words = {
+    characters: ["Miko", "Taro"],
+    motions: ["run", "dance", "swim", "sleep"],
+    adverbs: ["gently"],
+    times: ["day", "night"],
+    places: ["beach", "castle", "street"],
+  };
+  assert.deepEqual(exampleInstructions(words), [
+    "Character: Miko; Motion: gently run; Background: day beach.",
+    "Character: Miko; Motion: gently dance; Background: day castle.",
+    "Character: Taro; Motion: gently swim; Background: night street.",
+  ]);
+  assert.equal(exampleInstructions({ characters: ["Miko"] }).length, 1);
+  assert.deepEqual(exampleInstructions({ characters: [], motions: [] }), []);
+  assert.deepEqual(exampleInstructions({}), []);
 });
 
 test("half-filled and hostile fields", () => {
@@ -308,21 +327,20 @@ test("a turn that was drawn with other steps is not drawn again by the graph", (
   assert.deepEqual([instructions, after, steps, guidance, window], ["b", 1, 2, "cosine", 4]);
 });
 
-test("the graph links state and video of the story node", () => {
+test("the graph links the video of the story node, which shows the state itself", () => {
   const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), line: "" });
   assert.deepEqual(
     Object.values(graph).map((node) => node.class_type),
-    ["LoadAnimeGamer", "PlayGameStory", "StateDisplay", "SaveVideo"],
+    ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"],
   );
   assert.deepEqual(
-    [graph[2].inputs.model, graph[3].inputs.state, graph[4].inputs.video],
+    [graph[2].inputs.model, graph[3].inputs.video],
     [
       ["1", 0],
-      ["2", 1],
       ["2", 4],
     ],
   );
-  assert.equal(graph[4].inputs.filename_prefix, "animegamer/100--x");
+  assert.equal(graph[3].inputs.filename_prefix, "animegamer/100--x");
 });
 
 test("addresses of files are escaped", () => {
@@ -362,6 +380,17 @@ test("all languages say the same things, with the same blanks", () => {
   assert.equal(translator("zh-TW")("undo"), TABLES.zh.undo);
   assert.equal(translator("xx")("undo"), TABLES.en.undo);
   assert.equal(say("turn", { number: "{number}" }), "Turn {number}");
+});
+
+test("links keep their colours under a palette that does not name them", () => {
+  const table = { IMAGE: "#fff" };
+  addColours(table);
+  const ours = table.ANIMEGAMER_STATE;
+  assert.match(ours, /^#[0-9a-f]{6}$/);
+  Object.assign(table, { IMAGE: "", ANIMEGAMER_STATE: "" }, { IMAGE: "#000" });
+  assert.deepEqual([table.IMAGE, table.ANIMEGAMER_STATE], ["#000", ours]);
+  Object.assign(table, { ANIMEGAMER_STATE: "#123456" });
+  assert.equal(table.ANIMEGAMER_STATE, "#123456");
 });
 
 test("notes of a foreign workflow are lines of text or nothing", () => {

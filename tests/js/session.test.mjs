@@ -15,6 +15,31 @@ async function begun({ server = new FakeServer(), store = memoryStore(), story =
 
 const said = (session) => pathTo(session.here).map((at) => at.turn.instruction);
 
+test("a story that cannot be is refused before it is open, and a saved one needs no world", async () => {
+  const { session } = await begun();
+  await session.close();
+  for (const [story, world, why] of [
+    ["bad/name?", "toybox", /cannot be a folder's name/],
+    ["b", "qiqi", /not installed/],
+  ]) {
+    await session.begin(story, world);
+    assert.equal(session.story, "");
+    assert.match(session.error, why);
+  }
+  await session.begin("b", "toybox");
+  assert.deepEqual([session.story, session.world, session.error], ["b", "toybox", ""]);
+});
+
+test("beginning a story that is there already opens it, whatever its world", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.close();
+  await session.begin("a", "qiqi");
+  assert.deepEqual(said(session), ["one"]);
+  assert.equal(session.world, "toybox");
+});
+
 test("two turns: one prompt each, of two ordinary nodes, each after the last", async () => {
   const { server, session, events } = await begun();
   await session.play("one");
@@ -111,6 +136,34 @@ test("after a reload the story, the place in it and a turn that was played meanw
   assert.equal(again.busy, false);
 });
 
+test("a turn that ends while a reloaded page asks for it is played, not stopped", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one");
+  const { port } = server;
+  let ends = () => server.run(); // between the page's two questions, whichever it asks first
+  const asked = (question) => async (id) => {
+    const answer = await question(id);
+    await ends();
+    ends = () => {};
+    return answer;
+  };
+  const events = [];
+  const late = { ...port, history: asked(port.history), queued: asked(port.queued) };
+  const again = new PlaySession(late, store, (now, event) => events.push(event));
+  await again.start();
+  assert.deepEqual(said(again), ["one"]);
+  assert.ok(events.includes("turn") && !events.includes("stopped"), events.join());
+});
+
+test("a tab that is opened again starts nothing again", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  session.undo();
+  await session.start();
+  assert.equal(session.here, session.root);
+});
+
 test("a reload while the very first turn of a new story is still waiting", async () => {
   const { server, store, session } = await begun();
   await session.play("one");
@@ -120,6 +173,27 @@ test("a reload while the very first turn of a new story is still waiting", async
   await server.run(again);
   assert.deepEqual(said(again), ["one"]);
   assert.equal(session.story, again.story);
+});
+
+test("a reload keeps the settings of the form", async () => {
+  const { server, store, session } = await begun();
+  const settings = { motion: "fast", motionValue: 5, seed: 7, steps: 4 };
+  session.keep(settings);
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  assert.deepEqual(again.settings, settings);
+});
+
+test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  await session.exportStory();
+  await server.run(session);
+  assert.equal(session.files.length, 1);
+  assert.equal(session.undo(), "one");
+  assert.deepEqual(session.files, []);
+  assert.equal(session.undo(), "");
 });
 
 test("a reload at an earlier turn of a branch comes back to that turn", async () => {
@@ -219,6 +293,7 @@ test("progress counts all takes that were sent", async () => {
   assert.equal(session.progress.done, 0.5 / 3);
   session.interrupted({ prompt_id: session.jobs[0].id });
   assert.equal(session.progress.done, 1 / 3);
+  assert.equal(session.progress.take, 2);
 });
 
 test("damaged local storage is no story", async () => {
@@ -228,6 +303,26 @@ test("damaged local storage is no story", async () => {
   await session.start();
   assert.equal(session.story, "");
   assert.deepEqual(session.worlds, ["toybox", "qiqi"]);
+});
+
+test("a store that is full, or forbidden, does not stop the game", async () => {
+  const full = () => {
+    throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
+  };
+  const { server, session, events } = await begun({ store: { getItem: full, setItem: full, removeItem: full } });
+  await session.play("one");
+  await server.run(session);
+  assert.deepEqual(said(session), ["one"]);
+  assert.equal(session.busy, false);
+  assert.equal(session.error, "");
+  assert.ok(events.includes("turn"), "the page hears of the turn");
+  await session.close();
+  assert.equal(session.story, "");
+});
+
+test("a store that is broken in another way is an error that is seen", async () => {
+  const broken = { ...memoryStore(), getItem: () => null.length };
+  await assert.rejects(new PlaySession(new FakeServer().port, broken, () => {}).start(), TypeError);
 });
 
 test("a damaged line is told, and the others are there", async () => {
