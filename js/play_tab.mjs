@@ -82,7 +82,7 @@ function createStart(say, session) {
   }
 
   function entry(story) {
-    const facts = `${story.world} \u00b7 ${say("turns", { count: story.turns })}`;
+    const facts = story.error ?? `${story.world} \u00b7 ${say("turns", { count: story.turns })}`;
     return el(
       "li",
       {},

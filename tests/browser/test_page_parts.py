@@ -224,3 +224,15 @@ def test_settings_stand_side_by_side_in_line(tab, width):
     seed, steps = (tab.locator(f"input[name={name}]").bounding_box() for name in ("seed", "steps"))
     assert seed["y"] == steps["y"]
     tab.set_viewport_size({"width": 400, "height": 900})
+
+
+def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
+    tab.evaluate("""async () => {
+      const damaged = "main.jsonl:2: not a turn <b>of</b> a story; mend the line";
+      server.stories.torn = { name: "torn", world: "", line: "main", lines: { main: [] }, error: damaged };
+      server.stories.whole = { name: "whole", world: "toybox", line: "main", lines: { main: [] } };
+      await session.close();
+    }""")
+    rows = tab.locator(".ag-story").all_inner_texts()
+    assert any("torn" in row and "not a turn <b>of</b> a story" in row for row in rows)
+    assert any("whole" in row and "toybox" in row for row in rows)

@@ -107,11 +107,12 @@ export class FakeServer {
       return { LoadAnimeGamer: { input: { required: { world: ["COMBO", { options: ["toybox", "qiqi"] }] } } } };
     if (url.pathname === "/animegamer/stories")
       return {
-        stories: Object.values(this.stories).map(({ name, world, line, lines }) => ({
+        stories: Object.values(this.stories).map(({ name, world, line, lines, error }) => ({
           name,
           world,
           line,
           turns: lines[line].length,
+          error,
         })),
         absent: ["qiqi"],
       };
