@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 
 from animegamer_core.evaluate.acceptance.lab import Lab, Sampling
+from animegamer_core.evaluate.acceptance.table import SCORED
 from animegamer_core.evaluate.acceptance.trial import FULL, Trial
 from animegamer_core.evaluate.figures import motion_accuracy, psnr, share
-from animegamer_core.evaluate.presets import SCORED
 from animegamer_core.play import choose_device
 from animegamer_core.train.staged import open_staged
 

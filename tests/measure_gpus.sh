@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# What the README says of GPUs, measured again on one host with four of them, in about 25 minutes:
+#
+#     PYTHON=python tests/measure_gpus.sh WORK [--dry]
+#
+# WORK: a folder in memory, since clips and features take 10 GB. Jobs of a card run one after another, cards side by side;
+# what is timed over several cards comes last, when all are quiet. Each job leaves WORK/logs/NAME.log, which begins with
+# its command and ends with its exit status and seconds. The same command again passes over what ended with 0.
+# --dry: print the jobs alone.
+set -u
+work=${1:?give a work folder}
+dry=${2:-}
+cd "$(dirname "$0")/.." || exit
+python=${PYTHON:-python}
+core="$python -m animegamer_core"
+logs=$work/logs
+export OMP_NUM_THREADS=6 TORCHINDUCTOR_CACHE_DIR=$work/inductor PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+
+job() { # NAME CARDS COMMAND...
+  local name=$1 cards=$2
+  shift 2
+  if [ -n "$dry" ]; then
+    echo "$name [$cards] $*"
+    return
+  fi
+  mkdir -p "$logs"
+  tail -n 1 "$logs/$name.log" 2>/dev/null | grep -q '^exit 0 ' && return
+  local begun=$SECONDS
+  { echo "$*" && CUDA_VISIBLE_DEVICES=$cards "$@"; } >"$logs/$name.log" 2>&1
+  echo "exit $? after $((SECONDS - begun)) s, at $SECONDS s" >>"$logs/$name.log"
+}
+
+ablations() { # NAME CARD VARIANTS...
+  local name=$1 card=$2
+  shift 2
+  # shellcheck disable=SC2086
+  job "$name" "$card" $core evaluate ablations --work "$work/ablations" --variants "$@" --compile --workers 6 --device cuda
+}
+
+# shellcheck disable=SC2086
+drawn() { # the clips that ablations and the distillation share; every later job finds them there
+  job draw "" $python -c "
+import os
+from pathlib import Path
+from animegamer_core.evaluate.ablations.budgets import BUDGETS
+from animegamer_core.toybox.dataset import write_dataset
+write_dataset(Path('$work/ablations/dataset'), BUDGETS['short'].casting, max(1, os.cpu_count() - 4))"
+}
+
+# shellcheck disable=SC2086
+distilled() { # a decoder that says in one pass what constant guidance makes of two, and how near it comes
+  job distill 1 $core train distill --recipe lora --dataset "$work/ablations/dataset" --world toybox \
+    --teacher-guidance constant --steps 2500 --batch 256 --accumulation 1 --per-card 0 --lora-rank 32 --lora-alpha 32 \
+    --lr 1e-3 --lr-warmup 50 --no-checkpointing --drop-text 0 --drop-text-features 0 --drop-image 0 --compile \
+    --out "$work/distill"
+  job distilled 1 $python tests/measure_distilled.py "$work/distill/distill.safetensors" --out "$work/distilled.jsonl"
+}
+
+# shellcheck disable=SC2086
+single() { # what one quiet card tells
+  job low_vram 0 $core bench --spec release --repeats 2 --preset low_vram --json "$work/low_vram.json"
+  job on_cpu 0 $python -m pytest -q -m gpu -s tests/test_presets.py
+  job int8 0 $core bench --spec release --profile reference --repeats 2 --each int8 --json "$work/int8.json"
+  job no_gelu 0 $core bench --spec release --repeats 2 --preset exact --with fused layout flash3 blocks vae \
+    --json "$work/no_gelu.json"
+  job presets 0 $core bench --spec release --repeats 2 --preset exact balanced live --json "$work/presets.json"
+  job low_vram_12 0 $core bench --spec release --repeats 2 --preset low_vram_12 --json "$work/low_vram_12.json"
+  job low_vram_16 0 $core bench --spec release --repeats 2 --preset low_vram_16 --json "$work/low_vram_16.json"
+}
+
+release() { # NAME CARDS LAUNCHER...: steps of training at the published sizes
+  local name=$1 cards=$2
+  shift 2
+  job "$name" "$cards" "$@" tests/measure_release.py --steps 6 --out "$work/release.jsonl" \
+    --rows lora:joint:2 lora:adapt:2 lora:predict:2 lora24:joint:1 lora24:predict:1
+}
+
+side_by_side() {
+  single &
+  {
+    drawn
+    { ablations full 1 full no_adaptation window_2 window_8; distilled; } &
+    ablations cosine 2 cosine_loss window_1 window_0 &
+    ablations frames 2 random_frame no_motion_scope &
+    ablations mixed 3 addition no_warm_up &
+    ablations plain 3 cross_attention less_parameters &
+    wait
+  } &
+  wait
+}
+
+if [ -n "$dry" ]; then
+  wait() { :; }
+  side_by_side | cat
+else
+  side_by_side
+fi
+# shellcheck disable=SC2086
+job table 0 $core evaluate ablations --work "$work/ablations" --score-only --device cuda
+# shellcheck disable=SC2086
+job two_gpus 0,1 $python tests/measure_two_gpus.py --with fused flash3 gelu blocks --out "$work/two_gpus.jsonl"
+launch="$python -m accelerate.commands.launch --num_processes 4 --num_machines 1 --mixed_precision no --dynamo_backend no"
+# shellcheck disable=SC2086
+{
+  release one 0 $python
+  release ddp 0,1,2,3 $launch --multi_gpu
+  release fsdp2 0,1,2,3 $launch --use_fsdp --fsdp_version 2
+}
