@@ -19,6 +19,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.adapters import read_stage_file
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.log import read_log
 from animegamer_core.train.material import TrainingData
 from animegamer_core.train.staged import open_staged
 
@@ -129,3 +130,16 @@ def test_towers_that_a_world_lacks_are_missed_before_features_are_computed(downl
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match="text_tower is not complete in .*downloads.*t5-v1_1-xxl.*`fetch`"):
             train("joint", small_dataset, download, tmp_path / "run", LORA)
+
+
+def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, dataset, tmp_path):
+    """As `dataset build` tells: the engine learns what the encoder of stage joint makes of shots."""
+    assert train("joint", dataset, "toybox", tmp_path / "joint", LORA) == 0
+    start = f"--start {tmp_path / 'joint' / 'joint.safetensors'}"
+    for out, more in (("alone", ""), ("on top", start)):
+        assert train("predict", dataset, "toybox", tmp_path / out, f"{LORA} {more}") == 0
+    alone, on_top = (read_log(tmp_path / out / "log.jsonl") for out in ("alone", "on top"))
+    assert [line["loss"] for line in alone] != [line["loss"] for line in on_top]
+    assert train("adapt", dataset, "toybox", tmp_path / "adapt", f"{LORA} {start}") == 0
+    with pytest.raises(ValueError, match="adapt.safetensors trains the decoder, which was not given"):
+        train("predict", dataset, "toybox", tmp_path / "no", f"{LORA} --start {tmp_path / 'adapt/adapt.safetensors'}")
