@@ -899,6 +899,7 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
             command("towers", "--steps", "2", "--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--steps", "2", "--resume") == 0
+        assert command("vae", "--steps", "2", "--clip-lengths", "1") == 0
         options = ("--cache", str(tmp_path / "cache"), "--no-sample-latents", "--deterministic")
         assert command("joint", "--steps", "2", *options) == 0
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
