@@ -183,7 +183,7 @@ def test_one_process_fills_the_cache_writes_and_speaks(folder):
     assert set(main) == set(range(clips)) and set(other) <= {0}, "the other process only looks how large clips are"
     said = (folder / "ddp" / "said.txt").read_text()
     assert said.count("wrote ") == 2 and said.count("joint 2/2") == 1
-    assert said.count("in place") == 1
+    assert said.count("in place") == 1 and said.count("reading clips") == 0 < said.count("latents of clips")
     assert open_world(folder / "world").has("decoder")
 
 

@@ -42,6 +42,7 @@ from .stages import (
     stage_config,
     to_make,
 )
+from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
@@ -119,10 +120,18 @@ def _say(line: str) -> None:
 def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit.
 
-    Of the processes of `accelerate launch`, the main one alone speaks and writes.
+    Of the processes of `accelerate launch`, the main one alone speaks and writes. Interrupted, what is kept and the way
+    to go on are told.
     """
-    is_main = processes().is_main_process
-    say = say if is_main else lambda line: None
+    say = say if processes().is_main_process else lambda line: None
+    try:
+        return _run(args, say)
+    except KeyboardInterrupt:
+        say(how_it_stopped(args.out))
+        return 130
+
+
+def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     folder = DatasetFolder.open(args.dataset, clips=False)  # train_stage looks for them if it reads any
     if args.stage in BASELINE_STAGES:
         return _run_baseline(args, folder, say)
@@ -136,7 +145,8 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     for file in args.start:
         say(f"begins from {file}")
     job = Job(args.stage, config, world, args.dataset, args.out, start, args.cache)
-    result = _told(args, run_job(job, _options(args, say)), config, say)
+    telling = Telling(args.stage, say)
+    result = _told(args, run_job(job, _options(args, telling), telling.feature), config, say)
     if result.done:
         say(f"wrote {result.file}")
     return 0
@@ -160,9 +170,10 @@ def _begun_from(parts: WorldParts, files: Sequence[Path], say: Callable[[str], o
     return parts
 
 
-def _options(args: argparse.Namespace, say: Callable[[str], object]) -> RunOptions:
+def _options(args: argparse.Namespace, telling: Telling) -> RunOptions:
     """How the stage is run: with its losses told."""
-    return RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
+    heard = tell_interrupt if processes().is_main_process else None
+    return RunOptions(args.resume, on_step=telling.step, on_interrupt=heard)
 
 
 def _told(
@@ -182,10 +193,12 @@ def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, 
     config = _checked_config(args, "scratch", say)
     with processes().main_process_first():
         check_same(args.out, args.stage, folder, [(file, 1.0) for file in args.start], None)
-    data = TrainingData(folder, FeatureStore(), cache=args.cache)  # features of a small world fit into memory
+    telling = Telling(args.stage, say)
+    # features of a small world fit into memory
+    data = TrainingData(folder, FeatureStore(), cache=args.cache, on_progress=telling.feature)
     parts = _begun_from(_new_or_own(world, args, config, folder), args.start, say)
     say(f"trains {args.world} in place")
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
     if _told(args, result, config, say).done:
         if processes().is_main_process:
             result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
@@ -232,16 +245,12 @@ def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable
     else:
         parts = new_text_video(open_world(args.world), folder, config.seed)
     parts = _begun_from(parts, args.start, say)
-    data = TrainingData(folder, FeatureStore(), cache=args.cache or (args.out / FEATURES if stock else None))
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    telling, cache = Telling(args.stage, say), args.cache or (args.out / FEATURES if stock else None)
+    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=telling.feature)
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
     if _told(args, result, config, say).done and processes().is_main_process:
         say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
     return 0
-
-
-def _line(stage: str, step: int, steps: int, values: dict[str, float]) -> str:
-    shown = (f"{name} {value:.4g}" for name, value in values.items())
-    return f"{stage} {step}/{steps}  {'  '.join(shown)}"
 
 
 def _world(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str], object]) -> World:
