@@ -147,6 +147,17 @@ def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, 
         train("predict", dataset, "toybox", tmp_path / "no", f"{LORA} --start {tmp_path / 'adapt/adapt.safetensors'}")
 
 
+@pytest.mark.parametrize("recipe", ["lora", "lora24"])
+def test_a_small_world_is_not_cut_into_parts_for_want_of_memory(recipe, kept_world, dataset, tmp_path):
+    options = f"{FEW} --recipe {recipe} --lora-rank 2 --batch 8"
+    assert train("distill", dataset, "toybox", tmp_path / "run", options) == 0
+    config = read_stage_file(tmp_path / "run" / "distill.safetensors")[1]
+    assert config.parts(1) == 1 and not config.checkpointing
+    assert train("distill", dataset, "toybox", tmp_path / "asked", f"{options} --per-card 2 --checkpointing") == 0
+    config = read_stage_file(tmp_path / "asked" / "distill.safetensors")[1]
+    assert config.parts(1) == 4 and config.checkpointing
+
+
 # --- the order of stages, and what they leave -----------------------------------------------------------------------
 
 

@@ -45,6 +45,7 @@ from .stages import (
 from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
+ROOMY = {"per_card": 0, "checkpointing": False}  # what saves memory at the published sizes costs a small world time
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
@@ -105,11 +106,14 @@ def _reading(kind: typing.Any) -> dict[str, typing.Any]:
     return {"type": kind}
 
 
-def config_of(args: argparse.Namespace, recipe: str) -> StageConfig:
-    """The recipe's row for the stage, with the options that were given."""
+def config_of(args: argparse.Namespace, recipe: str, spec: str = "") -> StageConfig:
+    """The recipe's row for the stage, with the options that were given; spec: the name of the world's."""
+    row = stage_config(args.stage, recipe)
+    if spec in SCRATCH_SPECS:
+        row = dataclasses.replace(row, **ROOMY)
     given = {name[7:]: value for name, value in vars(args).items() if name.startswith("option_")}
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return dataclasses.replace(stage_config(args.stage, recipe), **changes)
+    return dataclasses.replace(row, **changes)
 
 
 def _say(line: str) -> None:
@@ -140,7 +144,7 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     recipe = args.recipe or ("scratch" if world.spec.name in SCRATCH_SPECS else "lora")
     if recipe == "scratch" and not STAGES[args.stage].optional:
         return _run_scratch(args, world, folder, say)
-    config = _checked_config(args, recipe, say)
+    config = _checked_config(args, recipe, say, world.spec.name)
     start = [(file, 1.0) for file in args.start]
     for file in args.start:
         say(f"begins from {file}")
@@ -152,9 +156,9 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     return 0
 
 
-def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object]) -> StageConfig:
+def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object], spec: str = "") -> StageConfig:
     """The stage's configuration, with a warning where its learning rate is unusual."""
-    config = config_of(args, recipe)
+    config = config_of(args, recipe, spec)
     if config.deterministic:
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
