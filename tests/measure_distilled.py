@@ -1,7 +1,7 @@
 """How near one pass comes to the two of guidance, before and after stage `distill` taught the decoder.
 
-    python -m animegamer_core train distill --recipe lora --dataset D --world W --teacher-guidance constant \\
-        --per-card 0 --no-checkpointing --out R
+    python -m animegamer_core train distill --recipe lora --dataset D --world W \\
+        --teacher-guidance constant --out R
     python tests/measure_distilled.py R/distill.safetensors --world W --guidance constant
 
 Held-out scenes of the Toybox, from their true representations and with the same noise: drawn in two passes a step as

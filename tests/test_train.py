@@ -653,7 +653,7 @@ def test_a_learning_rate_that_is_never_reached_is_warned_of():
 def test_held_out_losses_do_not_wait_for_a_line_of_the_log(ready, tmp_path):
     _, lines = run("joint", new_parts(ready), ready, tmp_path, steps=7, log_every=4, validate_every=3)
     logged = read_log(tmp_path / "log.jsonl")
-    assert [line["step"] for line in logged] == [3, 4, 6, 7] and len(lines) == 4
+    assert [line["step"] for line in logged] == [1, 3, 4, 6, 7] and len(lines) == 5
     assert [line["step"] for line in logged if "held_out_loss" in line] == [3, 6, 7]
 
 
@@ -899,6 +899,7 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
             command("towers", "--steps", "2", "--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--steps", "2", "--resume") == 0
+        assert command("vae", "--steps", "2", "--clip-lengths", "1") == 0
         options = ("--cache", str(tmp_path / "cache"), "--no-sample-latents", "--deterministic")
         assert command("joint", "--steps", "2", *options) == 0
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"

@@ -140,3 +140,57 @@ def test_the_scale_at_a_timestep_is_that_of_the_step_there(steps):
     torch.testing.assert_close(found, torch.tensor(scales), rtol=0, atol=0.06)  # timesteps are whole numbers
     assert scale_at("cosine", 6.0, torch.tensor([0, 999])).tolist() == [1.0, 7.0]
     assert scale_at("constant", 6.0, torch.tensor([0, 999])).tolist() == [7.0, 7.0]
+
+
+def test_autocast_keeps_no_cast_of_the_teachers_pass_for_the_students(ready):
+    """Older torch makes such a cast without a gradient, so that the student's pass trained nothing. What is kept shows
+    in any torch where the weights change between the two passes.
+    """
+    learner = learner_of(ready, **UPDATES)
+    batch = batch_of(learner, ready)
+    names, guided, seen = set_trainable(learner, learner.settings), learner._guided, []
+
+    def guided_and_changed(*given):
+        seen.append(guided(*given))
+        with torch.no_grad():
+            for name, value in learner.named_parameters():
+                if name in names:
+                    value.fill_(0.5)
+        return seen[0]
+
+    learner._guided = guided_and_changed
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = learner(batch)["loss"]
+    loss.backward()
+    assert all(value.grad is not None for name, value in learner.named_parameters() if name in names)
+    learner._guided = lambda *_: seen[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(learner(batch)["loss"], loss)
+
+
+def compiled_by(backend, monkeypatch):
+    """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
+    compiles = torch.nn.Module.compile
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda module, **options: compiles(module, backend=backend, **options)
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, UPDATES])
+def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(changes, ready, monkeypatch):
+    torch._dynamo.reset()
+    sizes, numbers = [], []
+
+    def backend(graph, inputs):
+        sizes.extend(value.shape[0] for value in inputs if isinstance(value, torch.Tensor) and value.dim() == 5)
+        numbers.extend(value for value in inputs if not isinstance(value, torch.Tensor))
+        return graph.forward
+
+    compiled_by(backend, monkeypatch)
+    learner = learner_of(ready, compile=True, **changes)
+    set_trainable(learner, learner.settings)
+    for _ in range(2):
+        learner(batch_of(learner, ready))["loss"].backward()
+    torch._dynamo.reset()
+    assert sorted(sizes) == [4, 8]
+    assert not numbers, "a graph that is told the number of samples is one for any"

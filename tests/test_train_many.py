@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 import torch
-from test_train import UPDATES, losses_of, small_world, written_dataset
+from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
 from train_worker import work
 
-from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.adapters import read_stage_file
@@ -62,6 +62,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     turns, games, frames = small_world()
     data = TrainingData(DatasetFolder(path, turns, games), FeatureStore.of(frames=frames))
     written_dataset(data, path / "dataset")
+    new_parts(data).save(save_world(path / "world", TINY))
     for kind in LAUNCHES:
         shutil.copytree(path / "one" / "parted", path / kind / "parted")
         launch(
@@ -80,10 +81,10 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 def told(path: pathlib.Path) -> list[str]:
-    """A stage of a new world as the command line takes it, with a cache folder."""
+    """A stage of a small world as the command line takes it, with a cache folder."""
     places = {"dataset": "dataset", "world": "world", "out": "run", "cache": "cache"}
     given = [word for name, place in places.items() for word in (f"--{name}", str(path / place))]
-    return ["joint", *given, *"--spec tiny16 --recipe scratch --steps 2 --batch 2 --log-every 1".split()]
+    return ["joint", *given, *"--recipe scratch --steps 2 --batch 2 --log-every 1".split()]
 
 
 def launch(kind: str, jobs: list, path: pathlib.Path) -> None:
@@ -182,6 +183,7 @@ def test_one_process_fills_the_cache_writes_and_speaks(folder):
     assert set(main) == set(range(clips)) and set(other) <= {0}, "the other process only looks how large clips are"
     said = (folder / "ddp" / "said.txt").read_text()
     assert said.count("wrote ") == 2 and said.count("joint 2/2") == 1
+    assert said.count("in place") == 1 and said.count("reading clips") == 0 < said.count("latents of clips")
     assert open_world(folder / "world").has("decoder")
 
 

@@ -19,6 +19,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.adapters import read_stage_file
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
+from animegamer_core.train.log import read_log
 from animegamer_core.train.material import TrainingData
 from animegamer_core.train.staged import open_staged
 
@@ -31,7 +32,9 @@ def kept_world(data, tmp_path_factory):  # noqa: F811
     """A tiny world of spec tiny, in the place of the embedded one."""
     folder = tmp_path_factory.mktemp("package") / "weights"
     spec = dataclasses.replace(TINY, name="tiny")
-    dataclasses.replace(new_parts(data), spec=spec).save(save_world(folder, spec))
+    parts = dataclasses.replace(new_parts(data), spec=spec)
+    parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())  # as stage joint leaves it
+    parts.save(save_world(folder, spec))
     with mock.patch.dict(EMBEDDED, {"toybox": folder}):
         yield folder
 
@@ -129,3 +132,86 @@ def test_towers_that_a_world_lacks_are_missed_before_features_are_computed(downl
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match="text_tower is not complete in .*downloads.*t5-v1_1-xxl.*`fetch`"):
             train("joint", small_dataset, download, tmp_path / "run", LORA)
+
+
+def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, dataset, tmp_path):
+    """As `dataset build` tells: the engine learns what the encoder of stage joint makes of shots."""
+    assert train("joint", dataset, "toybox", tmp_path / "joint", LORA) == 0
+    start = f"--start {tmp_path / 'joint' / 'joint.safetensors'}"
+    for out, more in (("alone", ""), ("on top", start)):
+        assert train("predict", dataset, "toybox", tmp_path / out, f"{LORA} {more}") == 0
+    alone, on_top = (read_log(tmp_path / out / "log.jsonl") for out in ("alone", "on top"))
+    assert [line["loss"] for line in alone] != [line["loss"] for line in on_top]
+    assert train("adapt", dataset, "toybox", tmp_path / "adapt", f"{LORA} {start}") == 0
+    with pytest.raises(ValueError, match="adapt.safetensors trains the decoder, which was not given"):
+        train("predict", dataset, "toybox", tmp_path / "no", f"{LORA} --start {tmp_path / 'adapt/adapt.safetensors'}")
+
+
+@pytest.mark.parametrize("recipe", ["lora", "lora24"])
+def test_a_small_world_is_not_cut_into_parts_for_want_of_memory(recipe, kept_world, dataset, tmp_path):
+    options = f"{FEW} --recipe {recipe} --lora-rank 2 --batch 8"
+    assert train("distill", dataset, "toybox", tmp_path / "run", options) == 0
+    config = read_stage_file(tmp_path / "run" / "distill.safetensors")[1]
+    assert config.parts(1) == 1 and not config.checkpointing
+    assert train("distill", dataset, "toybox", tmp_path / "asked", f"{options} --per-card 2 --checkpointing") == 0
+    config = read_stage_file(tmp_path / "asked" / "distill.safetensors")[1]
+    assert config.parts(1) == 4 and config.checkpointing
+
+
+# --- the order of stages, and what they leave -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "first"),
+    [("warmup", "towers"), ("joint", "towers"), ("predict", "towers"), ("adapt", "towers"), ("distill", "towers")],
+)
+def test_a_new_world_is_not_begun_with_a_stage_that_needs_another_first(stage, first, dataset, tmp_path):
+    with pytest.raises(ValueError, match=f"new has no encoder yet, which stage {stage} begins.*stage {first} makes it"):
+        train(stage, dataset, tmp_path / "new", tmp_path / "run", f"{FEW} --spec tiny")
+    assert not (tmp_path / "new").exists() and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("recipe", ["", "--recipe scratch"])
+def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tmp_path):  # noqa: F811
+    spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "world"
+    parts = dataclasses.replace(new_parts(data), spec=spec)
+    for models, stage, sentence in (
+        ({"decoder": None, "engine": None}, "joint", "world has no decoder yet.*stage vae makes it"),
+        ({"decoder": None, "engine": None}, "predict", "encoder has not learned yet.*predict reads; stage joint"),
+        ({"engine": None}, "adapt", "world has no engine yet.*stage predict makes it"),
+        ({}, "adapt", "encoder has not learned yet.*adapt reads; stage joint"),
+    ):
+        dataclasses.replace(parts, **models).save(save_world(world, spec))
+        before = open_world(world).fingerprint
+        with pytest.raises(ValueError, match=sentence):
+            train(stage, dataset, world, tmp_path / "run", f"{FEW} {recipe}")
+        assert open_world(world).fingerprint == before
+
+
+def test_representations_of_a_stage_file_that_a_run_begins_from_are_enough(data, dataset, tmp_path):  # noqa: F811
+    spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "world"
+    dataclasses.replace(new_parts(data), spec=spec).save(save_world(world, spec))
+    assert train("joint", dataset, world, tmp_path / "joint", LORA) == 0
+    began = f"{FEW} --start {tmp_path / 'joint' / 'joint.safetensors'}"
+    for stage in ("predict", "adapt"):  # predict loads no decoder
+        assert train(stage, dataset, world, tmp_path / stage, began) == 0
+
+
+def test_a_world_that_is_made_or_trained_in_place_is_told(data, dataset, tmp_path):  # noqa: F811
+    spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "new"
+    said = []
+    with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny": spec}):
+        assert train("towers", dataset, world, tmp_path / "run", f"{FEW} --spec tiny", said.append) == 0
+        assert said[0] == f"new world {world} (spec tiny)" and f"trains {world} in place" in said
+        said.clear()
+        assert train("towers", dataset, world, tmp_path / "again", f"{FEW} --spec tiny", said.append) == 0
+    assert not any("new world" in line for line in said) and f"trains {world} in place" in said
+
+
+@pytest.mark.parametrize("recipe", ["", "--recipe scratch", "--recipe lora --lora-rank 2"])
+def test_distill_leaves_the_world_as_it_is(recipe, kept_world, dataset, tmp_path):
+    before, said = ages(kept_world), []
+    assert train("distill", dataset, "toybox", tmp_path / "run", f"{FEW} {recipe}", said.append) == 0
+    file = tmp_path / "run" / "distill.safetensors"
+    assert ages(kept_world) == before and said[-1] == f"wrote {file}" and not any("in place" in line for line in said)
+    assert open_staged("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint

@@ -99,6 +99,11 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if (path / "state.json").is_file())
 
 
+def step_of(path: Path) -> int:
+    """The steps that a checkpoint's run had done."""
+    return int(path.name.removeprefix("step-"))
+
+
 def load_checkpoint(path: Path, state: RunState) -> None:
     """Put a checkpoint into a run that was just set up; ValueError names the field or tensor that does not fit."""
     info = read_json(path / "state.json")

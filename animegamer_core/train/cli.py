@@ -20,12 +20,13 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
+from .adapters import tensor_names
 from .determinism import set_cublas_workspace
 from .job import FEATURES, Job, check_same, models_of, run_job
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
-from .parts import WorldParts
+from .parts import MODELS, WorldParts
 from .plot import plot_log
 from .run import StageResult, train_stage
 from .spread import processes
@@ -35,11 +36,17 @@ from .stages import (
     RECIPES,
     SCRATCH_SPECS,
     STAGES,
+    STAGES_IN_ORDER,
     StageConfig,
     lr_warning,
     stage_config,
+    to_make,
 )
+from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
+
+ROOMY = {"per_card": 0, "checkpointing": False}  # what saves memory at the published sizes costs a small world time
+NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,14 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "stage",
         choices=ALL_STAGES,
-        help="what to train; a new world takes vae to adapt in this order; gc: the text-to-video baseline",
+        help=f"what to train; a new world takes {', '.join(STAGES_IN_ORDER)} in this order. distill: the decoder "
+        "learns to draw with one pass a step; leaves a stage file with every recipe. gc: the text-to-video baseline; "
+        "leaves a folder gc in --out",
     )
     parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")
     parser.add_argument(
         "--world",
         required=True,
-        help="world to begin from: a folder, made if it is new; 'toybox' or published files, for a recipe that leaves "
-        "them as they are; for gc CogVideoX-2b's folder, or a small world's",
+        help="world to begin from: a folder, made if it is new; a small one is trained in place (see --recipe). "
+        "'toybox' or published files, for a recipe that leaves them as they are; for gc CogVideoX-2b's folder, or a "
+        "small world's",
     )
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the stage file")
@@ -62,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         choices=tuple(RECIPES),
-        help="lora: as in the paper, for cards of 80 GB; lora24: for one of 24 GB; scratch: all weights, and into "
-        "the world folder (default for specs tiny and toybox)",
+        help="lora: as in the paper, for cards of 80 GB; lora24: for one of 24 GB; both leave a stage file, and the "
+        "world as it is. scratch: all weights, written into the world folder (default for specs tiny and toybox)",
     )
     parser.add_argument("--start", nargs="*", type=Path, default=(), help="stage files to begin from, in order")
     parser.add_argument(
@@ -96,11 +106,14 @@ def _reading(kind: typing.Any) -> dict[str, typing.Any]:
     return {"type": kind}
 
 
-def config_of(args: argparse.Namespace, recipe: str) -> StageConfig:
-    """The recipe's row for the stage, with the options that were given."""
+def config_of(args: argparse.Namespace, recipe: str, spec: str = "") -> StageConfig:
+    """The recipe's row for the stage, with the options that were given; spec: the name of the world's."""
+    row = stage_config(args.stage, recipe)
+    if spec in SCRATCH_SPECS:
+        row = dataclasses.replace(row, **ROOMY)
     given = {name[7:]: value for name, value in vars(args).items() if name.startswith("option_")}
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return dataclasses.replace(stage_config(args.stage, recipe), **changes)
+    return dataclasses.replace(row, **changes)
 
 
 def _say(line: str) -> None:
@@ -111,32 +124,41 @@ def _say(line: str) -> None:
 def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit.
 
-    Of the processes of `accelerate launch`, the main one alone speaks and writes.
+    Of the processes of `accelerate launch`, the main one alone speaks and writes. Interrupted, what is kept and the way
+    to go on are told.
     """
-    is_main = processes().is_main_process
-    say = say if is_main else lambda line: None
+    say = say if processes().is_main_process else lambda line: None
+    try:
+        return _run(args, say)
+    except KeyboardInterrupt:
+        say(how_it_stopped(args.out))
+        return 130
+
+
+def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     folder = DatasetFolder.open(args.dataset, clips=False)  # train_stage looks for them if it reads any
     if args.stage in BASELINE_STAGES:
         return _run_baseline(args, folder, say)
     with processes().main_process_first():
-        world = _world(args.world, args.spec, folder)
+        world = _world(args, folder, say)
     recipe = args.recipe or ("scratch" if world.spec.name in SCRATCH_SPECS else "lora")
-    if recipe == "scratch":
+    if recipe == "scratch" and not STAGES[args.stage].optional:
         return _run_scratch(args, world, folder, say)
-    config = _checked_config(args, recipe, say)
+    config = _checked_config(args, recipe, say, world.spec.name)
     start = [(file, 1.0) for file in args.start]
     for file in args.start:
         say(f"begins from {file}")
     job = Job(args.stage, config, world, args.dataset, args.out, start, args.cache)
-    result = _told(args, run_job(job, _options(args, say)), config, say)
+    telling = Telling(args.stage, say)
+    result = _told(args, run_job(job, _options(args, telling), telling.feature), config, say)
     if result.done:
         say(f"wrote {result.file}")
     return 0
 
 
-def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object]) -> StageConfig:
+def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object], spec: str = "") -> StageConfig:
     """The stage's configuration, with a warning where its learning rate is unusual."""
-    config = config_of(args, recipe)
+    config = config_of(args, recipe, spec)
     if config.deterministic:
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
@@ -152,9 +174,10 @@ def _begun_from(parts: WorldParts, files: Sequence[Path], say: Callable[[str], o
     return parts
 
 
-def _options(args: argparse.Namespace, say: Callable[[str], object]) -> RunOptions:
+def _options(args: argparse.Namespace, telling: Telling) -> RunOptions:
     """How the stage is run: with its losses told."""
-    return RunOptions(args.resume, on_step=lambda step, steps, values: say(_line(args.stage, step, steps, values)))
+    heard = tell_interrupt if processes().is_main_process else None
+    return RunOptions(args.resume, on_step=telling.step, on_interrupt=heard)
 
 
 def _told(
@@ -174,9 +197,12 @@ def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, 
     config = _checked_config(args, "scratch", say)
     with processes().main_process_first():
         check_same(args.out, args.stage, folder, [(file, 1.0) for file in args.start], None)
-    data = TrainingData(folder, FeatureStore(), cache=args.cache)  # features of a small world fit into memory
-    parts = _begun_from(_new_or_own(world, args.stage, config, folder), args.start, say)
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    telling = Telling(args.stage, say)
+    # features of a small world fit into memory
+    data = TrainingData(folder, FeatureStore(), cache=args.cache, on_progress=telling.feature)
+    parts = _begun_from(_new_or_own(world, args, config, folder), args.start, say)
+    say(f"trains {args.world} in place")
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
     if _told(args, result, config, say).done:
         if processes().is_main_process:
             result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
@@ -223,29 +249,31 @@ def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable
     else:
         parts = new_text_video(open_world(args.world), folder, config.seed)
     parts = _begun_from(parts, args.start, say)
-    data = TrainingData(folder, FeatureStore(), cache=args.cache or (args.out / FEATURES if stock else None))
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, say))
+    telling, cache = Telling(args.stage, say), args.cache or (args.out / FEATURES if stock else None)
+    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=telling.feature)
+    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
     if _told(args, result, config, say).done and processes().is_main_process:
         say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
     return 0
 
 
-def _line(stage: str, step: int, steps: int, values: dict[str, float]) -> str:
-    shown = (f"{name} {value:.4g}" for name, value in values.items())
-    return f"{stage} {step}/{steps}  {'  '.join(shown)}"
-
-
-def _world(name: str, spec_name: str | None, folder: DatasetFolder) -> World:
-    """The world to train, made anew where there is none; ValueError if it has another spec than asked for."""
+def _world(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str], object]) -> World:
+    """The world to train, made anew where there is none; ValueError if it has another spec than asked for, and for a
+    new one if another stage has to come first.
+    """
+    name = args.world
     if _is_there(name):
         world = open_world(name)
-        if spec_name and get_spec(spec_name).name != world.spec.name:
-            raise ValueError(f"{name} has spec {world.spec.name!r}, not {spec_name!r}; leave --spec out")
+        if args.spec and get_spec(args.spec).name != world.spec.name:
+            raise ValueError(f"{name} has spec {world.spec.name!r}, not {args.spec!r}; leave --spec out")
         return world
-    if not spec_name:
+    if not args.spec:
         raise ValueError(f"{name} is no world yet; say with --spec which sizes it shall have")
-    spec = get_spec(spec_name)
-    return save_world(name, spec, motion_table=folder.motion_table, provenance=_provenance(folder))
+    spec = get_spec(args.spec)
+    to_make(args.stage, name, ())
+    world = save_world(name, spec, motion_table=folder.motion_table, provenance=_provenance(folder))
+    say(f"new world {name} (spec {spec.name})")
+    return world
 
 
 def _is_there(name: str) -> bool:
@@ -263,15 +291,29 @@ def _provenance(folder: DatasetFolder) -> dict[str, str]:
     return {"dataset": folder.path.name, **told}
 
 
-def _new_or_own(world: World, stage: str, config: StageConfig, folder: DatasetFolder) -> WorldParts:
-    """The models that a stage needs: the world's own, and new ones where it has none."""
-    parts = WorldParts.load(world, models_of(stage, config.shots_every > 0))
-    missing = [name for name in STAGES[stage].needs if getattr(parts, name) is None]
+def _new_or_own(world: World, args: argparse.Namespace, config: StageConfig, folder: DatasetFolder) -> WorldParts:
+    """The models that a stage needs: the world's own, and those new that it makes; ValueError names the stage that has
+    to come first.
+    """
+    parts = WorldParts.load(world, models_of(args.stage, config.shots_every > 0))
+    missing = to_make(args.stage, args.world, {name for name in MODELS if getattr(parts, name) is not None})
+    if STAGES[args.stage].reads_representations and not _represents(world, args.start):
+        raise ValueError(
+            f"{args.world}'s encoder has not learned yet to represent shots, which stage {args.stage} reads; "
+            "stage joint teaches it"
+        )
     if not missing:
         return parts
     tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
     made = WorldParts.new(world.spec, tokenizer, world.profile, config.seed, missing)
     return dataclasses.replace(parts, **{name: getattr(made, name) for name in missing})
+
+
+def _represents(world: World, start: Sequence[Path]) -> bool:
+    """Whether a stage trained the encoder together with the decoder, which keeps its representation of nothing."""
+    if any(f"decoder.{NOTHING}" in tensor_names(path) for path in start):
+        return True
+    return world.has("decoder") and bool(world.storage.source("decoder").tensor(NOTHING).any())
 
 
 def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokenizer:

@@ -199,6 +199,15 @@ def _whole_ids(encoder: ShotEncoder, texts: list[str]) -> Tensor:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
+def compile_transformer(decoder: ShotDecoder) -> None:
+    """Compile a decoder's transformer, once for each number of samples that it is called with.
+
+    There are few: a part of a batch, twice that where a teacher guides itself, and the shots of contact sheets. A graph
+    for any number, which torch would make at the second, is slower.
+    """
+    decoder.transformer.compile(dynamic=False)
+
+
 class DiffusionLearner(Learner):
     """The decoder learns the velocity of noised latents: from E_a's representations, or from the engine's (adaptation).
 
@@ -214,7 +223,7 @@ class DiffusionLearner(Learner):
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
         if config.compile:
-            decoder.transformer.compile()
+            compile_transformer(decoder)
 
     def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
         draws = self._draws(device, place, rows, "diffusion")
@@ -298,6 +307,8 @@ class DistillLearner(DiffusionLearner):
         self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
         for teacher in self._copy:
             teacher.transformer.requires_grad_(False)
+            if config.compile:  # a copy is not compiled, whatever it was made of
+                compile_transformer(teacher)
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
         """(B, T, C, H, W) latents of shots."""
@@ -308,6 +319,9 @@ class DistillLearner(DiffusionLearner):
         latents = noised(batch["clean"], batch["noise"], share)
         with torch.no_grad(), self._teacher() as teacher:
             wanted = self._guided(teacher, latents, batch)
+        # Autocast keeps what it casts a trained weight to. Before pytorch's pull request 165068 (torch 2.6 to 2.9) a
+        # cast of the teacher's pass has no gradient, and low-rank updates, which both passes read, would not learn.
+        torch.clear_autocast_cache()
         return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
 
     def stopped(self) -> None:

@@ -40,7 +40,7 @@ class RunOptions:
     resume: go on from the last checkpoint in the folder, if there is one. should_stop: asked after each step; True
     saves a checkpoint and stops. on_step: told the values of each logged step. What either raises goes on to the
     caller, once a checkpoint is saved. device: where to train, None for what accelerate finds. draw: writes a contact
-    sheet; train_stage puts it there.
+    sheet; train_stage puts it there. on_interrupt: told of the first Ctrl-C, within the signal's handler.
     """
 
     resume: bool = True
@@ -48,6 +48,7 @@ class RunOptions:
     should_stop: Callable[[], bool] | None = None
     device: torch.device | None = None
     draw: DrawShots | None = None
+    on_interrupt: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def run_loop(
         loop = _Loop(stage, config, learner, data, out, options.device)
         if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
             load_checkpoint(found[-1], loop.state)
-        with _gentle_interrupt() as interrupted:
+        with _gentle_interrupt(options.on_interrupt) as interrupted:
             loop.run(options, interrupted, idle)
         state = loop.state
         result = LoopResult(state.step >= config.steps, state.step, state.seconds, loop.leave(learner))
@@ -136,7 +137,7 @@ class _Loop:
                 asked = options.should_stop is not None and options.should_stop()
             stop = self._agreed(bool(over or interrupted() or asked))
             validated = config.validate_every > 0 and (state.step % config.validate_every == 0 or last)
-            if state.step % config.log_every == 0 or validated or last or stop:
+            if state.step % config.log_every == 0 or state.step == 1 or validated or last or stop:
                 values = {**self._over_processes(sums.take()), "lr": learning_rate(config, state.step - 1)}
                 state.seconds = before + time.monotonic() - started  # taking the sums waited for the device
                 values["seconds"] = state.seconds
@@ -290,7 +291,7 @@ class _Means:
 
 
 @contextmanager
-def _gentle_interrupt() -> Iterator[Callable[[], bool]]:
+def _gentle_interrupt(on_interrupt: Callable[[], object] | None) -> Iterator[Callable[[], bool]]:
     """Ctrl-C ends the running step and saves; a second one ends at once. Only a program's main thread can hear it."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -301,6 +302,8 @@ def _gentle_interrupt() -> Iterator[Callable[[], bool]]:
     def hear(number: int, frame: object) -> None:
         heard.append(number)
         signal.signal(signal.SIGINT, before)
+        if on_interrupt is not None:
+            on_interrupt()
 
     signal.signal(signal.SIGINT, hear)
     try:

@@ -16,7 +16,7 @@ from ..encoder import ShotEncoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, Profile
-from .adapters import apply_stage_file
+from .adapters import apply_stage_file, stage_and_parts
 from .material import IMAGE_FEATURES, TrainingData, digest_of, name_weights
 from .order import random_seed
 from .stages import StageConfig, matching
@@ -118,9 +118,12 @@ class WorldParts:
         return world
 
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
-        """The parts with what a stage file trained put into them, as `apply_stage_file` says."""
-        models = {name: getattr(self, name) for name in MODELS}
-        apply_stage_file(path, {name: model for name, model in models.items() if model is not None}, strength)
+        """The parts with what a stage file trained put into those that are here, as `apply_stage_file` says; ValueError
+        if it trained none of them.
+        """
+        models = {name: model for name in MODELS if (model := getattr(self, name)) is not None}
+        shared = stage_and_parts(path)[1] & set(models)  # the engine's stage reads the encoder that joint trained
+        apply_stage_file(path, models, strength, whole=not shared)
         return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
 
     def with_scaling_factor(self, factor: float) -> WorldParts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from typing import Any
 class Stage:
     """What a stage is, whatever its configuration.
 
-    needs: the models that it trains or computes features with. reads: features, as `material` names them; `image` is of
-    the frame that the encoder reads. outdates: features that its result computes anew. after: the stages whose files it
+    needs: the models that it trains or computes features with. makes: those of them that a small world need not have
+    yet; they begin with random weights. reads: features, as `material` names them; `image` is of the frame that the
+    encoder reads. outdates: features that its result computes anew. after: the stages whose files it
     begins from where a published world is trained; None where its published weights are left as they are. captions:
     whether clips without one are refused. games: whether it reads games, not clips alone. mixes: whether it trains what
     the decoder's representation of nothing is computed from. contrasts: whether samples of a part are told from one
@@ -29,6 +30,7 @@ class Stage:
 
     needs: tuple[str, ...]
     reads: tuple[str, ...]
+    makes: tuple[str, ...] = ()
     outdates: tuple[str, ...] = ()
     after: tuple[str, ...] | None = None
     captions: bool = True
@@ -43,15 +45,21 @@ class Stage:
         """Whether a decoder that no step reads draws its contact sheets."""
         return "states" in self.reads and "decoder" not in self.needs
 
+    @property
+    def reads_representations(self) -> bool:
+        """Whether it reads what a trained encoder makes of shots, or an engine that learned that."""
+        return bool({"states", "predicted"} & set(self.reads))
+
 
 _ENCODED = ("latents", "text", "image")
 _PLAYED = ("latents", "states", "predicted")
 _EVERY = ("encoder", "decoder", "engine")
 STAGES: dict[str, Stage] = {
-    "vae": Stage(needs=("decoder",), reads=("frames",), outdates=("latents",), captions=False),
+    "vae": Stage(needs=("decoder",), reads=("frames",), makes=("decoder",), outdates=("latents",), captions=False),
     "towers": Stage(
         needs=("encoder",),
         reads=("frames",),
+        makes=("encoder",),
         outdates=("text", "image", "image_random", "states", "predicted"),
         contrasts=True,
     ),
@@ -62,7 +70,12 @@ STAGES: dict[str, Stage] = {
         needs=("encoder", "decoder"), reads=_ENCODED, outdates=("states", "predicted"), after=("warmup",), mixes=True
     ),
     "predict": Stage(
-        needs=("encoder", "engine"), reads=("states",), outdates=("predicted",), after=("joint",), games=True
+        needs=("encoder", "engine"),
+        reads=("states",),
+        makes=("engine",),
+        outdates=("predicted",),
+        after=("joint",),
+        games=True,
     ),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict"), games=True),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, games=True, optional=True),  # for a world that shall draw faster
@@ -298,6 +311,17 @@ def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
     if stage not in RECIPES[recipe]:
         raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; take lora")
     return RECIPES[recipe][stage]
+
+
+def to_make(stage: str, world: str, there: Container[str]) -> tuple[str, ...]:
+    """The models that a small world lacks and the stage makes; ValueError where another stage has to make one first."""
+    facts = STAGES[stage]
+    lacking = tuple(name for name in facts.needs if name not in there)
+    for name in lacking:
+        if name not in facts.makes:
+            maker = next(other for other, its in STAGES.items() if name in its.makes)
+            raise ValueError(f"{world} has no {name} yet, which stage {stage} begins from; stage {maker} makes it")
+    return lacking
 
 
 def lr_warning(config: StageConfig) -> str | None:

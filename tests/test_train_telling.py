@@ -1,0 +1,140 @@
+"""What `train` tells while it runs: features, the first step, the pace, and how to go on where it was interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from test_train import TINY, data, new_parts, one_thread, ready, run, written_dataset  # noqa: F401
+from test_train_worlds import FEW, train
+
+from animegamer_core.checkpoint import save_world
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.log import read_log
+from animegamer_core.train.telling import Telling, duration
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def places(data, tmp_path_factory):  # noqa: F811
+    """A dataset folder and a tiny world whose stages are all begun."""
+    folder = tmp_path_factory.mktemp("told")
+    spec = dataclasses.replace(TINY, name="tiny")
+    parts = dataclasses.replace(new_parts(data), spec=spec)
+    parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
+    parts.save(save_world(folder / "world", spec))
+    return written_dataset(data, folder / "dataset"), folder / "world"
+
+
+def test_the_first_step_is_told_whatever_the_log_waits_for(ready, tmp_path):  # noqa: F811
+    run("joint", new_parts(ready), ready, tmp_path, steps=6, log_every=4)
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [1, 4, 6]
+
+
+@pytest.mark.parametrize("recipe", ["scratch", "lora"])
+def test_features_are_told_before_the_first_step(recipe, places, tmp_path):
+    said = []
+    options = f"{FEW} --recipe {recipe} --accumulation 1 --cache {tmp_path / 'cache'}"
+    assert train("joint", *places, tmp_path / "run", options, said.append) == 0
+    told = [line.partition(": ")[0] for line in said]
+    first = next(number for number, line in enumerate(said) if line.startswith("joint 1/2 "))
+    for feature in ("latents", "text", "image"):
+        assert 0 <= told.index(f"computing {feature} of clips") < first
+    assert sum(line.endswith("24 of 24") for line in said) == 3
+    said.clear()
+    assert train("joint", *places, tmp_path / "again", options, said.append) == 0
+    assert not any("of clips" in line for line in said), "cached"
+
+
+def test_reading_clips_is_told_too(places, tmp_path):
+    said = []
+    assert train("vae", *places, tmp_path / "run", f"{FEW} --clip-lengths 1", said.append) == 0
+    assert "reading clips: 16 of 24" in said and "reading clips: 24 of 24" in said
+
+
+def test_a_long_feature_is_told_of_every_ten_seconds():
+    said, now = [], 100.0
+    telling = Telling("joint", said.append)
+    for done in range(1, 41):
+        now += 1.0
+        with mock.patch.object(time, "monotonic", lambda now=now: now):
+            telling.feature("latents", done, 40)
+    assert said == [f"computing latents of clips: {done} of 40" for done in (1, 11, 21, 31, 40)]
+
+
+def test_steps_tell_their_pace_and_the_time_left():
+    said = []
+    telling = Telling("vae", said.append)
+    for step, seconds in ((1, 60.0), (21, 70.0), (4000, 2000.0)):  # the first compiles
+        telling.step(step, 4000, {"loss": 0.5, "seconds": seconds})
+    assert said[0] == "vae 1/4000  loss 0.5  60 s a step, 66 h 39 min left"
+    assert said[1] == "vae 21/4000  loss 0.5  0.5 s a step, 33 min left"
+    assert said[2] == "vae 4000/4000  loss 0.5  0.49 s a step"
+    assert [duration(value) for value in (0.2, 89, 91, 3599, 7500)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "1 h 00 min",
+        "2 h 05 min",
+    ]
+
+
+def test_a_run_that_goes_on_tells_the_pace_of_its_earlier_steps():
+    said = []
+    Telling("vae", said.append).step(120, 200, {"loss": 0.5, "seconds": 60.0})
+    assert said == ["vae 120/200  loss 0.5  0.5 s a step, 40 s left"]
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
+    said = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if line.startswith("predict 2/"):
+            signal.raise_signal(signal.SIGINT)
+
+    options = FEW.replace("--steps 2", "--steps 4") + " --recipe lora --lora-rank 2 --accumulation 1"
+    assert train("predict", *places, tmp_path / "run", options, hear) == 130
+    (kept,) = list_checkpoints(tmp_path / "run" / "checkpoints")[-1:]
+    step = int(kept.name.removeprefix("step-"))
+    assert step in (2, 3) and said[-1] == f"stopped after step {step}; the same command with --resume goes on"
+    assert "the step under way is finished and saved first" in capsys.readouterr().err
+    assert train("predict", *places, tmp_path / "run", f"{options} --resume", said.append) == 0
+    assert said[-1] == f"wrote {tmp_path / 'run' / 'predict.safetensors'}"
+
+
+def test_ctrl_c_before_the_first_step_says_that_nothing_is_kept(places, tmp_path):
+    said = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if "latents" in line:
+            raise KeyboardInterrupt
+
+    options = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
+    assert train("adapt", *places, tmp_path / "run", options, hear) == 130
+    assert said[-1] == "stopped before a step was saved; the same command begins again"
+    assert train("adapt", *places, tmp_path / "run", options) == 0
+
+
+def test_the_help_says_which_stage_leaves_what():
+    environment = {**os.environ, "COLUMNS": "500"}
+    command = [sys.executable, "-m", "animegamer_core", "train", "--help"]
+    told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    for words in (
+        "vae, towers, warmup, joint, predict, adapt in this order",
+        "distill: the decoder learns to draw with one pass a step; leaves a stage file with every recipe",
+        "leaves a folder gc in --out",
+        "a small one is trained in place",
+        "both leave a stage file, and the world as it is",
+        "scratch: all weights, written into the world folder (default for specs tiny and toybox)",
+    ):
+        assert words in told, words
