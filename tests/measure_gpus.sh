@@ -59,7 +59,7 @@ distilled() { # a decoder that says in one pass what constant guidance makes of 
 # shellcheck disable=SC2086
 single() { # what one quiet card tells
   job low_vram 0 $core bench --spec release --repeats 2 --preset low_vram --json "$work/low_vram.json"
-  job on_cpu 0 $python -m pytest -q -m gpu -s tests/test_presets.py
+  job ways 0 $python -m pytest -q -m gpu -s tests/test_tuning.py tests/test_presets.py
   job int8 0 $core bench --spec release --profile reference --repeats 2 --each int8 --json "$work/int8.json"
   job no_gelu 0 $core bench --spec release --repeats 2 --preset exact --with fused layout flash3 blocks vae \
     --json "$work/no_gelu.json"

@@ -422,11 +422,30 @@ def test_flash3_draws_the_same_shot(names):
     able, why = usable(names, "cuda", "bfloat16")
     if able != tuple(names):
         pytest.skip(f"{why}")
+    model, state = wide_heads()
+    model = model.cuda()
+    before = model.shoot(state, 2.5, seed=1, steps=4)
+    tune(model, names)
+    assert psnr(to_uint8(model.shoot(state, 2.5, seed=1, steps=4)), to_uint8(before)) > 40
+
+
+@pytest.mark.gpu
+def test_what_is_tuned_on_the_cpu_draws_the_same_shot_on_the_gpu_afterwards():
+    """As in ComfyUI, which moves a decoder to the card for each use, and away for other models."""
+    names, _ = usable(("fused", "layout", "flash3", "gelu", "blocks", "vae"), "cuda", "bfloat16")
+    model, state = wide_heads()
+    before = model.cuda().shoot(state, 2.5, seed=1, steps=4)
+    tune(model.cpu(), names)
+    for _ in range(2):
+        after = model.cuda().shoot(state, 2.5, seed=1, steps=4)
+        assert psnr(to_uint8(after), to_uint8(before)) > 40
+        model.cpu()
+
+
+def wide_heads():
+    """(decoder in bfloat16 with the released width of a head, a state for it)."""
     tiny = SPECS["tiny"]
     wide = replace(tiny.decoder, heads=2, head_width=64)
     torch.manual_seed(2)
     model = ShotDecoder(replace(tiny, state=replace(tiny.state, width=128), decoder=wide), PROFILES["paper"])
-    model, state = model.eval().cuda().bfloat16(), torch.randn(tiny.state.tokens, 128)
-    before = model.shoot(state, 2.5, seed=1, steps=4)
-    tune(model, names)
-    assert psnr(to_uint8(model.shoot(state, 2.5, seed=1, steps=4)), to_uint8(before)) > 40
+    return model.eval().bfloat16(), torch.randn(tiny.state.tokens, 128)
