@@ -181,6 +181,31 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, whole,
     assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
 
 
+@pytest.mark.parametrize("out", ["notes.txt", "notes.txt/out"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_a_film_is_read(out, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "film.mp4").write_text("no film, which only a reader can tell")
+    assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
+    told = one_sentence(capsys.readouterr().err)
+    assert told.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
+        ("--threshold", "nan", "threshold is nan; expected px a frame, 0 or more"),
+        ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
+        ("--workers", "0", "workers is 0; expected 1 or more"),
+        ("--workers", "-2", "workers is -2; expected 1 or more"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(option, value, words, film, tmp_path, capsys):
+    assert main(build(film, tmp_path / "out", option, value)) == 2
+    assert words in one_sentence(capsys.readouterr().err)
+    assert not list(tmp_path.rglob("*.mp4"))
+
+
 @needs_root
 def test_a_film_that_this_user_may_not_read_says_so(film, tmp_path):
     tmp_path.chmod(0o755)
@@ -196,7 +221,8 @@ def test_a_film_that_this_user_may_not_read_says_so(film, tmp_path):
         (with_no_rights / "out").chmod(0o755)
         (with_no_rights / "film.mp4").chmod(0o644)
         words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        assert one_sentence(words) == f"dataset: {with_no_rights / 'out' / 'films'}: Permission denied"
+        told = "the output folder cannot be written to (Permission denied); name another"
+        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {told}"
     finally:
         shutil.rmtree(with_no_rights)
 
