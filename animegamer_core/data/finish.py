@@ -88,7 +88,7 @@ def finish(
             },
         )
     broken = {name: note.survey.broken for name, note in notes.items() if note.survey.broken is not None}
-    return BuildReport(_counted(found.dropped), broken, found.open, report, dataset)
+    return BuildReport(_counted([*found.dropped, *found.by_people]), broken, found.open, report, dataset)
 
 
 @dataclass
@@ -217,5 +217,5 @@ def _without_old_adverb(record: ClipRecord, levels: Collection[int]) -> ClipReco
 
 
 def _counted(dropped: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Rows by the first word of their reason."""
-    return dict(Counter(str(row.get("reason", "dropped")).split()[0] for row in dropped))
+    """Rows by their reason, whatever clip a duplicate is one of."""
+    return dict(Counter(str(row.get("reason", "dropped")).split(" of ")[0] for row in dropped))

@@ -24,10 +24,10 @@ class GamePlan:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.turns:
-            raise ValueError(
-                f"games of {self.shortest} to {self.turns} turns cannot be made; expected 1 or more, rising"
-            )
+        if self.shortest < 1:
+            raise ValueError(f"shortest is {self.shortest}; a game takes 1 clip or more")
+        if self.turns < self.shortest:
+            raise ValueError(f"turns is {self.turns}; expected {self.shortest} or more, the clips of the shortest game")
         if not 0 <= self.held_out < 1 or self.gap < 0:
             raise ValueError(f"held_out {self.held_out} must lie from 0 to below 1, and gap {self.gap} be 0 or more")
 
