@@ -89,7 +89,8 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.1,
         metavar="SHARE",
-        help="of the games, kept from training; at least one of two or more, unless 0 (default %(default)s)",
+        help="of the games, kept from training; at least one of two or more, unless 0 (default %(default)s). A rebuild "
+        "leaves every clip on its side; to draw anew, delete games.jsonl",
     )
 
 
@@ -164,12 +165,16 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
 
 
 def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:
-    """The captioner that was asked for; ValueError names an option that it does not take."""
-    from .data.captions import open_captioner
+    """The captioner that was asked for; ValueError names an option that it does not take, or that it lacks."""
+    from .data.captions import CAPTIONERS, open_captioner
 
     options: dict[str, object] = {name: getattr(args, given) for name, given in CAPTIONER_OPTIONS.items()}
     if args.captioner == "script":
         options["sidecars"] = _sidecars(args.out, films)
+    kind = CAPTIONERS[args.captioner]
+    lacking = [name for name in kind.needs if options.get(name) is None]
+    if lacking and all(value is None or name in kind.takes for name, value in options.items()):
+        raise ValueError(f"--captioner {args.captioner} needs --{CAPTIONER_OPTIONS[lacking[0]].replace('_', '-')}")
     return open_captioner(args.captioner, **options)
 
 
@@ -214,17 +219,19 @@ class _Progress:
 
 def _tell(report: BuildReport, said_before: Collection[str]) -> None:
     """What the folder holds now, and what it lacks."""
+    from .data.stats import counted
+
     for sentence in report.broken.values():
         if sentence not in said_before:
             print(sentence, file=sys.stderr)
     for film, scenes in report.open.items():
-        print(f"{film}: {scenes} scenes are not cut; name the film again to cut them", file=sys.stderr)
+        print(f"{film}: {counted(scenes, 'scene')} not cut; name the film again to cut the rest", file=sys.stderr)
     dataset = report.dataset
-    films = len(dataset.info["provenance"]["films"])
-    print(f"{films} films, {len(dataset.turns)} clips, left out: {_counts(report.dropped)}")
+    films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
+    print(f"{films}, {clips}, left out: {_counts(report.dropped)}")
     print(report.captions.text)
     held_out = sum(game.held_out for game in dataset.games)
-    print(f"{len(dataset.games)} games, {held_out} of them held out, in {dataset.path}")
+    print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")
 
 
 def _tell_next(dataset: DatasetFolder, spec: str) -> None:
@@ -255,9 +262,10 @@ def _check(args: argparse.Namespace) -> int:
     from .data.check import check
     from .data.corrections import apply_corrections
     from .data.review import write_review
+    from .data.stats import counted
 
     if args.apply is not None:
-        print(f"{apply_corrections(args.folder, args.apply)} clips corrected")
+        print(f"{counted(apply_corrections(args.folder, args.apply), 'clip')} corrected")
         write_review(args.folder)
     problems = check(args.folder, args.deep, functools.partial(_Progress(), "clips opened"))
     for problem in problems[:SHOWN_PROBLEMS]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,18 +20,33 @@ PART = "part-"  # begins the name of every unfinished file, so that leftovers of
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; once the block ends it is `path`, and after an error nothing has changed.
 
-    A reader sees the old file or the new, never half. The suffix is kept, since writers of media choose by it.
+    A reader sees the old file or the new, never half. The suffix is kept, since writers of media choose by it. Whatever
+    writes the file, whoever may read other new files of the folder may read it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)  # left by a crash under the same process number, perhaps a hard link
+    mode = _mode_of_new(part)
     try:
         yield part
+        written = part.stat()
+        if written.st_mode != mode and written.st_nlink == 1:  # a hard link is another file too: not ours to change
+            part.chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
         with part.open("r+b") as written:  # Windows flushes only what is open for writing
             os.fsync(written.fileno())
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _mode_of_new(path: Path) -> int:
+    """The mode that a new file gets here, which the umask and the folder decide; asking the umask itself would change
+    it for a moment in all threads. Nothing is at `path` before and after."""
+    path.touch()
+    try:
+        return path.stat().st_mode
+    finally:
+        path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ if typing.TYPE_CHECKING:
     from .engine import GameEngine
 
 SEEDS = 1 << 64  # how many noise seeds torch knows
+MOST_STEPS = 1000  # as many as the noise schedule has, `sampler.TRAIN_STEPS`, which needs torch
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class PlaySettings:
     drawn: str = ""
 
     def __post_init__(self) -> None:
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps is {self.steps}; sampling needs 1 step or more")
+        if self.steps is not None and not 1 <= self.steps <= MOST_STEPS:
+            raise ValueError(f"steps is {self.steps}; a shot takes 1 step or more, {MOST_STEPS} at most")
         if not 0 <= self.seed < SEEDS:
             raise ValueError(f"seed is {self.seed}; seeds run from 0 to 2**64 - 1")
         wrong = [(number, value) for number, value in self.motion.items() if number < 1 or not 0 <= value < 1000]

@@ -6,10 +6,10 @@ import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
+from .fonts import drawable, font_of
 from .state import UNIT, Turn, scope_name
 
 if typing.TYPE_CHECKING:
@@ -27,14 +27,6 @@ _GAIN, _LOSS = ("#d9f2e3", "#11683d"), ("#fbe0dc", "#9c2a1b")  # (background, in
 GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
 _WORDS = (30, 25)  # sizes of the first line of an instruction and of the others
 _BAR = 15  # height of gauges and motion steps
-# PIL's own font knows Latin letters only. These are the names under which systems and distributions keep fonts of
-# Chinese, Japanese and Korean; PIL looks for them in the system's font folders.
-_WIDE_FONTS = (
-    *("NotoSansCJK-Regular.ttc", "NotoSansCJKsc-Regular.otf", "SourceHanSans-Regular.ttc", "wqy-microhei.ttc"),
-    *("DroidSansFallbackFull.ttf", "DroidSansFallback.ttf", "wqy-zenhei.ttc", "ipag.ttf", "unifont.ttf"),
-    *("PingFang.ttc", "Hiragino Sans GB.ttc", "STHeiti Light.ttc", "AppleSDGothicNeo.ttc", "Arial Unicode.ttf"),
-    *("msyh.ttc", "YuGothM.ttc", "meiryo.ttc", "msgothic.ttc", "simsun.ttc", "malgun.ttf"),
-)
 _PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces, and beside any wide letter
 _NOTICE = "? stands for letters that no font of this computer has; install Noto Sans CJK to see them"
 
@@ -47,7 +39,7 @@ class _Pen:
 
     def text(self, xy: tuple[float, float], words: str, size: int, ink: str, anchor: str = "lm") -> None:
         """Words at a point; `anchor` as in Pillow: `lm` is left, middle."""
-        self.draw.text(xy, _drawable(words), fill=ink, font=_font(size, words), anchor=anchor)
+        self.draw.text(xy, drawable(words), fill=ink, font=font_of(words, size), anchor=anchor)
 
     def pill(self, box: tuple[float, float, float, float], colour: str) -> None:
         """A bar with round ends."""
@@ -78,56 +70,12 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
     return sheet
 
 
-def _font(size: int, words: str) -> typing.Any:
-    """PIL's own font; for words that it cannot draw, the system's font that can draw the most of them."""
-    from PIL import ImageFont
-
-    name = _font_for("".join(sorted(set(words))))
-    return ImageFont.load_default(size) if name is None else ImageFont.truetype(name, size)
-
-
-@lru_cache(maxsize=1000)
-def _font_for(letters: str) -> str | None:
-    names = (None, *_wide_fonts())
-    return min(names, key=lambda name: sum(not _draws(name, letter) for letter in letters))
-
-
-def _drawable(words: str) -> str:
-    """The words with a question mark in place of each letter that no font here has, never an empty box."""
-    name = _font_for("".join(sorted(set(words))))
-    return "".join(letter if _draws(name, letter) else "?" for letter in words)
-
-
-@lru_cache(maxsize=10_000)
-def _draws(name: str | None, letter: str) -> bool:
-    """Whether a font has the letter: what it lacks, it draws as it draws a code point that is no character."""
-    from PIL import ImageFont
-
-    font = ImageFont.load_default(20) if name is None else ImageFont.truetype(name, 20)
-    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask("\U0010ffff"))
-
-
-@lru_cache(maxsize=1)
-def _wide_fonts() -> tuple[str, ...]:
-    """Those of the wide fonts that this system has."""
-    from PIL import ImageFont
-
-    found = []
-    for name in _WIDE_FONTS:
-        try:
-            ImageFont.truetype(name, 20)
-        except OSError:
-            continue
-        found.append(name)
-    return tuple(found)
-
-
 def _draw_header(pen: _Pen, title: str, turns: Sequence[Turn], width: int) -> None:
     pen.text((_MARGIN, 66), _fitted(title, 46, width // 2), 46, _INK)
     first, last = turns[0].number, turns[-1].number
     pen.text((width - _MARGIN, 70), f"turns {first} to {last}", 28, _FAINT, "rm")
     words = [title, *(turn.instruction for turn in turns)]
-    if any(_drawable(text) != text for text in words):
+    if any(drawable(text) != text for text in words):
         pen.text((_MARGIN, 112), _NOTICE, 22, _FAINT)
 
 
@@ -179,7 +127,7 @@ def _fitted(words: str, size: int, width: float) -> str:
 
 
 def _width(words: str, size: int) -> float:
-    return _font(size, words).getlength(_drawable(words))
+    return font_of(words, size).getlength(drawable(words))
 
 
 def _draw_motion(pen: _Pen, motion: int, x: int, y: int) -> None:

@@ -141,6 +141,7 @@ def test_finishing_early_is_a_dataset_that_names_what_is_open(films, unbroken, t
         cut_films(films, tmp_path, SETTINGS, 1, stop)
     report = finish(tmp_path, SETTINGS)
     assert set(report.open) == {"two"} and 0 < len(report.dataset.turns) < len(turns(unbroken))
+    (tmp_path / "games.jsonl").unlink()  # else what it held out stays held out, be it another game than of the whole
     assert contents(build(tmp_path, films)) == contents(unbroken)
 
 
@@ -295,6 +296,7 @@ def test_a_table_that_a_person_left_unreadable_is_not_written_over(unbroken, fil
         ("turns.jsonl", "{}"),
         ("dropped.jsonl", "{,}"),
         ("dropped.jsonl", '["all"]'),
+        ("games.jsonl", '{"game": "a"}'),
         ("adverbs.jsonl", "7"),
         ("adverbs.jsonl", '{"clip": "a.mp4", "level": 2}'),
         ("adverbs.jsonl", '{"clip": ["a.mp4"], "level": 2, "adverb": "slowly"}'),
@@ -365,6 +367,54 @@ def test_games_hold_out_their_share_and_at_least_one_of_two(count, share):
     held = sum(held_out for _, _, held_out in games)
     assert len(games) == count and abs(held - share * count) <= 1
     assert (held > 0) == (count > 1 and share > 0)
+
+
+def sides(records, games) -> dict[str, bool]:
+    """Whether each clip is held out: also those of no game, which stage vae trains on."""
+    held = {clip for _, clips, held_out in games if held_out for clip in clips}
+    return {record.clip: record.clip in held for record in records}
+
+
+@given(st.integers(4, 60), st.sets(st.integers(0, 70)), st.integers(0, 30), st.sampled_from((0.0, 0.1, 0.34)))
+def test_clips_stay_held_out_or_trained_on_whatever_is_dropped_and_added(count, dropped, more, share):
+    records = [ClipRecord(film="f", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/{n}.mp4") for n in range(count)]
+    before = sides(records, games_of(records, GamePlan(turns=3)))
+    new = [ClipRecord(film="g", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/g{n}.mp4") for n in range(more)]
+    left = [record for number, record in enumerate(records) if number not in dropped] + new
+    games = games_of(left, GamePlan(turns=4, held_out=share), before if any(before.values()) else {})
+    after = sides(left, games)
+    if any(before.values()):
+        assert {clip: held for clip, held in after.items() if clip in before} == {
+            clip: held for clip, held in before.items() if clip in after
+        }
+    assert games == games_of(left, GamePlan(turns=4, held_out=share), after if any(after.values()) else {})
+
+
+def test_games_of_films_that_are_added_hold_out_their_share_too():
+    records, before = [], {}
+    for film in "abcdefgh":
+        starts = [2.0 * number for number in range(9)]
+        records += [ClipRecord(film=film, start=at, end=at + 2, clip=f"clips/{film}{at}.mp4") for at in starts]
+        games = games_of(records, GamePlan(turns=3, held_out=0.25), before)
+        before = sides(records, games)
+        assert sum(held for _, _, held in games) == max(1, len(games) // 4)
+
+
+def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(unbroken, films, tmp_path):
+    out = copied(unbroken, tmp_path / "out")
+
+    def sides_now() -> dict[str, bool]:
+        folder = DatasetFolder.open(out)
+        return {turn.clip: number in folder.held_out_clips for number, turn in enumerate(folder.turns)}
+
+    before = sides_now()
+    first_of_two = next(clip for clip in before if "/two/" in clip)
+    correct(out, {"clip": first_of_two, "drop": True})
+    build(out, films)
+    assert any(before.values()) and sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}
+    (out / "games.jsonl").unlink()
+    build(out, films)
+    assert sides_now() != {clip: held for clip, held in before.items() if clip != first_of_two}, "drawn anew"
 
 
 def test_games_follow_the_film_and_end_at_its_gaps():

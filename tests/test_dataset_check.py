@@ -265,9 +265,17 @@ def test_boxes_with_long_and_open_lengths_are_read(tmp_path):
         assert clip_facts(tmp_path / "b.mp4") == ClipFacts((48, 32), 9, 8.0)
 
 
+@pytest.mark.parametrize("line", ['{"clip": "', '{"klip": "clips/train-00000-01.mp4"}'])
+def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
+    lines = (folder / "turns.jsonl").read_text().splitlines()
+    (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
+    (stray,) = (text for text in told(folder) if CLIP in text and text.startswith("clips: "))
+    assert stray == f"clips: note: {CLIP} is in no table; mend the lines that cannot be read first"
+
+
 def test_what_is_no_dataset_says_so(tmp_path):
     (problem,) = check(tmp_path / "absent")
-    assert problem.serious and "turns.jsonl: is missing; is this a dataset folder?" in str(problem)
+    assert problem.serious and f"turns.jsonl: is missing in {tmp_path / 'absent'}; is this" in str(problem)
     assert str(Problem("dataset.json", 0, "is odd", False)) == "dataset.json: note: is odd"
 
 

@@ -79,7 +79,7 @@ def one_sentence(words: str) -> str:
 def test_a_build_tells_what_it_did_and_what_comes_next(film, tmp_path, capsys):
     assert main(build(film, tmp_path / "my out", "--captioner", "script")) == 0
     told, progress = capsys.readouterr()
-    assert "1 films, 6 clips" in told and "captions: 6 new" in told and "review.html" in told
+    assert "1 film, 6 clips" in told and "captions: 6 new" in told and "review.html" in told
     assert f"train STAGE --dataset '{tmp_path}/my out' --world WORLD --spec tiny --out RUN" in told
     assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
     assert (tmp_path / "my out" / "review.html").is_file() and (tmp_path / "my out" / "stats.png").is_file()
@@ -154,7 +154,7 @@ def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, wh
     (tmp_path / "bad.mp4").write_text("no film")
     assert main(build(tmp_path, tmp_path / "out")) == 1
     told, words = capsys.readouterr()
-    assert "1 films, 6 clips" in told and "bad.mp4" in one_sentence(words)
+    assert "1 film, 6 clips" in told and "bad.mp4" in one_sentence(words)
     assert tables(tmp_path / "out")["turns.jsonl"] == tables(whole)["turns.jsonl"]
 
 
@@ -173,12 +173,39 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, whole,
     for _ in range(2):
         assert main(build(cut, tmp_path / "out")) == 1
         told, words = capsys.readouterr()
-        assert "film.mkv: ends at" in one_sentence(words) and "1 films, 5 clips" in told
+        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in told
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
     assert main(build(cut, tmp_path / "two", "--workers", "2")) == 1
     assert tables(tmp_path / "two") == tables(tmp_path / "out")
     assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
+
+
+@pytest.mark.parametrize("out", ["notes.txt", "notes.txt/out"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_a_film_is_read(out, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "film.mp4").write_text("no film, which only a reader can tell")
+    assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
+    told = one_sentence(capsys.readouterr().err)
+    assert told.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
+        ("--threshold", "nan", "threshold is nan; expected px a frame, 0 or more"),
+        ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
+        ("--workers", "0", "workers is 0; expected 1 or more"),
+        ("--workers", "-2", "workers is -2; expected 1 or more"),
+        ("--turns", "0", "turns is 0; expected 2 or more, the clips of the shortest game"),
+        ("--turns", "1", "turns is 1; expected 2 or more"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(option, value, words, film, tmp_path, capsys):
+    assert main(build(film, tmp_path / "out", option, value)) == 2
+    assert words in one_sentence(capsys.readouterr().err)
+    assert not list(tmp_path.rglob("*.mp4"))
 
 
 @needs_root
@@ -196,7 +223,8 @@ def test_a_film_that_this_user_may_not_read_says_so(film, tmp_path):
         (with_no_rights / "out").chmod(0o755)
         (with_no_rights / "film.mp4").chmod(0o644)
         words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        assert one_sentence(words) == f"dataset: {with_no_rights / 'out' / 'films'}: Permission denied"
+        told = "the output folder cannot be written to (Permission denied); name another"
+        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {told}"
     finally:
         shutil.rmtree(with_no_rights)
 
@@ -325,11 +353,23 @@ def test_options_of_captioners_reach_them(monkeypatch):
     assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
     for words, said in (
         ("--captioner none --url http://localhost", "captioner 'none' takes no 'url'"),
+        ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
+        ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
         ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' takes no 'device'"),
         ("--captioner transformers --model nowhere --captioner-dtype bfloat16", "nowhere holds no config.json"),
     ):
         with pytest.raises(ValueError, match=said):
             dataset_cli._captioner(options(*words.split()), [])
+
+
+def test_a_rebuild_tells_of_clips_that_people_dropped(film, whole, tmp_path, capsys):
+    out = shutil.copytree(whole, tmp_path / "out")
+    clip = DatasetFolder.open(out).turns[0].clip
+    (tmp_path / "corrections.jsonl").write_text(json.dumps({"clip": clip, "drop": True}) + "\n")
+    main(["dataset", "check", str(out), "--apply", str(tmp_path / "corrections.jsonl")])
+    assert "1 clip corrected" in capsys.readouterr().out
+    assert main(build(film, out)) == 0
+    assert "1 film, 5 clips, left out: 1 dropped in review\n" in capsys.readouterr().out
 
 
 def test_a_script_wants_all_films_of_the_dataset(whole, tmp_path, capsys):

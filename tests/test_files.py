@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from animegamer_core.data.dataset import ClipRecord, DatasetWriter
-from animegamer_core.files import append_line
+from animegamer_core.files import append_line, replacing
+from animegamer_core.video import write_clip
 
 
 @contextmanager
@@ -58,3 +60,24 @@ def test_a_dataset_goes_on_in_the_same_process_once_there_is_room(tmp_path):
         writer.add(records[1])
     writer.add(records[1])
     assert DatasetWriter(tmp_path).turns == records
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_a_file_is_for_those_that_the_umask_lets_read_whatever_writes_it(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_clip(tmp_path / "clip.safetensors", np.zeros((2, 8, 8, 3), np.uint8), 8)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "clip.safetensors").stat().st_mode & 0o777 == mode
+    assert os.listdir(tmp_path) == ["clip.safetensors"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
+def test_a_file_that_is_a_hard_link_of_another_leaves_the_others_mode(tmp_path):
+    source = tmp_path / "source"
+    source.touch(0o600)
+    with replacing(tmp_path / "place") as part:
+        os.link(source, part)
+    assert source.stat().st_mode & 0o777 == 0o600 and os.path.samefile(source, tmp_path / "place")

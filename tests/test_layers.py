@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 LAYERS = (
-    {"spec", "state", "files", "page", "layers"},
+    {"spec", "state", "files", "page", "layers", "fonts"},
     {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
     {"engine", "decoder"},
     {"checkpoint", "story", "video", "sheet", "tuning", "halves", "streaming"},
@@ -39,6 +39,7 @@ LIGHT = (
     "play_cli",
     "dataset_cli",
     "sheet",
+    "fonts",
     "checkpoint",
     "__main__",
 )
@@ -125,6 +126,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 PUBLIC = {
     "files": "append_line locked replacing save_picture write_text",
     "page": "script_safe write_page",
+    "fonts": "drawable font_of",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",
     "lines": "Line LineEntry line_names",
     "models": "LoadedModels Models PlaySettings",

@@ -18,6 +18,7 @@ from animegamer_core.__main__ import VERBS, main
 from animegamer_core.checkpoint import World
 from animegamer_core.play import Player, PlaySettings
 from animegamer_core.play_cli import parse_motion, plan, read_game
+from animegamer_core.sampler import TRAIN_STEPS
 from animegamer_core.spec import SPECS
 from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story import Story
@@ -194,11 +195,12 @@ def test_progress_is_reported_step_by_step(world, tmp_path):
     assert [(one.turn.number, one.predicted, one.drawn) for one in turns] == [(1, True, True), (2, True, True)]
 
 
-@pytest.mark.parametrize("settings", [{"steps": 0}, {"seed": -1}, {"seed": 1 << 64}])
+@pytest.mark.parametrize("settings", [{"steps": 0}, {"steps": TRAIN_STEPS + 1}, {"seed": -1}, {"seed": 1 << 64}])
 @pytest.mark.parametrize("motion", [{}, {0: 1.0}, {1: -1.0}, {1: math.nan}])
 def test_settings_that_mean_nothing_are_refused(settings, motion):
-    with pytest.raises(ValueError, match="steps is 0|seed is"):
+    with pytest.raises(ValueError, match="steps is 0|steps is 1001; .* 1000 at most|seed is"):
         PlaySettings(**settings, motion=motion)
+    assert PlaySettings(steps=TRAIN_STEPS).steps == TRAIN_STEPS
     if motion:
         with pytest.raises(ValueError, match="turns count from 1"):
             PlaySettings(motion=motion)

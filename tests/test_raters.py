@@ -405,6 +405,8 @@ def test_the_tasks_write_and_read(contest, tmp_path, capsys):
     assert run(cli_ranks, out, "--folder", tmp_path / "back") == 0
     assert "| Zeta | 10.00" in capsys.readouterr().out and (out / "ranks.json").is_file()
     assert run(cli_ranks, out, paths[0]) == 0
+    assert run(cli_raters, *folders, "--raters", 1, "--out", tmp_path / "all") == 0, "fewer games than nine"
+    assert len(read_key(tmp_path / "all").characters) == len(contest.games) < cli_raters.GAMES
     assert "1 of 2 raters" in (out / "ranks.md").read_text("utf-8")
     for words, expected in (((out,), "no sheets"), ((out, "--folder", tmp_path / "none"), "is no folder")):
         with pytest.raises(ValueError, match=expected):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from animegamer_core import sheet
+from animegamer_core import fonts, sheet
+from animegamer_core.data.plots import put_words
 from animegamer_core.sheet import contact_sheet
 from animegamer_core.state import GameSession, GameState, StateChange
 
@@ -22,11 +23,11 @@ def clip(shade):
 @pytest.fixture
 def no_fonts(monkeypatch):
     """A computer without any font but PIL's own."""
-    for cached in (sheet._font_for, sheet._wide_fonts):
+    for cached in (fonts._font_for, fonts._wide_fonts):
         cached.cache_clear()
-    monkeypatch.setattr(sheet, "_WIDE_FONTS", ())
+    monkeypatch.setattr(fonts, "_WIDE_FONTS", ())
     yield
-    for cached in (sheet._font_for, sheet._wide_fonts):
+    for cached in (fonts._font_for, fonts._wide_fonts):
         cached.cache_clear()
 
 
@@ -43,7 +44,7 @@ def test_a_turn_that_is_told_twice_has_two_cards_of_its_own():
 
 
 def test_words_that_no_font_has_are_question_marks_and_a_notice(no_fonts):
-    assert sheet._drawable(f"Miko {KANJI}!") == "Miko ?????!"
+    assert fonts.drawable(f"Miko {KANJI}!") == "Miko ?????!"
     plain = np.asarray(contact_sheet(turns_of("Miko runs"), [clip(90)], "tale"))
     foreign = np.asarray(contact_sheet(turns_of(f"Miko {KANJI}"), [clip(90)], "tale"))
     below_title = slice(95, 128)
@@ -52,16 +53,16 @@ def test_words_that_no_font_has_are_question_marks_and_a_notice(no_fonts):
 
 
 def test_an_unknown_letter_is_known_to_be_unknown(no_fonts):
-    assert sheet._draws(None, "M") and sheet._draws(None, " ")
-    assert not sheet._draws(None, "\u5343") and not sheet._draws(None, "\U0001f600")
+    assert fonts._draws(None, "M") and fonts._draws(None, " ")
+    assert not fonts._draws(None, "\u5343") and not fonts._draws(None, "\U0001f600")
 
 
 def test_a_font_of_the_system_draws_what_pils_cannot():
-    sheet._font_for.cache_clear()
-    if not sheet._wide_fonts():
+    fonts._font_for.cache_clear()
+    if not fonts._wide_fonts():
         pytest.skip("no font of Chinese and Japanese letters on this computer")
-    assert sheet._drawable(KANJI) == KANJI
-    assert sheet._font_for("Mikos") is None, "where PIL's own font will do, sheets look alike everywhere"
+    assert fonts.drawable(KANJI) == KANJI
+    assert fonts._font_for("Mikos") is None, "where PIL's own font will do, sheets look alike everywhere"
 
 
 def test_text_without_spaces_is_broken_between_wide_letters():
@@ -82,3 +83,26 @@ def test_no_turns_or_no_clips_are_refused():
         contact_sheet((), [], "tale")
     with pytest.raises(ValueError, match="2 turns and 1 clips"):
         contact_sheet(turns_of("a", "b"), [clip(1)], "tale")
+
+
+def test_pictures_of_figures_show_letters_of_every_language_or_a_question_mark(no_fonts):
+    from PIL import Image, ImageDraw
+
+    def drawn(words):
+        sheet = Image.new("L", (400, 60))
+        put_words(ImageDraw.Draw(sheet), (10, 15), words, 255, "lm")
+        return np.asarray(sheet)
+
+    assert (drawn(KANJI) == drawn("?????")).all() and (drawn("Miko") != drawn("????")).any()
+
+
+def test_a_name_in_kanji_is_drawn_with_a_font_of_the_system_in_pictures_of_figures():
+    from PIL import Image, ImageDraw
+
+    fonts._font_for.cache_clear()
+    if not fonts._wide_fonts():
+        pytest.skip("no font of Chinese and Japanese letters on this computer")
+    pictures = [Image.new("L", (400, 60)) for _ in range(2)]
+    for picture, words in zip(pictures, ("\u5343\u5c0b", "\u8d70\u308b"), strict=True):
+        put_words(ImageDraw.Draw(picture), (10, 15), words, 255, "lm")
+    assert pictures[0].tobytes() != pictures[1].tobytes(), "both are empty boxes"

@@ -64,7 +64,7 @@ def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("absent.safetensors", "stage file absent.safetensors is gone"),
+        ("absent.safetensors", "there is no stage file absent.safetensors; give"),
         ("x=much", "expected FILE or FILE=STRENGTH"),
         ("x=nan", "is no number; 1 is as trained"),
         ("x=-inf", "is no number; 1 is as trained"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from .films.scenes import SceneSettings
 from .films.survey import OnSeconds, Survey, survey_film
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
-from .workers import spread
+from .workers import count_of, spread
 
 OnProgress = Callable[[str, int, int], None]  # (what is done, how much of it, of how much or 0)
 
@@ -100,6 +100,7 @@ def _survey_films(
     """Read the films that have no note yet; returns the sentences of those of which nothing can be read."""
     cutting, notes, broken = settings.cutting(), read_notes(out), {}
     check_same(out, notes, named, cutting)
+    _try_to_write(out)
     todo = [(name, film) for name, film in named.items() if name not in notes]
     done = len(named) - len(todo)
     for name, survey in _surveys(todo, settings.scenes, workers, told):
@@ -112,6 +113,17 @@ def _survey_films(
     return broken
 
 
+def _try_to_write(out: Path) -> None:
+    """Make the folder and a file in it, since a whole film is read before the first is needed; OSError names it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        told = f"the output folder cannot be written to ({error.strerror}); name another"
+        raise OSError(error.errno, told, str(out)) from error
+
+
 def _surveys(
     films: Sequence[tuple[str, Path]], settings: SceneSettings, workers: int | None, told: OnProgress
 ) -> Iterator[tuple[str, Survey | str]]:
@@ -121,7 +133,7 @@ def _surveys(
     scenes takes about as long as decoding 360 lines on one core [measured: 0.7 to 1.0 thousand frames a second], so
     that more than two cores help a single film only if it is large.
     """
-    cores = workers or os.cpu_count() or 1
+    cores = count_of(workers)
     work = functools.partial(_survey, settings=settings, threads=max(1, cores // max(1, len(films))))
     if len(films) == 1:
         what = f"seconds of {films[0][0]}"

@@ -249,8 +249,10 @@ def _files(data: _Tables) -> Iterator[Problem]:
     """Files in clips/ that no table names."""
     path = data.folder.path
     known = set(data.line_of)
-    for name in (SET_ASIDE, DROPPED):
-        for _, row in read_lines(path / name)[0]:
+    turns, aside, dropped = (read_lines(path / name) for name in (TURNS, SET_ASIDE, DROPPED))
+    unread = turns[1] or aside[1] or dropped[1] or not all(_tells(row, "clip") for _, row in turns[0] + aside[0])
+    for rows, _ in (aside, dropped):
+        for _, row in rows:
             record = row.get("record") if isinstance(row, dict) else None
             known |= {value["clip"] for value in (row, record) if _tells(value, "clip")}
     files = (file for file in (path / CLIPS).rglob("*") if file.is_file())
@@ -260,7 +262,8 @@ def _files(data: _Tables) -> Iterator[Problem]:
         yield Problem(CLIPS, 0, f"{_some(cut)} left by a run that was killed; delete them", False)
     if len(stray) > len(cut):
         told = _some([name for name in stray if name not in cut])
-        yield Problem(CLIPS, 0, f"{told} in no table; delete them, or build again", False)
+        remedy = "mend the lines that cannot be read first" if unread else "delete them, or build again"
+        yield Problem(CLIPS, 0, f"{told} in no table; {remedy}", False)
 
 
 def _some(names: list[str]) -> str:

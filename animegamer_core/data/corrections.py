@@ -56,6 +56,8 @@ def apply_corrections(folder: str | Path, file: str | Path) -> int:
 
 def _apply(folder: str | Path, file: str | Path) -> int:
     opened = DatasetFolder.open(folder)
+    if not Path(file).is_file():
+        raise DatasetError(f"{file}: no such file; export corrections from the review page, and give that file")
     rows, broken = read_lines(Path(file))
     if not rows and not broken:
         raise DatasetError(f"{file} holds no corrections; export them from the review page")

@@ -88,7 +88,7 @@ def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, l
     """What can be read of a folder, and each thing that is wrong with it. clips: look for their files."""
     folder = Path(path)
     if not (folder / TURNS).is_file():
-        return DatasetFolder(folder, (), ()), [Problem(TURNS, 0, "is missing; is this a dataset folder?")]
+        return DatasetFolder(folder, (), ()), [Problem(TURNS, 0, f"is missing in {folder}; is this a dataset folder?")]
     problems: list[Problem] = []
     turns = _read_turns(folder, problems, clips)
     games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)

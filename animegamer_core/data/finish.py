@@ -1,7 +1,7 @@
 """What is cut becomes a dataset: levels over all clips, captions, games, tables. It may be done again at any time.
 
 What captioners and people wrote into the tables stays: captions that were corrected, and clips that a person dropped
-through corrections. A clip whose line was merely deleted comes back.
+through corrections. A clip whose line was merely deleted comes back. Clips that a held-out game shows stay held out.
 
 adverbs.jsonl    {clip, level, adverb}: which adverb a captioner chose for which level. Levels move as films are added,
                  and an adverb fits one level, so it is asked for again; a person's own word, told by this table, stays
@@ -19,7 +19,7 @@ from typing import Any
 from ..files import locked, write_text
 from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
-from .dataset import TURNS, DatasetFolder, levelled, write_tables
+from .dataset import GAMES, TURNS, DatasetFolder, levelled, write_tables
 from .films.cutting import Cut
 from .films.filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
 from .films.segments import Duplicates
@@ -69,12 +69,13 @@ def finish(
         except ValueError as error:
             raise ValueError(f"{out}: {error}; more of a film makes them") from error
         told = on_progress or (lambda what, done, total: None)
+        before = _sides_before(out)
         report = _captioned(out, records, captioner, references, workers, told)
         write_text(out / DROPPED, to_text([*found.dropped, *found.by_people]))
         dataset = write_tables(
             out,
             report.records,
-            games_of(report.records, settings.games),
+            games_of(report.records, settings.games, before),
             {
                 "films": {name: note.provenance for name, note in notes.items()},
                 "captioner": None if captioner is None else captioner.name,
@@ -87,7 +88,7 @@ def finish(
             },
         )
     broken = {name: note.survey.broken for name, note in notes.items() if note.survey.broken is not None}
-    return BuildReport(_counted(found.dropped), broken, found.open, report, dataset)
+    return BuildReport(_counted([*found.dropped, *found.by_people]), broken, found.open, report, dataset)
 
 
 @dataclass
@@ -157,6 +158,14 @@ def _turns_before(out: Path) -> dict[str, ClipRecord]:
     return records
 
 
+def _sides_before(out: Path) -> dict[str, bool]:
+    """Clip -> whether the tables hold it out of training; {} where they hold out none. DatasetError names a line of
+    games.jsonl that cannot be read."""
+    games = [row for _, row in read_rows(out / GAMES, {"game": str, "clips": list}) if row.get("held_out", False)]
+    held = {clip for game in games for clip in game["clips"] if isinstance(clip, str)}
+    return {**dict.fromkeys(_turns_before(out), False), **dict.fromkeys(held, True)} if held else {}
+
+
 def _clip_in(row: Mapping[str, Any]) -> str | None:
     """The clip that a person left out by this row of dropped.jsonl; None for what was left out by rule."""
     record = row.get("record")
@@ -208,5 +217,5 @@ def _without_old_adverb(record: ClipRecord, levels: Collection[int]) -> ClipReco
 
 
 def _counted(dropped: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Rows by the first word of their reason."""
-    return dict(Counter(str(row.get("reason", "dropped")).split()[0] for row in dropped))
+    """Rows by their reason, whatever clip a duplicate is one of."""
+    return dict(Counter(str(row.get("reason", "dropped")).split(" of ")[0] for row in dropped))

@@ -8,6 +8,7 @@ files. F frames, H height, W width, B pairs of frames.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,10 @@ class FlowSettings:
     python: Path | None = None
     device: str = "cpu"
     threshold: float = DEFAULT_THRESHOLD
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < math.inf:
+            raise FlowError(f"threshold is {self.threshold}; expected px a frame, 0 or more")
 
 
 class Flow(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from .records import ClipRecord
 
@@ -23,22 +24,32 @@ class GamePlan:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.turns:
-            raise ValueError(
-                f"games of {self.shortest} to {self.turns} turns cannot be made; expected 1 or more, rising"
-            )
+        if self.shortest < 1:
+            raise ValueError(f"shortest is {self.shortest}; a game takes 1 clip or more")
+        if self.turns < self.shortest:
+            raise ValueError(f"turns is {self.turns}; expected {self.shortest} or more, the clips of the shortest game")
         if not 0 <= self.held_out < 1 or self.gap < 0:
             raise ValueError(f"held_out {self.held_out} must lie from 0 to below 1, and gap {self.gap} be 0 or more")
 
 
-def games_of(records: Sequence[ClipRecord], plan: GamePlan) -> list[tuple[str, list[str], bool]]:
+def games_of(
+    records: Sequence[ClipRecord], plan: GamePlan, before: Mapping[str, bool] = MappingProxyType({})
+) -> list[tuple[str, list[str], bool]]:
     """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
 
     Which games are held out depends on their number alone: one in so many, spread evenly over the films. Where there
     are too few for that, it is the last one.
+
+    before: clip -> whether an earlier build held it out. Where one held out any, clips stay on their side, since stages
+    were trained on the one and measured on the other: the share then decides over games of other clips alone.
     """
-    rows = [row for row in _rows(records, plan) if len(row) >= plan.shortest]
+    kept_back = {clip for clip, held in before.items() if held}
+    rows = [row for row in _rows(records, plan, kept_back) if len(row) >= plan.shortest or row[0].clip in kept_back]
     held = _held_out(len(rows), plan.held_out)
+    if kept_back:
+        stay = [number for number, row in enumerate(rows) if row[0].clip in kept_back]
+        new = [number for number, row in enumerate(rows) if not any(record.clip in before for record in row)]
+        held = {*stay, *_spread(new, len(held) - len(stay))}
     return [(f"game-{number:05d}", [record.clip for record in row], number in held) for number, row in enumerate(rows)]
 
 
@@ -47,12 +58,25 @@ def _held_out(count: int, share: float) -> set[int]:
     return spread or ({count - 1} if share and count > 1 else set())
 
 
-def _rows(records: Sequence[ClipRecord], plan: GamePlan) -> Iterator[list[ClipRecord]]:
+def _spread(numbers: Sequence[int], most: int) -> list[int]:
+    """So many of the numbers, or all, spread evenly."""
+    most = min(most, len(numbers))
+    return [numbers[(place + 1) * len(numbers) // most - 1] for place in range(most)]
+
+
+def _rows(records: Sequence[ClipRecord], plan: GamePlan, kept_back: Collection[str]) -> Iterator[list[ClipRecord]]:
+    """Clips that follow one another; those that are kept back share no row with others."""
     row: list[ClipRecord] = []
     for record in records:
-        if row and (len(row) == plan.turns or record.film != row[-1].film or record.start - row[-1].end > plan.gap):
+        if row and (len(row) == plan.turns or _parts(row[-1], record, plan.gap, kept_back)):
             yield row
             row = []
         row.append(record)
     if row:
         yield row
+
+
+def _parts(one: ClipRecord, next_one: ClipRecord, gap: float, kept_back: Collection[str]) -> bool:
+    """Whether a game that shows one clip cannot go on with the next."""
+    apart = next_one.film != one.film or next_one.start - one.end > gap
+    return apart or (one.clip in kept_back) != (next_one.clip in kept_back)

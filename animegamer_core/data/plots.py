@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..fonts import drawable, font_of
+
 if TYPE_CHECKING:
     from PIL import ImageDraw
 
@@ -17,10 +19,8 @@ def put_words(
     draw: ImageDraw.ImageDraw, xy: tuple[float, float], words: str, ink: str, anchor: str, size: int = 16
 ) -> None:
     """Write words on a sheet that is SHARPER times as large as `xy` and `size` say, in pixels of the picture."""
-    from PIL import ImageFont
-
     place = (SHARPER * xy[0], SHARPER * xy[1])
-    draw.text(place, words, fill=ink, font=ImageFont.load_default(size * SHARPER), anchor=anchor)
+    draw.text(place, drawable(words), fill=ink, font=font_of(words, size * SHARPER), anchor=anchor)
 
 
 def round_numbers(low: float, high: float) -> list[float]:

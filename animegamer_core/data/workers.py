@@ -15,6 +15,13 @@ CHUNK = 4  # clips that a process takes at a time
 LOOKED_AFTER = 2.0  # seconds between looks whether all processes live
 
 
+def count_of(workers: int | None) -> int:
+    """How many processes are meant, None for one a core; ValueError for a number below 1."""
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers is {workers}; expected 1 or more, or leave it out for one a core")
+    return workers or os.cpu_count() or 1
+
+
 def spread(
     work: Callable[[Any], Any],
     items: Sequence[Any],
@@ -26,9 +33,10 @@ def spread(
     """work(item) for each item, in several processes where that is worth starting them; workers None: one a core.
 
     chunk: items that a process takes at a time. ordered: results come in the order of the items, else as they are done.
-    ValueError where processes could not start, since the program came from standard input, or where one was killed.
+    ValueError where processes could not start, since the program came from standard input, or where one was killed;
+    also for a number of workers below 1.
     """
-    workers = min(workers or os.cpu_count() or 1, -(-len(items) // chunk))
+    workers = min(count_of(workers), -(-len(items) // chunk))
     if workers <= 1:
         yield from map(work, items)
         return

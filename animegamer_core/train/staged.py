@@ -113,7 +113,7 @@ def _age(path: str) -> tuple[int, int]:
     try:
         stat = Path(path).stat()
     except OSError as error:
-        raise ValueError(f"stage file {path} is gone; train it again, or choose another") from error
+        raise ValueError(f"there is no stage file {path}; give a file that a training stage wrote") from error
     return stat.st_mtime_ns, stat.st_size
 
 

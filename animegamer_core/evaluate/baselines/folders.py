@@ -101,7 +101,7 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
     if path is None:
         raise ValueError(
             f"{baseline} needs a folder of {kind.pipeline} as `{kind.setting}`; "
-            f"fetch {kind.repository} ({kind.licence}) and name its folder"
+            f"fetch {kind.repository} ({kind.licence}) and name its folder (--baseline-{kind.setting})"
         )
     if not (path / INDEX).is_file():
         raise ValueError(f"{path} has no {INDEX}, which {baseline} reads as `{kind.setting}`; {remedy}")

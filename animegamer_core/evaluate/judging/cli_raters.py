@@ -8,15 +8,15 @@ from pathlib import Path
 
 from .endpoint_options import Progress
 
+GAMES = 9  # that each rater ranks, where the runs have so many
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate raters`."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="2 to 4 folders that `evaluate world` wrote, one an agent")
     add("--raters", type=int, default=20, help="how many people rank (default %(default)s)")
-    add(
-        "--games", type=int, default=9, help="how many games each of them ranks, the same for all (default %(default)s)"
-    )
+    add("--games", type=int, help=f"how many games each of them ranks, the same for all (default {GAMES}, or all)")
     add("--seed", type=int, default=0, help="chooses games and orders (default %(default)s)")
     add(
         "--out", required=True, type=Path, metavar="DIR", help="for the raters' folders, and the key that is not theirs"
@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
     from .runs import open_contest
 
     contest = open_contest(args.runs)
-    study = plan_study(contest, args.raters, args.games, args.seed)
+    games = min(GAMES, len(contest.games)) if args.games is None else args.games
+    study = plan_study(contest, args.raters, games, args.seed)
     pages = write_study(study, contest, args.out, Progress("raters"))
     print(f"{study.name}: {len(pages)} folders for raters in {args.out}, each to be given away by itself")
     print(f"{args.out / KEY} says who is who: keep it from the raters")

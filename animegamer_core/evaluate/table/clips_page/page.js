@@ -156,8 +156,8 @@ function row({ game, turns }) {
   const single = by.key && !["motion", "state"].includes(by.key);
   const missed = game.turns.filter(ONLY.motion).length, wrong = game.turns.filter(ONLY.state).length;
   const told = [game.character, count(game.turns.length, "turn")];
-  if (game.turns.some((turn) => turn.measured !== null)) told.push(`${missed} motion levels missed`);
-  if (game.turns.some((turn) => turn.predicted !== null)) told.push(`${wrong} states wrong`);
+  if (game.turns.some((turn) => turn.measured !== null)) told.push(`${count(missed, "motion level")} missed`);
+  if (game.turns.some((turn) => turn.predicted !== null)) told.push(`${count(wrong, "state")} wrong`);
   const name = `game-${game.name}`;
   return el("section", { class: "game", "aria-labelledby": name },
     el("div", { class: "game-top" }, el("h2", { id: name }, game.name), el("p", {}, told.join(" \u00b7 "))),
