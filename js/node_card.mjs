@@ -10,6 +10,7 @@ const NOTES_KEPT = "animegamer_notes";
 const CARD_HEIGHT = 302; // with the margin that the canvas keeps
 const [LETTER, ROW] = [6.6, 18]; // a letter of a note is about so wide, a row of them so high
 const WIDTH = 320;
+const STORY_HEIGHT = 150; // of a story's lines, of which a shot's picture below would leave two to be seen
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Give a new node of the pack its card; what its properties hold is shown at once. */
@@ -17,6 +18,8 @@ export function dressNode(node, say) {
   const fit = createFit(node);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
+  const story = node.widgets?.find((widget) => widget.name === "instructions");
+  if (story?.options) story.options.getMinHeight = () => STORY_HEIGHT;
   const shown = (output) => {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_KEPT] = keptState(state)));

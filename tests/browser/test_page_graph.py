@@ -119,6 +119,19 @@ def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
     comfy.shot("graph-notes")
 
 
+def test_a_storys_lines_stay_to_be_seen_above_a_picture(comfy):
+    """A picture below takes what room it can get of the widgets above it."""
+    room = comfy.page.evaluate("""() => {
+      const node = LiteGraph.createNode("PlayGameStory");
+      app.graph.add(node);
+      const lines = node.widgets.find((widget) => widget.name === "instructions");
+      const least = lines.computeLayoutSize(node).minHeight;
+      app.graph.remove(node);
+      return least;
+    }""")
+    assert room >= 150
+
+
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
