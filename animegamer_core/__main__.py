@@ -68,11 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _silenced(stream: typing.TextIO) -> bool:
+def _silenced(stream: typing.TextIO | None) -> bool:
     """Whether a stream takes no more; what is held for it then goes nowhere, as Python writes it out at its end.
 
-    One without a buffer (`python -u`) holds nothing that could tell; so it is taken to.
+    One without a buffer (`python -u`) holds nothing that could tell; so it is taken to. None: it was closed before
+    the start.
     """
+    if stream is None:
+        return False
     try:
         stream.flush()
     except OSError:

@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)  # left by a crash under the same process number, perhaps a hard link
-    mode = _mode_of_new(part)
+    mode = mode_of_new(part)
     try:
         yield part
         written = part.stat()
@@ -39,7 +39,7 @@ def replacing(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _mode_of_new(path: Path) -> int:
+def mode_of_new(path: Path) -> int:
     """The mode that a new file gets here, which the umask and the folder decide; asking the umask itself would change
     it for a moment in all threads. Nothing is at `path` before and after."""
     path.touch()
@@ -55,8 +55,9 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
-def append_line(path: Path, text: str) -> None:
-    """Add whole lines (UTF-8, each ending in `\\n`) to a file; they are on the disk when this returns.
+def append_line(path: Path, text: str, sync: bool = True) -> None:
+    """Add whole lines (UTF-8, each ending in `\\n`) to a file; they are on the disk when this returns, unless sync is
+    off, for lines that are quickly made again.
 
     On a full disk nothing is added, and OSError names the file. Where a kill cut off the file's last line, these begin
     on a line of their own. For one writer at a time.
@@ -71,7 +72,8 @@ def append_line(path: Path, text: str) -> None:
         try:
             if file.write(data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         except OSError as error:
             file.truncate(size)
             raise OSError(error.errno, error.strerror, str(path)) from error

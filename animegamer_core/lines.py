@@ -41,8 +41,9 @@ class Line:
         self.path = path
         self.entries: list[LineEntry] = []
         self._whole_bytes = 0
-        for number, text in enumerate(_texts_of(path) if path.exists() else (), start=1):
-            if not text.endswith(b"\n"):
+        texts = _texts_of(path) if path.exists() else []
+        for number, text in enumerate(texts, start=1):
+            if not text.endswith(b"\n") or not b"".join(texts[number - 1 :]).strip():  # torn, or an editor's last lines
                 break
             entry = _entry_of(text)
             if entry is None:

@@ -22,7 +22,7 @@ import re
 import shutil
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -271,13 +271,16 @@ class Story:
 
     def _switch(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
         """Turn to the first line that fits (True), or else to a new one of the first `count` entries of this one."""
-        lines = {name: Line(self._line_path(name)) for name in self.lines()}
+        there, lines = self.lines(), {}
+        for name in there:
+            with suppress(ValueError):  # a damaged line is left alone: nobody stands on it
+                lines[name] = Line(self._line_path(name))
         name = next((name for fit in fits for name in lines if fit(lines[name].entries)), None)
         known = name is not None
         if known:
             lines[name].fill(self._line, count)
         else:
-            name = next(f"line-{n}" for n in itertools.count(2) if f"line-{n}" not in lines)
+            name = next(f"line-{n}" for n in itertools.count(2) if f"line-{n}" not in there)
             self._line.copy(self._line_path(name), count)
         self._turn_to(name)
         return known

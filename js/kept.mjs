@@ -2,7 +2,7 @@
 
 const KEPT = "animegamer.play";
 
-/** Over `store` (local storage): read() -> what was written, or {}; write(place); forget(). None of them fails. */
+/** Over `store` (local storage): read() -> what was written, or {}; write(place). Neither fails. */
 export function createKept(store) {
   return {
     read() {
@@ -14,7 +14,6 @@ export function createKept(store) {
       }
     },
     write: (place) => tried(() => store.setItem(KEPT, JSON.stringify(place))),
-    forget: () => tried(() => store.removeItem(KEPT)),
   };
 }
 

@@ -63,7 +63,7 @@ export class PlaySession {
   /** Close the story; the list of stories is read anew. */
   async close() {
     this.leave();
-    this.kept.forget();
+    this.kept.write({ settings: this.settings });
     await this.#guard(() => this.#readStories());
     this.#changed();
   }

@@ -106,7 +106,8 @@ class BuildGameDataset(io.ComfyNode):
                     min=0.0,
                     max=0.9,
                     step=0.05,
-                    tooltip="Share of the games that training does not see, to measure a world by.",
+                    tooltip="Share of the games that training does not see, to measure a world by. Clips of an "
+                    "earlier build stay on their side.",
                 ),
             ],
             outputs=[

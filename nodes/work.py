@@ -142,9 +142,11 @@ class TrainLoRAStage(io.ComfyNode):
 
         show, begun = Bars(), tuple(lora or ())
         out = host.output_folder() / host.RUNS / check_story_name(run, "run") / stage
-        config = brief(stage_config(stage, "lora"), steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
+        opened = host.find_world(world)
+        row = stage_config(stage, "lora", opened.spec.name)
+        config = brief(row, steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
         clips = Path(game_dataset) if game_dataset else _dataset_folder(dataset, games, seed, show)
-        job = Job(stage, config, host.find_world(world), clips, out, [(Path(path), share) for path, share in begun])
+        job = Job(stage, config, opened, clips, out, [(Path(path), share) for path, share in begun])
         heard = _LossPreview(show, out / LOG)
         result = run_job(job, RunOptions(resume, heard, _asked_to_stop, host.clear_device()), show)
         lines = read_log(out / LOG)

@@ -42,7 +42,7 @@ def main() -> None:
     device = choose_device(args.device)
     plain, taught = open_staged(args.world, []), open_staged(args.world, [args.stage_file], playing=True)
     plan = replace(FULL, shots=args.shots, true=args.shots)
-    first = Trial(Lab(plain, device), plan, args.seed)
+    known = Trial(Lab(plain, device), plan, args.seed)
     teacher = None
     for name, world, guidance in (
         ("two passes", plain, args.guidance),
@@ -50,8 +50,11 @@ def main() -> None:
         ("one pass, taught", taught, "distilled"),
     ):
         lab = Lab(world, device, sampling=Sampling(guidance=guidance, dtype=args.dtype))
-        trial = first.drawn_by(lab)
-        lab.shoot(trial.states[:1], trial.told.values[:1], [0])  # loads, and warms up
+        trial = known.drawn_by(lab)
+        first_batch = slice(lab.batch)  # loads, and warms up at the size that is timed
+        lab.shoot(
+            trial.states[first_batch], trial.told.values[first_batch], trial.seeds(len(trial.states))[first_batch]
+        )
         begun = time.perf_counter()
         shots = trial.shots
         seconds = time.perf_counter() - begun

@@ -10,7 +10,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.bench import run as bench_run
 from animegamer_core.bench.measure import Timing, counted, timed
 from animegamer_core.bench.plain import PlainTurn
-from animegamer_core.bench.run import PARTS, Plan, known_step_note, run_bench
+from animegamer_core.bench.run import PARTS, Plan, check_plan, known_step_note, run_bench
 from animegamer_core.bench.table import Bench, Row
 from animegamer_core.bench.trials import drift, run_trials
 from animegamer_core.bench.turn import OurTurn, past_turns, prompt_of, random_models
@@ -232,13 +232,18 @@ def test_a_plan_that_cannot_be_measured_is_refused_before_anything_is(changes, s
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"alone": ("graph",)}, "tuning graph cannot be measured here, of no use on cpu; leave it out"),
-        ({"tuned": ("fused", "flash3")}, "tuning flash3 cannot be measured here"),
+        ({"tuned": ("fused", "flash3")}, "tuning flash3 cannot be measured here, of no use with float32; leave it out"),
         ({"dtype": torch.bfloat16, "alone": ("onednn",)}, "of no use with bfloat16"),
+        ({"device": torch.device("cuda"), "alone": ("int8",)}, "since torchao is not installed"),
     ],
 )
-def test_what_a_machine_cannot_do_is_said_before_anything_is_measured(changes, says):
+def test_what_a_machine_cannot_do_is_said_before_anything_is_measured(changes, says, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     told = []
     with pytest.raises(ValueError, match=says):
         run_bench(plan(**changes), told.append)
     assert not told
+
+
+def test_a_way_that_is_meant_for_gpus_is_measured_on_a_cpu_too():
+    check_plan(plan(alone=("blocks", "vae")))

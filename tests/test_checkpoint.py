@@ -421,3 +421,16 @@ def test_the_type_of_the_stored_weights_is_told(tmp_path, kept, told):
     assert world.stored_dtype("decoder") == told
     with pytest.raises(CheckpointError, match="engine"):
         world.stored_dtype("engine")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are not for Windows")
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o077, 0o600)])
+def test_a_worlds_weights_are_for_those_that_the_umask_lets_read(world, tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        copy = save_world(tmp_path / "copy", world.spec, motion_table=world.motion_table)
+        save_part(copy, world.load_engine())
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "copy").rglob("*.safetensors"))
+    assert files and {path.stat().st_mode & 0o777 for path in files} == {mode}

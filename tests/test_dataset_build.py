@@ -390,6 +390,17 @@ def test_clips_stay_held_out_or_trained_on_whatever_is_dropped_and_added(count, 
     assert games == games_of(left, GamePlan(turns=4, held_out=share), after if any(after.values()) else {})
 
 
+@pytest.mark.parametrize("gone", [31, 34, 35, 38])
+def test_a_held_out_clip_that_was_dropped_and_came_back_is_not_trained_on(gone):
+    records = [ClipRecord(film="f", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/{n}.mp4") for n in range(40)]
+    plan = GamePlan(turns=10, held_out=0.25)
+    before = sides(records, games_of(records, plan))
+    assert before[f"clips/{gone}.mp4"]
+    without = {**before, f"clips/{gone}.mp4": None}  # in turns.jsonl again, in no game
+    again = games_of(records, plan, without)
+    assert sides(records, again) == before and len(again) == 4
+
+
 def test_games_of_films_that_are_added_hold_out_their_share_too():
     records, before = [], {}
     for film in "abcdefgh":

@@ -124,7 +124,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line locked replacing save_picture write_text",
+    "files": "append_line locked mode_of_new replacing save_picture write_text",
     "page": "script_safe write_page",
     "fonts": "drawable font_of",
     "index": "alone check_new check_story_name check_there read_index story_names write_index",

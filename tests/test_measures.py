@@ -43,18 +43,40 @@ def test_every_option_is_one_that_the_program_knows(jobs):
         else:
             continue
         helped = subprocess.run([sys.executable, *call, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert [word for word in told if word.startswith("--") and word not in helped.stdout] == [], name
+        options = [word for word in told if word.startswith("--")]
+        known = helped.stdout
+        assert [word for word in options if not re.search(rf"{re.escape(word)}(?![\w-])", known)] == [], name
+
+
+def run(tmp_path, fake):
+    """(exit status, what it printed, jobs that were called) of the script with a program in python's place."""
+    (tmp_path / "calls").unlink(missing_ok=True)
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho call >> {tmp_path}/calls\n{fake}\n")
+    program.chmod(0o755)
+    call = ["bash", "tests/measure_gpus.sh", str(tmp_path / "work")]
+    environment = {**os.environ, "PYTHON": str(program)}
+    done = subprocess.run(call, cwd=ROOT, env=environment, timeout=120, capture_output=True, text=True)
+    calls = tmp_path / "calls"
+    return done.returncode, done.stdout, len(calls.read_text().split()) if calls.exists() else 0
 
 
 def test_what_ended_well_is_not_run_again(tmp_path):
-    """A fake python notes each call; the second run of the script makes none."""
-    fake = tmp_path / "python"
-    fake.write_text(f"#!/bin/sh\necho called >> {tmp_path}/calls\n")
-    fake.chmod(0o755)
-    run = ["bash", "tests/measure_gpus.sh", str(tmp_path / "work")]
-    counts = []
-    for _ in range(2):
-        subprocess.run(run, cwd=ROOT, env={**os.environ, "PYTHON": str(fake)}, check=True, timeout=120)
-        counts.append(len((tmp_path / "calls").read_text().split()))
-    assert counts[0] == counts[1] > 15
-    assert all("exit 0" in log.read_text() for log in (tmp_path / "work" / "logs").iterdir())
+    status, told, count = run(tmp_path, "true")
+    assert (status, told) == (0, "") and count > 15
+    assert len(list((tmp_path / "work" / "logs").iterdir())) == count
+    assert run(tmp_path, "true") == (0, "", 0)
+
+
+def test_what_failed_is_named_and_run_again_alone(tmp_path):
+    status, told, count = run(tmp_path, 'case "$*" in *int8*|*"train distill"*) exit 3;; esac')
+    failed = {Path(line).stem for line in told.split()}
+    assert status == 1 and failed == {"int8", "distill"}
+    assert not (tmp_path / "work" / "logs" / "distilled.log").exists(), "there is nothing for it to measure"
+    assert "exit 3 after" in (tmp_path / "work" / "logs" / "int8.log").read_text()
+    assert run(tmp_path, "true") == (0, "", 3) and count > 15
+
+
+def test_nothing_is_trained_on_clips_that_were_not_drawn(tmp_path):
+    _, told, _ = run(tmp_path, 'case "$*" in *write_dataset*) exit 1;; esac')
+    assert "draw.log" in told and not (tmp_path / "work" / "logs" / "full.log").exists()

@@ -475,6 +475,13 @@ def test_another_pipe_that_breaks_is_told():
     assert (done.returncode, done.stderr) == (2, "play: [Errno 32] Broken pipe\n")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix closes the stream")
+def test_an_error_is_told_also_where_standard_output_was_closed(tmp_path):
+    command = f"{sys.executable} -m animegamer_core play {tmp_path}/absent.txt >&-"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"play: {tmp_path}/absent.txt: No such file or directory\n")
+
+
 # Kills
 
 LONG_GAME = "\n".join(GAME * 9)

@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import shutil
@@ -197,8 +198,9 @@ def test_a_line_torn_anywhere_keeps_its_whole_entries(tmp_path):
         assert (root / path).read_bytes() == text
 
 
-@pytest.mark.parametrize("damage", ["seed", "text", "blank", "deep", "return"])
-@pytest.mark.parametrize("index", [1, 3])
+@pytest.mark.parametrize(
+    "index, damage", [(1, "blank"), *itertools.product((1, 3), ("seed", "text", "deep", "return"))]
+)
 def test_a_damaged_line_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, index, damage):
     Teller(tmp_path).play(["one", "two", "three", "four"])
     path = tmp_path / "tale" / "lines" / "main.jsonl"
@@ -213,6 +215,15 @@ def test_a_damaged_line_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, i
     assert files(tmp_path) == before
     path.write_bytes(b"".join(texts[:index]))  # as the sentence says
     assert Teller(tmp_path).play(["one", "two", "three", "four"]).computed == [] and path.read_bytes() == whole
+
+
+def test_blank_lines_that_an_editor_left_at_the_end_are_no_turns(tmp_path):
+    Teller(tmp_path).play(["one"])
+    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\n  \n\n")
+    Teller(tmp_path, after=1).play(["two"])
+    assert path.read_bytes().startswith(whole) and len(path.read_bytes().split(b"\n")) == 3
 
 
 @pytest.mark.parametrize(

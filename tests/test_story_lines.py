@@ -106,6 +106,17 @@ def test_another_line_goes_on_from_one_of_its_turns(tmp_path):
         assert clip.read_text() == f"clip of {entry.state} 0"
 
 
+def test_a_damaged_line_keeps_nobody_from_branching_off_another(tmp_path):
+    Teller(tmp_path).play(["one", "two"])
+    Teller(tmp_path, after=1).play(["other"])
+    damaged = tmp_path / "tale" / "lines" / "main.jsonl"
+    text = damaged.read_text().replace('"seed": 0', '"seed": "0"', 1)
+    damaged.write_text(text)
+    Teller(tmp_path, after=1).play(["third"])
+    assert opened(tmp_path).line == "line-3" and told(opened(tmp_path)) == ["one", "third"]
+    assert damaged.read_text() == text
+
+
 def test_lines_are_listed_in_the_order_in_which_they_began(tmp_path):
     Teller(tmp_path).play(["one"])
     for number in range(11):

@@ -22,6 +22,7 @@ from animegamer_core.train.cli import run as train_command
 from animegamer_core.train.log import read_log
 from animegamer_core.train.material import TrainingData
 from animegamer_core.train.staged import open_staged
+from animegamer_core.train.stages import stage_config
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
 LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
@@ -215,3 +216,16 @@ def test_distill_leaves_the_world_as_it_is(recipe, kept_world, dataset, tmp_path
     file = tmp_path / "run" / "distill.safetensors"
     assert ages(kept_world) == before and said[-1] == f"wrote {file}" and not any("in place" in line for line in said)
     assert open_staged("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
+
+
+def test_a_folder_with_the_name_of_the_embedded_world_is_asked_about(dataset, tmp_path, monkeypatch):
+    save_world(tmp_path / "toybox", TINY)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="toybox is a world of this package and a folder here; give ./toybox"):
+        train("joint", dataset, "toybox", Path("run"), "")
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("toybox", (0, False)), ("release", (4, True)), ("", (4, True))])
+def test_small_worlds_are_spared_what_saves_memory(spec, expected):
+    row = stage_config("joint", "lora", spec)
+    assert (row.per_card, row.checkpointing) == expected

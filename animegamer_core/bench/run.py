@@ -15,7 +15,7 @@ from ..presets import Preset, card_of, check_streaming, overridden, prepare
 from ..sampler import Schedule, guidance_scale
 from ..spec import PROFILES, ModelSpec, Profile, dtype_name
 from ..streaming import Card
-from ..tuning import CACHES, check_names, hindrance, tune
+from ..tuning import CACHES, check_names, lacking, tune
 from .measure import Timing, Work, counted, matmul_tflops, timed
 from .plain import PlainTurn
 from .table import Bench, Row
@@ -102,7 +102,7 @@ def check_plan(plan: Plan) -> None:
     if plan.alone and plan.made.stream_gib is not None:
         raise ValueError(f"preset {plan.preset.name} streams; ways are tried one by one without such a preset")
     for name in (*plan.made.tunings, *plan.alone):
-        if reason := hindrance(name, str(plan.device), dtype_name(plan.dtype)):
+        if reason := lacking(name, str(plan.device), dtype_name(plan.dtype)):
             raise ValueError(f"tuning {name} cannot be measured here, {reason}; leave it out")
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import PART, write_text
+from ..files import PART, mode_of_new, write_text
 
 if typing.TYPE_CHECKING:
     import torch
@@ -196,8 +197,9 @@ class StagedFolder:
             files = [f"{STEM}.safetensors"]
         for file, names in zip(files, shards, strict=True):
             tensors = {name: fetch(name).contiguous() for name in names}
+            mode = mode_of_new(self.path(file))
             save_file(tensors, self.path(file), metadata={"format": "pt"})
-            self._staged[file].chmod(0o644)  # safetensors makes files that only their owner can read
+            self._staged[file].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
             del tensors
         if len(shards) > 1:
             index = {name: file for file, names in zip(files, shards, strict=True) for name in names}

@@ -190,7 +190,7 @@ class DatasetWriter:
             return
         if frames_FHWC is not None:
             write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        append_line(self.path / TURNS, record.to_json() + "\n")
+        append_line(self.path / TURNS, record.to_json() + "\n", sync=False)
         self.turns.append(record)
         self._known.add(record.clip)
 

@@ -158,12 +158,18 @@ def _turns_before(out: Path) -> dict[str, ClipRecord]:
     return records
 
 
-def _sides_before(out: Path) -> dict[str, bool]:
-    """Clip -> whether the tables hold it out of training; {} where they hold out none. DatasetError names a line of
-    games.jsonl that cannot be read."""
-    games = [row for _, row in read_rows(out / GAMES, {"game": str, "clips": list}) if row.get("held_out", False)]
-    held = {clip for game in games for clip in game["clips"] if isinstance(clip, str)}
-    return {**dict.fromkeys(_turns_before(out), False), **dict.fromkeys(held, True)} if held else {}
+def _sides_before(out: Path) -> dict[str, bool | None]:
+    """Clip -> whether the tables hold it out of training, None where no game shows it; {} where they hold out none.
+    DatasetError names a line of games.jsonl that cannot be read.
+    """
+    games = [row for _, row in read_rows(out / GAMES, {"game": str, "clips": list})]
+    sides = {True: set(), False: set()}
+    for game in games:
+        sides[game.get("held_out", False) is True].update(clip for clip in game["clips"] if isinstance(clip, str))
+    if not sides[True]:
+        return {}
+    known = dict.fromkeys(_turns_before(out))
+    return {**known, **dict.fromkeys(sides[False], False), **dict.fromkeys(sides[True], True)}
 
 
 def _clip_in(row: Mapping[str, Any]) -> str | None:

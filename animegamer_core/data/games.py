@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -33,17 +34,19 @@ class GamePlan:
 
 
 def games_of(
-    records: Sequence[ClipRecord], plan: GamePlan, before: Mapping[str, bool] = MappingProxyType({})
+    records: Sequence[ClipRecord], plan: GamePlan, before: Mapping[str, bool | None] = MappingProxyType({})
 ) -> list[tuple[str, list[str], bool]]:
     """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
 
     Which games are held out depends on their number alone: one in so many, spread evenly over the films. Where there
     are too few for that, it is the last one.
 
-    before: clip -> whether an earlier build held it out. Where one held out any, clips stay on their side, since stages
-    were trained on the one and measured on the other: the share then decides over games of other clips alone.
+    before: clip -> whether an earlier build held it out, None where no game showed it. Where one held out any, clips
+    stay on their side, since stages were trained on the one and measured on the other: the share then decides over
+    games of other clips alone. A clip without a side that stands amid held-out ones, as one does that was dropped and
+    came back, is held out with them.
     """
-    kept_back = {clip for clip, held in before.items() if held}
+    kept_back = _kept_back(records, plan.gap, before)
     rows = [row for row in _rows(records, plan, kept_back) if len(row) >= plan.shortest or row[0].clip in kept_back]
     held = _held_out(len(rows), plan.held_out)
     if kept_back:
@@ -51,6 +54,23 @@ def games_of(
         new = [number for number, row in enumerate(rows) if not any(record.clip in before for record in row)]
         held = {*stay, *_spread(new, len(held) - len(stay))}
     return [(f"game-{number:05d}", [record.clip for record in row], number in held) for number, row in enumerate(rows)]
+
+
+def _kept_back(records: Sequence[ClipRecord], gap: float, before: Mapping[str, bool | None]) -> set[str]:
+    """The clips that were held out, and those without a side between two of them."""
+    kept_back = {clip for clip, held in before.items() if held}
+    found, waiting = set(kept_back), None  # waiting: those without a side since the last one that was held out
+    for last, record in itertools.pairwise([None, *records]):
+        if last is not None and _apart(last, record, gap):
+            waiting = None
+        if record.clip in kept_back:
+            found.update(waiting or ())
+            waiting = []
+        elif before.get(record.clip) is False:
+            waiting = None
+        elif waiting is not None:
+            waiting.append(record.clip)
+    return found
 
 
 def _held_out(count: int, share: float) -> set[int]:
@@ -78,5 +98,8 @@ def _rows(records: Sequence[ClipRecord], plan: GamePlan, kept_back: Collection[s
 
 def _parts(one: ClipRecord, next_one: ClipRecord, gap: float, kept_back: Collection[str]) -> bool:
     """Whether a game that shows one clip cannot go on with the next."""
-    apart = next_one.film != one.film or next_one.start - one.end > gap
-    return apart or (one.clip in kept_back) != (next_one.clip in kept_back)
+    return _apart(one, next_one, gap) or (one.clip in kept_back) != (next_one.clip in kept_back)
+
+
+def _apart(one: ClipRecord, next_one: ClipRecord, gap: float) -> bool:
+    return next_one.film != one.film or next_one.start - one.end > gap

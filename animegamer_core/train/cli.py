@@ -45,7 +45,6 @@ from .stages import (
 from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
-ROOMY = {"per_card": 0, "checkpointing": False}  # what saves memory at the published sizes costs a small world time
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
@@ -108,12 +107,9 @@ def _reading(kind: typing.Any) -> dict[str, typing.Any]:
 
 def config_of(args: argparse.Namespace, recipe: str, spec: str = "") -> StageConfig:
     """The recipe's row for the stage, with the options that were given; spec: the name of the world's."""
-    row = stage_config(args.stage, recipe)
-    if spec in SCRATCH_SPECS:
-        row = dataclasses.replace(row, **ROOMY)
     given = {name[7:]: value for name, value in vars(args).items() if name.startswith("option_")}
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return dataclasses.replace(row, **changes)
+    return dataclasses.replace(stage_config(args.stage, recipe, spec), **changes)
 
 
 def _say(line: str) -> None:
@@ -262,6 +258,8 @@ def _world(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str],
     new one if another stage has to come first.
     """
     name = args.world
+    if name in EMBEDDED and (Path(name) / MANIFEST).is_file():
+        raise ValueError(f"{name} is a world of this package and a folder here; give ./{name}, or rename the folder")
     if _is_there(name):
         world = open_world(name)
         if args.spec and get_spec(args.spec).name != world.spec.name:

@@ -295,13 +295,17 @@ SCRATCH: dict[str, StageConfig] = {
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
+# What saves memory at the published sizes costs a small world time.
+ROOMY: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
 # Learning rates outside these bands hardly ever train well: (low, high) for low-rank updates and for whole weights.
 _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 
-def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
-    """The row of a stage; ValueError lists the stages, the recipes, or the stages that a recipe has."""
+def stage_config(stage: str, recipe: str = "scratch", spec: str = "") -> StageConfig:
+    """The row of a stage, for the world of a spec of that name where one is given; ValueError lists the stages, the
+    recipes, or the stages that a recipe has.
+    """
     for what, value, known in (
         ("recipe", recipe, RECIPES),
         ("stage", stage, ALL_STAGES),
@@ -310,7 +314,8 @@ def stage_config(stage: str, recipe: str = "scratch") -> StageConfig:
             raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
     if stage not in RECIPES[recipe]:
         raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; take lora")
-    return RECIPES[recipe][stage]
+    row = RECIPES[recipe][stage]
+    return replace(row, **ROOMY) if spec in SCRATCH_SPECS else row
 
 
 def to_make(stage: str, world: str, there: Container[str]) -> tuple[str, ...]:

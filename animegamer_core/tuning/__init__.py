@@ -15,7 +15,7 @@ from .table import (
     approximations,
     check_names,
     compiled_parts,
-    hindrance,
+    lacking,
     tune,
     usable,
 )
@@ -35,7 +35,7 @@ __all__ = [
     "cache_first_block",
     "check_names",
     "compiled_parts",
-    "hindrance",
+    "lacking",
     "tune",
     "usable",
 ]

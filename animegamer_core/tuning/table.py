@@ -76,20 +76,30 @@ def usable(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[st
     """(the names that are of use on a device such as `cuda:0`, why the others are not). dtype: the number format, such
     as `bfloat16`, where it is known already.
     """
-    reasons = {name: reason for name in names if (reason := hindrance(name, device, dtype))}
+    reasons = {name: reason for name in names if (reason := _hindrance(name, device, dtype))}
     if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
         reasons["layout"] = "which slows a GPU down unless the VAE is compiled"
     return tuple(name for name in names if name not in reasons), reasons
 
 
-def hindrance(name: str, device: str, dtype: str = "") -> str:
-    """Why a way is of no use on a device, as the end of a sentence; empty where it is. dtype: as for `usable`."""
-    tuning = TUNINGS[name]
-    if tuning.only not in ("", device.partition(":")[0]):
+def _hindrance(name: str, device: str, dtype: str) -> str:
+    if _elsewhere(name, device):
         return f"of no use on {device}"
+    return lacking(name, device, dtype)
+
+
+def lacking(name: str, device: str, dtype: str = "") -> str:
+    """What a machine lacks for a way, as the end of a sentence; empty where it lacks nothing, or where the way is meant
+    for another kind of device: some of these compute there all the same. dtype: as for `usable`.
+    """
+    tuning = TUNINGS[name]
     if dtype and tuning.formats and dtype not in tuning.formats:
         return f"of no use with {dtype}"
-    return tuning.hindered(device)
+    return "" if _elsewhere(name, device) else tuning.hindered(device)
+
+
+def _elsewhere(name: str, device: str) -> bool:
+    return TUNINGS[name].only not in ("", device.partition(":")[0])
 
 
 def approximations(names: Sequence[str]) -> tuple[str, ...]:

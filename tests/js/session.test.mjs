@@ -182,6 +182,11 @@ test("a reload keeps the settings of the form", async () => {
   const again = new PlaySession(server.port, store, () => {});
   await again.start();
   assert.deepEqual(again.settings, settings);
+  await again.close();
+  const later = new PlaySession(server.port, store, () => {});
+  await later.start();
+  assert.equal(later.story, "");
+  assert.deepEqual(later.settings, settings, "also where no story was open");
 });
 
 test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
@@ -353,7 +358,7 @@ test("closing a story leaves the list with it", async () => {
     session.stories.map((story) => [story.name, story.turns]),
     [["a", 1]],
   );
-  assert.equal(store.getItem("animegamer.play"), null);
+  assert.equal(JSON.parse(store.getItem("animegamer.play")).story, undefined);
 });
 
 /** A server that holds the prompts back until `release()`, as a slow line does. */
