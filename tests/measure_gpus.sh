@@ -17,6 +17,10 @@ core="$python -m animegamer_core"
 logs=$work/logs
 export OMP_NUM_THREADS=6 TORCHINDUCTOR_CACHE_DIR=$work/inductor PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
+ended() { # NAME [STATUS]: whether a job has ended, with that status where one is given
+  tail -n 1 "$logs/$1.log" 2>/dev/null | grep -q "^exit ${2:-}"
+}
+
 job() { # NAME CARDS COMMAND...
   local name=$1 cards=$2
   shift 2
@@ -25,7 +29,7 @@ job() { # NAME CARDS COMMAND...
     return
   fi
   mkdir -p "$logs"
-  tail -n 1 "$logs/$name.log" 2>/dev/null | grep -q '^exit 0 ' && return
+  ended "$name" 0 && return
   local begun=$SECONDS
   { echo "$*" && CUDA_VISIBLE_DEVICES=$cards "$@"; } >"$logs/$name.log" 2>&1
   local status=$?
@@ -52,11 +56,11 @@ write_dataset(Path('$work/ablations/dataset'), BUDGETS['short'].casting, max(1, 
 
 # shellcheck disable=SC2086
 distilled() { # a decoder that says in one pass what constant guidance makes of two, and how near it comes
-  job distill 1 $core train distill --recipe lora --dataset "$work/ablations/dataset" --world toybox \
+  job distill 0 $core train distill --recipe lora --dataset "$work/ablations/dataset" --world toybox \
     --teacher-guidance constant --steps 2500 --batch 256 --accumulation 1 --per-card 0 --lora-rank 32 --lora-alpha 32 \
     --lr 1e-3 --lr-warmup 50 --no-checkpointing --drop-text 0 --drop-text-features 0 --drop-image 0 --compile \
     --out "$work/distill" --resume &&
-    job distilled 1 $python tests/measure_distilled.py "$work/distill/distill.safetensors" --out "$work/distilled.jsonl"
+    job distilled 0 $python tests/measure_distilled.py "$work/distill/distill.safetensors" --out "$work/distilled.jsonl"
 }
 
 # shellcheck disable=SC2086
@@ -83,10 +87,14 @@ release() { # NAME CARDS LAUNCHER...: steps of training at the published sizes; 
 }
 
 side_by_side() {
-  beside &
+  {
+    beside
+    until [ -n "$dry" ] || ended draw; do sleep 1; done
+    { [ -n "$dry" ] || ended draw 0; } && distilled
+  } &
   {
     drawn || exit
-    { ablations full 1 full no_adaptation window_2 window_8; distilled; } &
+    ablations full 1 full no_adaptation window_2 window_8 &
     ablations cosine 2 cosine_loss window_1 window_0 &
     ablations frames 2 random_frame no_motion_scope &
     ablations mixed 3 addition no_warm_up &
