@@ -155,7 +155,7 @@ def test_killed_at_any_moment_the_build_goes_on_and_repeats_no_finished_scene(un
             seen = progress(out)
             while process.poll() is None and progress(out) == seen:
                 time.sleep(0.002)
-            time.sleep(chance.random() * 0.25)
+            time.sleep(chance.random() * 0.1)
         if process.poll() is None and attempt < 7:
             os.killpg(process.pid, signal.SIGKILL)
             kills += 1
