@@ -134,6 +134,7 @@ class GameModel:
     @cached_property
     def _drawing(self) -> Preset:
         """The preset, as the decoder's device has room for it."""
+        host.require(*PACKAGES)  # a turn of a loaded story may be drawn with no engine asked for before
         memory = host.memory_bytes(self._devices("decoder")[0]) * OURS
         return in_room(self.preset, self.world.spec, self._dtype("decoder"), round(memory), _log)
 

@@ -69,7 +69,7 @@ def finish(
         except ValueError as error:
             raise ValueError(f"{out}: {error}; more of a film makes them") from error
         told = on_progress or (lambda what, done, total: None)
-        before = _sides_before(out)
+        before = _sides_before(out, found.known)
         report = _captioned(out, records, captioner, references, workers, told)
         write_text(out / DROPPED, to_text([*found.dropped, *found.by_people]))
         dataset = write_tables(
@@ -94,8 +94,10 @@ def finish(
 @dataclass
 class _Found:
     """What the folder holds before it is finished. records: clips in order of film and time, with the captions that
-    they have. dropped, by_people: rows of dropped.jsonl. open: film -> scenes that are not cut, or not wholly there."""
+    they have. known: clips of turns.jsonl as it was. dropped, by_people: rows of dropped.jsonl. open: film -> scenes
+    that are not cut, or not wholly there."""
 
+    known: Collection[str]
     records: list[ClipRecord] = field(default_factory=list)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     by_people: list[dict[str, Any]] = field(default_factory=list)
@@ -105,7 +107,7 @@ class _Found:
     def read(cls, out: Path, notes: Mapping[str, FilmNote], aside: bool) -> _Found:
         """aside: whether clips that no valid caption was found for stay out, until somebody asks again."""
         known = _turns_before(out)
-        found = cls(by_people=[row for _, row in read_rows(out / DROPPED) if _clip_in(row) is not None])
+        found = cls(known, by_people=[row for _, row in read_rows(out / DROPPED) if _clip_in(row) is not None])
         gone = {_clip_in(row) for row in found.by_people}
         gone |= {item.record.clip for item in read_set_aside(out)} if aside else set()
         likes = Duplicates()
@@ -158,9 +160,9 @@ def _turns_before(out: Path) -> dict[str, ClipRecord]:
     return records
 
 
-def _sides_before(out: Path) -> dict[str, bool | None]:
-    """Clip -> whether the tables hold it out of training, None where no game shows it; {} where they hold out none.
-    DatasetError names a line of games.jsonl that cannot be read.
+def _sides_before(out: Path, known: Collection[str]) -> dict[str, bool | None]:
+    """Clip -> whether the tables hold it out of training, None for those of turns.jsonl that no game shows; {}
+    where they hold out none. DatasetError names a line of games.jsonl that cannot be read.
     """
     games = [row for _, row in read_rows(out / GAMES, {"game": str, "clips": list})]
     sides = {True: set(), False: set()}
@@ -168,8 +170,7 @@ def _sides_before(out: Path) -> dict[str, bool | None]:
         sides[game.get("held_out", False) is True].update(clip for clip in game["clips"] if isinstance(clip, str))
     if not sides[True]:
         return {}
-    known = dict.fromkeys(_turns_before(out))
-    return {**known, **dict.fromkeys(sides[False], False), **dict.fromkeys(sides[True], True)}
+    return {**dict.fromkeys(known), **dict.fromkeys(sides[False], False), **dict.fromkeys(sides[True], True)}
 
 
 def _clip_in(row: Mapping[str, Any]) -> str | None:

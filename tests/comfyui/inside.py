@@ -132,7 +132,7 @@ def check_ages():
 
 
 def check_packages():
-    """What a film's node says where a package is missing."""
+    """What a film's node, and a loaded story's turn that is drawn, say where a package is missing."""
     find, said = importlib.util.find_spec, {}
     build = next(node for node in classes if node.__name__ == "BuildGameDataset")
     names = ("film", "dataset", "url", "model_name", "model_folder", "characters")
@@ -143,6 +143,11 @@ def check_packages():
             said[package] = _error(lambda chosen=captioner: build.execute(**inputs, captioner=chosen))
         finally:
             importlib.util.find_spec = find
+    importlib.util.find_spec = lambda name, *rest: None if name == "diffusers" else find(name, *rest)
+    try:
+        said["diffusers"] = _error(lambda: GameModel(host.find_world("toybox")).settings(0, "world"))
+    finally:
+        importlib.util.find_spec = find
     return said
 
 
@@ -296,7 +301,9 @@ def check_preset_on_gpus():
     models.prepare = lambda decoder, preset, say: given.append(preset.tunings)
     try:
         for triton, room in ((True, 10**12), (False, 10**12), (True, 10**7)):
-            importlib.util.find_spec = lambda name, there=triton: there or None
+            importlib.util.find_spec = lambda name, *rest, there=triton: (
+                there or None if name == "triton" else find(name, *rest)
+            )
             host.memory_bytes = lambda device, room=room: room
             GameModel(host.find_world("toybox"), preset=models.OFFERED["exact"])._apply_preset(decoder)
     finally:

@@ -51,6 +51,7 @@ def test_a_missing_package_is_named(inside):
     named = {"av": "av", "cv2": "opencv-python-headless", "scenedetect": "scenedetect-headless", "openai": "openai"}
     for package, wanted in named.items():
         assert f"pip install {wanted}`" in inside["packages"][package] and "\n" not in inside["packages"][package]
+    assert "needs the Python package diffusers" in inside["packages"]["diffusers"]
 
 
 @pytest.mark.parametrize("work", ["text", "sampling", "decoding", "encoding"])
