@@ -500,17 +500,22 @@ def start_play(world, out, game, *words):
     )
 
 
+def told_turn(line):
+    """The number of the new turn that a line of a play tells of, or 0."""
+    return int(line.split("turn-")[1][:3]) if ".mp4 (" in line and "(known)" not in line else 0
+
+
 def kill_within(process, turns, how=signal.SIGKILL):
-    """End a play at a random moment within so many new turns; returns the last turn that it reported."""
+    """End a play at a random moment within so many new turns; returns the last turn that it reported until its end."""
     reported, before = 0, time.monotonic()
     seconds = 0.0
     for _ in range(random.randint(1, turns)):
-        line = next((line for line in process.stdout if ".mp4 (" in line and "(known)" not in line), "")
-        assert line, "the game ended before it could be killed"
-        reported = int(line.split("turn-")[1][:3])
+        reported = next(filter(None, map(told_turn, process.stdout)), 0)
+        assert reported, "the game ended before it could be killed"
         before, seconds = time.monotonic(), time.monotonic() - before
-    time.sleep(random.random() * min(seconds, 0.3))
+    time.sleep(random.random() * min(seconds, 0.3))  # on a quick machine more turns may end meanwhile
     process.send_signal(how)
+    reported = max([reported, *map(told_turn, process.stdout)])
     process.wait()
     process.stdout.close()
     return reported
