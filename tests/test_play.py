@@ -507,13 +507,13 @@ def told_turn(line):
 
 def kill_within(process, turns, how=signal.SIGKILL):
     """End a play at a random moment within so many new turns; returns the last turn that it reported until its end."""
-    reported, before = 0, time.monotonic()
-    seconds = 0.0
+    reported, moments = 0, []
     for _ in range(random.randint(1, turns)):
         reported = next(filter(None, map(told_turn, process.stdout)), 0)
         assert reported, "the game ended before it could be killed"
-        before, seconds = time.monotonic(), time.monotonic() - before
-    time.sleep(random.random() * min(seconds, 0.3))  # on a quick machine more turns may end meanwhile
+        moments.append(time.monotonic())
+    turn = moments[-1] - moments[-2] if len(moments) > 1 else 0.1  # the first one's time would be the start's too
+    time.sleep(random.random() * min(turn, 0.3))
     process.send_signal(how)
     reported = max([reported, *map(told_turn, process.stdout)])
     process.wait()
