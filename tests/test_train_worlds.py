@@ -209,6 +209,74 @@ def test_a_world_that_is_made_or_trained_in_place_is_told(data, dataset, tmp_pat
     assert not any("new world" in line for line in said) and f"trains {world} in place" in said
 
 
+@pytest.mark.parametrize("shared", ["world", "out"])
+def test_two_trainings_never_write_to_one_folder(shared, kept_world, dataset, tmp_path):
+    shutil.copytree(kept_world, tmp_path / "world")
+    refused = []
+
+    def hear(line: str) -> None:
+        if line.startswith("predict 1/"):
+            out = tmp_path / ("run" if shared == "out" else "other")
+            other = kept_world if shared == "out" else tmp_path / "world"
+            options = f"{LORA} --resume" if shared == "out" else FEW
+            begun = ages(tmp_path)
+            with pytest.raises(ValueError, match="another .*training .*; wait for it, stop it, or choose") as caught:
+                train("predict", dataset, other, out, options)
+            refused.append(str(caught.value))
+            assert ages(tmp_path) == begun, "who is refused changes nothing"
+
+    recipe = LORA if shared == "out" else FEW
+    assert (
+        train("predict", dataset, kept_world if shared == "out" else tmp_path / "world", tmp_path / "run", recipe, hear)
+        == 0
+    )
+    assert len(refused) == 1 and str(tmp_path / {"world": "world", "out": "run"}[shared]) in refused[0]
+    assert train("predict", dataset, tmp_path / "world", tmp_path / "later", FEW) == 0, "the lock is given back"
+
+
+def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(kept_world, dataset, tmp_path):
+    world, said = tmp_path / "world", []
+    shutil.copytree(kept_world, world)
+    assert train("predict", dataset, world, tmp_path / "first", FEW) == 0
+    assert train("predict", dataset, world, tmp_path / "second", FEW) == 0
+    before = open_world(world).fingerprint
+    assert train("predict", dataset, world, tmp_path / "first", f"{FEW} --resume", said.append) == 0
+    assert said == [
+        f"{tmp_path / 'first'} ended after 2 steps, and {world} got what it trained; give another --out to go on"
+    ]
+    assert open_world(world).fingerprint == before
+    with pytest.raises(ValueError, match="of another stage"):
+        train("towers", dataset, world, tmp_path / "first", f"{FEW} --resume")
+
+
+def test_a_run_whose_checkpoints_were_taken_away_begins_again(kept_world, dataset, tmp_path):
+    world, run, said = tmp_path / "world", tmp_path / "run", []
+    shutil.copytree(kept_world, world)
+    assert train("predict", dataset, world, run, FEW) == 0
+    shutil.rmtree(run / "checkpoints")
+    assert train("predict", dataset, world, run, f"{FEW} --minutes 0.000001") == 0
+    assert train("predict", dataset, world, run, f"{FEW} --resume", said.append) == 0
+    assert said[-1] == f"wrote {run / 'predict.safetensors'}"
+
+
+def test_updates_to_begin_from_are_put_on_top_once(kept_world, dataset, tmp_path):
+    world, update = tmp_path / "world", tmp_path / "update" / "adapt.safetensors"
+    assert train("adapt", dataset, kept_world, update.parent, LORA) == 0
+    weights = []
+    for name, short in (("unbroken", ""), ("stopped", "--minutes 0.000001")):
+        shutil.rmtree(world, ignore_errors=True)
+        shutil.copytree(kept_world, world)
+        options = f"{FEW} --start {update} --trainable decoder.transformer.patch_embed.*"
+        assert train("adapt", dataset, world, tmp_path / name, f"{options} {short}") == 0
+        assert train("adapt", dataset, world, tmp_path / name, f"{options} --resume") == 0
+        weights.append(open_world(world).fingerprint)
+    assert weights[0] == weights[1] != open_world(kept_world).fingerprint
+    assert train("adapt", dataset, world, tmp_path / "third", f"{options} --minutes 0.000001") == 0
+    assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
+    with pytest.raises(ValueError, match="holds a run of another world"):
+        train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
+
+
 @pytest.mark.parametrize("recipe", ["", "--recipe scratch", "--recipe lora --lora-rank 2"])
 def test_distill_leaves_the_world_as_it_is(recipe, kept_world, dataset, tmp_path):
     before, said = ages(kept_world), []

@@ -12,18 +12,16 @@ from pathlib import Path
 
 import torch
 
-from ..files import locked
 from .downloads import LICENCE, find_downloads, signature_of
 from .parts import PARTS, PLAY_PARTS, build_model, narrowed, stage_part
 from .published import Published, empty_model, open_published
 from .show import ProgressLine
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError
-from .world import MANIFEST, World, check_own, commit_part, open_world, save_world
+from .world import MANIFEST, World, check_own, commit_part, open_world, save_world, writing
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
 
 PRECISIONS = ("released", "keep")
-LOCK = ".convert.lock"
 
 
 def convert(
@@ -41,7 +39,7 @@ def convert(
     state before anything is written. A second run skips parts whose sources and checksums are unchanged. Host memory
     holds one shard (1 GiB) besides the mapped files. precision `released` stores float32 in the 16-bit type that the
     published scripts compute in, `keep` as it is. Raises CheckpointError, which names file, key and expectation, and
-    ValueError while another convert writes to `out`.
+    ValueError while anybody else writes to `out`.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
@@ -51,8 +49,7 @@ def convert(
         raise CheckpointError(f"{src}: nothing to make the {absent[0]} from; expected {PARTS[absent[0]].source}")
     folder = Path(out)
     check_own(folder)
-    refusal = f"{folder}: another convert is at work here; wait for it, stop it, or choose another folder"
-    with locked(folder / LOCK, refusal):
+    with writing(folder):
         return _write(published, folder, on_progress, precision)
 
 

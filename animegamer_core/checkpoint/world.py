@@ -14,10 +14,12 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..files import locked
 from ..spec import ModelSpec, Profile, get_profile
 from ..state import MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
@@ -45,6 +47,7 @@ if typing.TYPE_CHECKING:
 
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
+LOCK = ".writer.lock"
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
 
@@ -267,6 +270,18 @@ def save_part(
         staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes)
         world = commit_part(world, part, staged)
     return world
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Hold a world folder for writing; ValueError while anybody else does, for a later writer would put back the parts
+    that it read at its start.
+    """
+    refusal = (
+        f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
+    )
+    with locked(folder / LOCK, refusal):
+        yield
 
 
 def check_own(folder: Path) -> None:

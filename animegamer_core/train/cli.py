@@ -7,13 +7,15 @@ import dataclasses
 import sys
 import typing
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 from ..checkpoint import World, open_world, save_world
 from ..checkpoint.downloads import published_worlds
-from ..checkpoint.world import EMBEDDED, MANIFEST
+from ..checkpoint.storage import read_json, write_json
+from ..checkpoint.world import EMBEDDED, MANIFEST, writing
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
@@ -22,13 +24,13 @@ from ..spec import ModelSpec, get_spec
 from ..state import clean_text
 from .adapters import tensor_names
 from .determinism import set_cublas_workspace
-from .job import FEATURES, Job, check_same, models_of, run_job
+from .job import FEATURES, Job, models_of, own_run, run_job
 from .log import LOG, PICTURE
 from .loop import RunOptions
 from .material import TrainingData
 from .parts import MODELS, WorldParts
 from .plot import plot_log
-from .run import StageResult, train_stage
+from .run import RESULT, StageResult, train_stage
 from .spread import processes
 from .stages import (
     ALL_STAGES,
@@ -45,6 +47,7 @@ from .stages import (
 from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
+IN_WORLD = "in_world"  # of a run's result: whether the world folder has got it
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
@@ -188,23 +191,41 @@ def _told(
 
 
 def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
-    """Recipe scratch: the world folder gets what was trained."""
+    """Recipe scratch: the world folder gets what was trained, once: a later stage may have trained it further."""
     _check_own(args, world)
+    if args.resume and (steps := _put_in_world(args)):
+        say(f"{args.out} ended after {steps} steps, and {args.world} got what it trained; give another --out to go on")
+        return 0
+    with writing(world.folder) if processes().is_main_process else nullcontext():
+        return _train_in_place(args, open_world(args.world), folder, say)
+
+
+def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
+    """Recipe scratch, in a world that nobody else writes to."""
     config = _checked_config(args, "scratch", say)
-    with processes().main_process_first():
-        check_same(args.out, args.stage, folder, [(file, 1.0) for file in args.start], None)
-    telling = Telling(args.stage, say)
-    # features of a small world fit into memory
-    data = TrainingData(folder, FeatureStore(), cache=args.cache, on_progress=telling.feature)
-    parts = _begun_from(_new_or_own(world, args, config, folder), args.start, say)
-    say(f"trains {args.world} in place")
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
-    if _told(args, result, config, say).done:
-        if processes().is_main_process:
-            result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
-        say(f"wrote {args.world}")
-        say(f"wrote {result.file}")
+    # A world that changed since would get the low-rank updates of files to begin from twice.
+    begun_from = world if args.start else None
+    with own_run(args.out, args.stage, folder, [(file, 1.0) for file in args.start], begun_from):
+        telling = Telling(args.stage, say)
+        # features of a small world fit into memory
+        data = TrainingData(folder, FeatureStore(), cache=args.cache, on_progress=telling.feature)
+        parts = _begun_from(_new_or_own(world, args, config, folder), args.start, say)
+        say(f"trains {args.world} in place")
+        result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
+        if _told(args, result, config, say).done:
+            if processes().is_main_process:
+                result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
+                write_json(args.out / RESULT, {**read_json(args.out / RESULT), IN_WORLD: True})
+            say(f"wrote {args.world}")
+            say(f"wrote {result.file}")
     return 0
+
+
+def _put_in_world(args: argparse.Namespace) -> int:
+    """The steps of a run of this stage that ended, and whose weights are in the world; 0 for another."""
+    path = args.out / RESULT
+    result = read_json(path) if path.is_file() else {}
+    return result["steps"] if result.get(IN_WORLD) and result["stage"] == args.stage else 0
 
 
 def _check_own(args: argparse.Namespace, world: World) -> None:
@@ -237,19 +258,18 @@ def _run_baseline(args: argparse.Namespace, folder: DatasetFolder, say: Callable
             f"{args.world} is no CogVideoX-2b folder, which low-rank updates need; or give --recipe scratch"
         )
     start = [(file, 1.0) for file in args.start]
-    with processes().main_process_first():
-        check_same(args.out, args.stage, folder, start, None if stock else open_world(args.world))
-    if stock:
-        half = halves_frozen(config, processes().device)
-        parts = open_text_video(place, torch.bfloat16 if half else torch.float32)
-    else:
-        parts = new_text_video(open_world(args.world), folder, config.seed)
-    parts = _begun_from(parts, args.start, say)
-    telling, cache = Telling(args.stage, say), args.cache or (args.out / FEATURES if stock else None)
-    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=telling.feature)
-    result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
-    if _told(args, result, config, say).done and processes().is_main_process:
-        say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
+    with own_run(args.out, args.stage, folder, start, None if stock else open_world(args.world)):
+        if stock:
+            half = halves_frozen(config, processes().device)
+            parts = open_text_video(place, torch.bfloat16 if half else torch.float32)
+        else:
+            parts = new_text_video(open_world(args.world), folder, config.seed)
+        parts = _begun_from(parts, args.start, say)
+        telling, cache = Telling(args.stage, say), args.cache or (args.out / FEATURES if stock else None)
+        data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=telling.feature)
+        result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
+        if _told(args, result, config, say).done and processes().is_main_process:
+            say(f"wrote {save_text_video(result.parts.decoder, result.file, args.out / args.stage)}")
     return 0
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +19,19 @@ from ..checkpoint import World
 from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
+from ..files import locked
 from .adapters import tensor_names
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .loop import RunOptions
 from .material import Progress, TrainingData
 from .parts import Loading, WorldParts, has_tower_features
-from .run import StageResult, check_free, train_stage
+from .run import RESULT, StageResult, check_free, train_stage
 from .spread import processes
 from .stages import STAGES, StageConfig
 from .weights import halves_frozen
 
 JOB = "job.json"
+LOCK = ".lock"
 FEATURES = "features"
 TOWERS = ("text_tower", "image_tower")
 LOGGED = 500  # lines that the log of a brief run may have
@@ -60,17 +62,18 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     check_free(job.out, options)
     folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        with processes().main_process_first():
-            check_same(job.out, job.stage, folder, job.start, job.world)
-        cache = job.cache or job.out / FEATURES
-        data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=on_progress)
-        device = options.device or processes().device
-        files = [path for path, _ in job.start]
-        loading = how_to_load(job.stage, job.config, job.world, data, device, files)
-        parts = needed_parts(job.world, job.stage, loading)
-        for path, strength in job.start:
-            parts = parts.with_stage_file(path, strength)
-        return train_stage(job.stage, job.config, parts, data, job.out, options)
+        with own_run(job.out, job.stage, folder, job.start, job.world):
+            return _run(job, folder, options, on_progress)
+
+
+def _run(job: Job, folder: DatasetFolder, options: RunOptions, on_progress: Progress | None) -> StageResult:
+    data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
+    device = options.device or processes().device
+    files = [path for path, _ in job.start]
+    parts = needed_parts(job.world, job.stage, how_to_load(job.stage, job.config, job.world, data, device, files))
+    for path, strength in job.start:
+        parts = parts.with_stage_file(path, strength)
+    return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 
 def how_to_load(
@@ -105,13 +108,25 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
     return parts
 
 
-def check_same(
+@contextmanager
+def own_run(
+    out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+) -> Iterator[None]:
+    """Hold a run's folder, and note in it what the run begins from.
+
+    world: None where the run itself writes to it, so that it differs afterwards. ValueError while another training is
+    at work in the folder, and if the run there, once it has a checkpoint, began from another stage, dataset or world.
+    """
+    refusal = f"{out}: another training is at work here; wait for it, stop it, or choose another folder"
+    with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
+        with processes().main_process_first():
+            _check_same(out, stage, folder, start, world)
+        yield
+
+
+def _check_same(
     out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
 ) -> None:
-    """Note in `out` what a run begins from; ValueError if the run there, once it has a checkpoint, began from another.
-
-    world: None where the run itself writes to it, so that it differs afterwards.
-    """
     facts = {
         "stage": stage,
         "world": world and world.fingerprint,
@@ -121,6 +136,8 @@ def check_same(
     path = out / JOB
     begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
     before = read_json(path) if begun else facts
+    if not begun:
+        (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were taken away
     if before.get("world") is None:  # as runs of stage distill noted it that wrote to their world
         before = {**before, "world": facts["world"]}
     for name, value in json.loads(json.dumps(facts)).items():
