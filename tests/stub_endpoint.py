@@ -133,16 +133,17 @@ class Reset(Behaviour):
 
 @dataclass(frozen=True)
 class Status(Behaviour):
-    """A refusal: 429 with Retry-After, 500, 400 that names a parameter ..."""
+    """A refusal: 429 with Retry-After, 500, 400 that names a parameter ... A header may be made when it is sent."""
 
     code: int
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str | Callable[[], str]] = field(default_factory=dict)
     message: str = "no"
     param: str | None = None
 
     def send(self, handler: _Handler, ask: Ask, good: str) -> None:
         error = {"message": self.message, "type": "stub", "param": self.param, "code": None}
-        handler.send_json(self.code, {"error": error}, self.headers)
+        headers = {name: value() if callable(value) else value for name, value in self.headers.items()}
+        handler.send_json(self.code, {"error": error}, headers)
 
 
 @dataclass(frozen=True)

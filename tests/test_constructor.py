@@ -268,9 +268,10 @@ def test_a_huge_reply_is_refused(stub, tmp_path):
 
 
 def test_the_rate_is_kept(stub, tmp_path):
+    begun = time.monotonic()
     write(stub, tmp_path / "games.txt", 3, per_minute=300)
-    times = [ask.at for ask in stub.asks]
-    assert times[-1] - times[0] >= 0.35
+    times = sorted(ask.at - begun for ask in stub.asks)
+    assert len(times) == 3 and times[1] >= 0.2 and times[2] >= 0.4  # late is possible, early is not
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such signals")

@@ -14,6 +14,11 @@ def variant_of(name, tokenizer):
     return ShotEncoder(replace(TINY, encoder=replace(TINY.encoder, variant=name)), tokenizer.backend).eval()
 
 
+def alike(left, right):
+    """Up to rounding, which differs between the rows of a batch, and with their number, on some processors."""
+    return torch.allclose(left, right, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ENCODER_VARIANTS)
 @torch.inference_mode()
 def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
@@ -21,14 +26,14 @@ def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
     pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
     same = encoder(["softly run", "softly run"], pictures[:1].repeat(2, 1, 1, 1))
     assert same.shape == (2, TINY.state.tokens, TINY.state.width)
-    assert torch.equal(same[0], same[1])
+    assert alike(same[0], same[1])
     other_text = encoder(["wildly dance"], pictures[:1])[0]
     other_picture = encoder(["softly run"], pictures[1:])[0]
     text, image = slice(0, TINY.state.text_tokens), slice(TINY.state.text_tokens, None)
     mixes = name in ("addition", "cross_attention")
-    assert not torch.equal(other_text[text], same[0][text]) and not torch.equal(other_picture[image], same[0][image])
-    assert torch.equal(other_text[image], same[0][image]) != mixes
-    assert torch.equal(other_picture[text], same[0][text]) != mixes
+    assert not alike(other_text[text], same[0][text]) and not alike(other_picture[image], same[0][image])
+    assert alike(other_text[image], same[0][image]) != mixes
+    assert alike(other_picture[text], same[0][text]) != mixes
 
 
 def test_fewer_parameters_with_the_linear_variant(tiny_tokenizer):

@@ -25,10 +25,17 @@ def batch_of(learner, ready, count=4):
     return learner.batch(ready, torch.arange(count), Place(0), CPU)
 
 
+def heeding(decoder):
+    """The decoder with an output that tells its states apart, which one that was never trained hardly does; the same
+    whatever tests ran before.
+    """
+    with torch.no_grad():
+        decoder.transformer.proj_out.weight.normal_(std=0.5, generator=torch.Generator().manual_seed(0))
+    return decoder
+
+
 def learner_of(ready, **changes):
-    decoder = shared.new_parts(ready).decoder
-    with torch.no_grad():  # an untrained decoder hardly heeds its state
-        decoder.transformer.proj_out.weight.normal_(std=0.5)
+    decoder = heeding(shared.new_parts(ready).decoder)
     return DistillLearner(shared.tiny_config("distill", **changes), decoder)
 
 
@@ -52,14 +59,14 @@ def test_the_target_is_the_guided_velocity_by_hand(guidance, ready):
         risen = (1 - math.cos(math.pi * (timestep / 999) ** 5)) / 2 if guidance == "cosine" else 1.0
         scale = 1 + decoder.spec.decoder.guidance_scale * risen
         by_hand = without[row] + scale * (told[row] - without[row])
-        torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-5)
+        # Guidance makes the rounding, which differs with the rows of a batch, seven times as large.
+        torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(wanted, told, atol=1e-3)  # else nothing would be learned
 
 
 def test_one_pass_comes_to_say_what_two_said(ready, tmp_path):
     parts = shared.new_parts(ready)
-    with torch.no_grad():
-        parts.decoder.transformer.proj_out.weight.normal_(std=0.5)
+    heeding(parts.decoder)
     untaught = DistillLearner(shared.tiny_config("distill"), copy.deepcopy(parts.decoder))
     result, lines = shared.run("distill", parts, ready, tmp_path, steps=80, batch=8, lr=2e-3, ema=0.0)
     losses = shared.losses_of(lines)
