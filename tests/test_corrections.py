@@ -44,6 +44,7 @@ def drawn(tmp_path_factory):
 
 
 FIRST, SECOND, ASIDE, FOURTH = (f"clips/train-00000-{turn:02d}.mp4" for turn in range(4))
+HELD = "clips/heldout-00000-00.mp4"
 WHOLE = {"character": ["Miko"], "motion": "run", "background": "day beach", "adverb": ""}
 WHOLE |= {"social": 0, "entertainment": 1, "stamina": -1}
 
@@ -93,6 +94,26 @@ def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
     assert apply(folder, {"clip": SECOND, "drop": False}) == 1
     after = tables(folder)
     assert all(after[name] == before[name] for name in ("turns.jsonl", "dropped.jsonl", "set_aside.jsonl"))
+
+
+@pytest.mark.parametrize("gone", [slice(0, 1), slice(1, 2), slice(None)])
+def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
+    (game,) = (row for row in lines(folder, "games.jsonl") if row["held_out"])
+    for _ in range(2):
+        for drop in (True, False):
+            assert apply(folder, *({"clip": clip, "drop": drop} for clip in game["clips"][gone])) == len(
+                game["clips"][gone]
+            )
+        opened = DatasetFolder.open(folder)
+        assert {opened.turns[clip].clip for clip in opened.held_out_clips} == set(game["clips"])
+        assert not {opened.turns[clip].clip for clip in opened.training_clips} & set(game["clips"])
+        assert opened.info["statistics"]["games"] == len(opened.games)
+        assert not [problem for problem in check(folder) if problem.serious]
+    before = tables(folder)
+    assert apply(folder, {"clip": game["clips"][gone][0], "drop": False}) == 0 and tables(folder) == before
+    assert apply(folder, {"clip": FIRST, "drop": True}) == 1 == apply(folder, {"clip": FIRST, "drop": False})
+    opened = DatasetFolder.open(folder)
+    assert FIRST in {opened.turns[clip].clip for clip in opened.training_clips}
 
 
 def test_a_game_of_dropped_clips_alone_is_gone(folder):
@@ -194,14 +215,14 @@ CHANGES = st.sampled_from(
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.data(), st.dictionaries(st.sampled_from([FIRST, SECOND, FOURTH]), CHANGES, min_size=1))
+@given(st.data(), st.dictionaries(st.sampled_from([FIRST, SECOND, FOURTH, HELD]), CHANGES, min_size=1))
 def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(drawn, tmp_path_factory, data, changes):
     """Killed before any of its writes, the folder still reads; applied again it is as if it had never been killed."""
     rows = [{"clip": clip, **change} for clip, change in changes.items()] + [{"clip": ASIDE, **WHOLE}]
     base = tmp_path_factory.mktemp("kill")
     whole, killed = (shutil.copytree(drawn, base / name / "dataset") for name in ("whole", "killed"))
     assert apply(whole, *rows) >= 1
-    killed_after(data.draw(st.integers(0, 5)), lambda: apply(killed, *rows))
+    killed_after(data.draw(st.integers(0, 6)), lambda: apply(killed, *rows))
     held = {row["record"]["clip"] for name in TABLES[3:] for row in lines(killed, name) if "record" in row}
     assert held | set(turns(killed)) == {ASIDE, *turns(drawn)}
     apply(killed, *rows)
@@ -209,14 +230,27 @@ def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(drawn, tmp
     assert apply(killed, *rows) == 0
 
 
-def test_a_clip_that_comes_back_is_never_between_tables(folder, tmp_path):
-    apply(folder, {"clip": SECOND, "drop": True})
+@pytest.mark.parametrize("clip", [SECOND, HELD])
+def test_a_clip_that_comes_back_is_never_between_tables(clip, folder, tmp_path):
+    apply(folder, {"clip": clip, "drop": True})
+    for writes in range(6):
+        killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
+        killed_after(writes, lambda killed=killed: apply(killed, {"clip": clip, "drop": False}))
+        assert clip in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+        apply(killed, {"clip": clip, "drop": False})
+        assert clip in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+        opened = DatasetFolder.open(killed)
+        assert (clip == HELD) == (clip in {opened.turns[number].clip for number in opened.held_out_clips})
+
+
+def test_a_held_out_clip_whose_dropping_was_killed_comes_back_held_out(folder, tmp_path):
     for writes in range(5):
         killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
-        killed_after(writes, lambda killed=killed: apply(killed, {"clip": SECOND, "drop": False}))
-        assert SECOND in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
-        apply(killed, {"clip": SECOND, "drop": False})
-        assert SECOND in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+        killed_after(writes, lambda killed=killed: apply(killed, {"clip": HELD, "drop": True}))
+        apply(killed, {"clip": HELD, "drop": True})
+        apply(killed, {"clip": HELD, "drop": False})
+        opened = DatasetFolder.open(killed)
+        assert HELD in {opened.turns[number].clip for number in opened.held_out_clips}
 
 
 def test_it_waits_for_no_build_and_writes_into_no_other_folder(folder, tmp_path):

@@ -423,6 +423,12 @@ def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(unbrok
     correct(out, {"clip": first_of_two, "drop": True})
     build(out, films)
     assert any(before.values()) and sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}
+    for clip in [clip for clip, held in before.items() if held]:
+        correct(out, {"clip": clip, "drop": True})
+        correct(out, {"clip": clip, "drop": False})
+        assert sides_now()[clip], "it is held out before the next build too"
+    build(out, films)
+    assert sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}
     (out / "games.jsonl").unlink()
     build(out, films)
     assert sides_now() != {clip: held for clip, held in before.items() if clip != first_of_two}, "drawn anew"

@@ -13,7 +13,8 @@ and the same call completes it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,9 @@ def apply_corrections(folder: str | Path, file: str | Path) -> int:
     """Apply a file of corrections to a dataset folder; returns how many clips changed.
 
     DatasetError lists every line that cannot be applied, by its number; then nothing has changed. A clip that comes
-    back, or that was set aside, takes its place in turns.jsonl by film and time, but joins no game by itself.
-    ValueError while a build writes the same tables.
+    back, or that was set aside, takes its place in turns.jsonl by film and time, but joins no game by itself; one that
+    was held out comes back as a held-out game of its own, so that nothing trains on it. ValueError while a build writes
+    the same tables.
     """
     DatasetFolder.open(folder)  # before anything is written into what may be no dataset
     with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections once it is done"):
@@ -144,7 +146,9 @@ class _Tables:
             return False
         self.aside.pop(clip, None)
         span = {name: getattr(record, name) for name in _FIXED}
-        self.dropped[clip] = {**span, "reason": REVIEWED, "record": dataclasses.asdict(record)}
+        known = self.dropped.get(clip, {})  # of a call that was killed before the clip had left the other tables
+        side = {"held_out": True} if clip in self._held_out or known.get("held_out") is True else {}
+        self.dropped[clip] = {**span, "reason": REVIEWED, **side, "record": dataclasses.asdict(record)}
         return True
 
     def _restore(self, clip: str) -> bool:
@@ -174,15 +178,17 @@ class _Tables:
         taken from one table only after it stands in another."""
         path, turns = self.folder.path, self._in_order()
         games = list(self._games())
+        back = list(self._games_back({clip for game in games for clip in game["clips"]}))
         steps = [
             (DROPPED, to_text([*self.dropped.values(), *self.restored.values()])),
             (GAMES, to_text(games)),
             (TURNS, turns_text(turns)),
+            (GAMES, to_text([*games, *back])),
             (SET_ASIDE, to_text(self.aside.values())),
             (DROPPED, to_text(self.dropped.values())),
         ]
         if self.folder.info:
-            info = {**self.folder.info, "statistics": statistics(turns, len(games))}
+            info = {**self.folder.info, "statistics": statistics(turns, len(games) + len(back))}
             steps.append((INFO, info_text(info)))
         for name, text in steps:
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
@@ -194,6 +200,17 @@ class _Tables:
         for game in self.folder.games:
             if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
                 yield {"game": game.name, "clips": kept, "held_out": game.held_out}
+
+    def _games_back(self, shown: Collection[str]) -> Iterator[dict[str, Any]]:
+        """A line of games.jsonl for each clip that was held out when it was dropped, and is back in no game."""
+        for clip, row in self.restored.items():
+            if row.get("held_out") is True and clip not in shown:
+                yield {"game": f"back-{clip}", "clips": [clip], "held_out": True}
+
+    @functools.cached_property
+    def _held_out(self) -> frozenset[str]:
+        """The clips that no stage trains on."""
+        return frozenset(self.folder.turns[clip].clip for clip in self.folder.held_out_clips)
 
     def _in_order(self) -> list[ClipRecord]:
         """The turns; each that came anew stands before the first later one of its film, else behind the film."""
