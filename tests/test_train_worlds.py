@@ -242,11 +242,15 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(kept_world, 
     before = open_world(world).fingerprint
     assert train("predict", dataset, world, tmp_path / "first", f"{FEW} --resume", said.append) == 0
     assert said == [
-        f"{tmp_path / 'first'} ended after 2 steps, and {world} got what it trained; give another --out to go on"
+        f"{tmp_path / 'first'} has ended, and {world} got what it trained; give another --out to train it further"
     ]
     assert open_world(world).fingerprint == before
     with pytest.raises(ValueError, match="of another stage"):
         train("towers", dataset, world, tmp_path / "first", f"{FEW} --resume")
+    shutil.copytree(kept_world, tmp_path / "other")
+    with pytest.raises(ValueError, match=f"{world} got what it trained, not .*other; .*--stage-file"):
+        train("predict", dataset, tmp_path / "other", tmp_path / "first", f"{FEW} --resume")
+    assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
 
 
 def test_a_run_whose_checkpoints_were_taken_away_begins_again(kept_world, dataset, tmp_path):

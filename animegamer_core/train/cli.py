@@ -47,7 +47,7 @@ from .stages import (
 from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
-IN_WORLD = "in_world"  # of a run's result: whether the world folder has got it
+IN_WORLD = "in_world"  # of a run's result: the world folder that has got it
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
@@ -193,8 +193,8 @@ def _told(
 def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
     """Recipe scratch: the world folder gets what was trained, once: a later stage may have trained it further."""
     _check_own(args, world)
-    if args.resume and (steps := _put_in_world(args)):
-        say(f"{args.out} ended after {steps} steps, and {args.world} got what it trained; give another --out to go on")
+    if args.resume and _is_in_world(args, world):
+        say(f"{args.out} has ended, and {args.world} got what it trained; give another --out to train it further")
         return 0
     with writing(world.folder) if processes().is_main_process else nullcontext():
         return _train_in_place(args, open_world(args.world), folder, say)
@@ -215,17 +215,26 @@ def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolde
         if _told(args, result, config, say).done:
             if processes().is_main_process:
                 result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
-                write_json(args.out / RESULT, {**read_json(args.out / RESULT), IN_WORLD: True})
+                write_json(args.out / RESULT, {**read_json(args.out / RESULT), IN_WORLD: str(world.folder.resolve())})
             say(f"wrote {args.world}")
             say(f"wrote {result.file}")
     return 0
 
 
-def _put_in_world(args: argparse.Namespace) -> int:
-    """The steps of a run of this stage that ended, and whose weights are in the world; 0 for another."""
+def _is_in_world(args: argparse.Namespace, world: World) -> bool:
+    """Whether the folder's run of this stage has ended, and its weights are in the world; ValueError where they are in
+    another.
+    """
     path = args.out / RESULT
     result = read_json(path) if path.is_file() else {}
-    return result["steps"] if result.get(IN_WORLD) and result["stage"] == args.stage else 0
+    if result.get("stage") != args.stage or IN_WORLD not in result:
+        return False
+    if result[IN_WORLD] != str(world.folder.resolve()):
+        raise ValueError(
+            f"{args.out} has ended, and {result[IN_WORLD]} got what it trained, not {args.world}; give another --out, "
+            f"or put {args.out / args.stage}.safetensors on top (--stage-file to play with it, --start to train on)"
+        )
+    return True
 
 
 def _check_own(args: argparse.Namespace, world: World) -> None:

@@ -112,7 +112,7 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 def own_run(
     out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
 ) -> Iterator[None]:
-    """Hold a run's folder, and note in it what the run begins from.
+    """Hold a run's folder while the block runs, and note in it what the run begins from.
 
     world: None where the run itself writes to it, so that it differs afterwards. ValueError while another training is
     at work in the folder, and if the run there, once it has a checkpoint, began from another stage, dataset or world.
