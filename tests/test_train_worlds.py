@@ -209,28 +209,22 @@ def test_a_world_that_is_made_or_trained_in_place_is_told(data, dataset, tmp_pat
     assert not any("new world" in line for line in said) and f"trains {world} in place" in said
 
 
-@pytest.mark.parametrize("shared", ["world", "out"])
+@pytest.mark.parametrize("shared", ["world", "run"])
 def test_two_trainings_never_write_to_one_folder(shared, kept_world, dataset, tmp_path):
     shutil.copytree(kept_world, tmp_path / "world")
+    world, options = (tmp_path / "world", FEW) if shared == "world" else (kept_world, LORA)
     refused = []
 
     def hear(line: str) -> None:
         if line.startswith("predict 1/"):
-            out = tmp_path / ("run" if shared == "out" else "other")
-            other = kept_world if shared == "out" else tmp_path / "world"
-            options = f"{LORA} --resume" if shared == "out" else FEW
-            begun = ages(tmp_path)
+            out, begun = tmp_path / ("other" if shared == "world" else "run"), ages(tmp_path)
             with pytest.raises(ValueError, match="another .*training .*; wait for it, stop it, or choose") as caught:
-                train("predict", dataset, other, out, options)
+                train("predict", dataset, world, out, f"{options} --resume")
             refused.append(str(caught.value))
             assert ages(tmp_path) == begun, "who is refused changes nothing"
 
-    recipe = LORA if shared == "out" else FEW
-    assert (
-        train("predict", dataset, kept_world if shared == "out" else tmp_path / "world", tmp_path / "run", recipe, hear)
-        == 0
-    )
-    assert len(refused) == 1 and str(tmp_path / {"world": "world", "out": "run"}[shared]) in refused[0]
+    assert train("predict", dataset, world, tmp_path / "run", options, hear) == 0
+    assert len(refused) == 1 and str(tmp_path / shared) in refused[0]
     assert train("predict", dataset, tmp_path / "world", tmp_path / "later", FEW) == 0, "the lock is given back"
 
 

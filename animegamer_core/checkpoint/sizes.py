@@ -224,20 +224,22 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
 
 def _object(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, typing.Any]:
     """The object `field`; an empty one where it is not there."""
-    try:
-        return typed(config, field, dict, {})
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    return _typed(config, field, dict, path, {})
 
 
 def _whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
-    try:
-        value = typed(config, field, int, *default)
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    value = _typed(config, field, int, path, *default)
     if not 1 <= value <= LARGEST:
         raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
     return value
+
+
+def _typed(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
+    """The value of `field`, which is of this type; CheckpointError names the file where it is not."""
+    try:
+        return typed(config, field, kind, *default)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def number(config: dict[str, typing.Any], field: str, path: Path, default: float) -> float:

@@ -43,8 +43,8 @@ def games_of(
 
     before: clip -> whether an earlier build held it out, None where no game showed it. Where one held out any, clips
     stay on their side, since stages were trained on the one and measured on the other: the share then decides over
-    games of other clips alone. A clip without a side that stands amid held-out ones, as one does that was dropped and
-    came back, is held out with them.
+    games of other clips alone. A clip without a side that stands amid held-out ones, as one does whose line was deleted
+    and comes back, is held out with them.
     """
     kept_back = _kept_back(records, plan.gap, before)
     rows = [row for row in _rows(records, plan, kept_back) if len(row) >= plan.shortest or row[0].clip in kept_back]

@@ -197,6 +197,7 @@ def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, 
         say(f"{args.out} has ended, and {args.world} got what it trained; give another --out to train it further")
         return 0
     with writing(world.folder) if processes().is_main_process else nullcontext():
+        # opened again: until the lock was held, somebody else may have written
         return _train_in_place(args, open_world(args.world), folder, say)
 
 

@@ -138,7 +138,7 @@ def _check_same(
     before = read_json(path) if begun else facts
     if not begun:
         (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were taken away
-    if before.get("world") is None:  # as runs of stage distill noted it that wrote to their world
+    if before.get("world") is None:  # as runs noted it that write to their world
         before = {**before, "world": facts["world"]}
     for name, value in json.loads(json.dumps(facts)).items():
         if before.get(name) != value:
