@@ -57,8 +57,8 @@ write_dataset(Path('$work/ablations/dataset'), BUDGETS['short'].casting, max(1, 
 # shellcheck disable=SC2086
 distilled() { # a decoder that says in one pass what constant guidance makes of two, and how near it comes
   job distill 0 $core train distill --recipe lora --dataset "$work/ablations/dataset" --world toybox \
-    --teacher-guidance constant --steps 2500 --batch 256 --accumulation 1 --per-card 0 --lora-rank 32 --lora-alpha 32 \
-    --lr 1e-3 --lr-warmup 50 --no-checkpointing --drop-text 0 --drop-text-features 0 --drop-image 0 --compile \
+    --teacher-guidance constant --steps 1500 --batch 64 --accumulation 1 --per-card 0 --lora-rank 32 --lora-alpha 32 \
+    --lr 1e-3 --lr-warmup 50 --no-checkpointing --drop-text 0 --drop-text-features 0 --drop-image 0 --precision no \
     --out "$work/distill" --resume &&
     job distilled 0 $python tests/measure_distilled.py "$work/distill/distill.safetensors" --out "$work/distilled.jsonl"
 }

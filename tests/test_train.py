@@ -148,6 +148,14 @@ def losses_of(lines) -> list[float]:
     return [line["loss"] for line in lines]
 
 
+def compiled_by(backend, monkeypatch):
+    """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
+    compiles = torch.nn.Module.compile
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda module, **options: compiles(module, backend=backend, **options)
+    )
+
+
 def test_the_table_of_stages_is_whole():
     assert STAGES_IN_ORDER == ("vae", "towers", "warmup", "joint", "predict", "adapt")
     assert set(LEARNERS) == set(ALL_STAGES) == set(RECIPES["lora"]) == set(RECIPES["scratch"])
@@ -197,6 +205,43 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_
     assert [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")] == losses_of(unbroken)
     left, right = (read_stage_file(result.file)[2] for result in (whole, second))
     assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+class Tripled(torch.autograd.Function):
+    """The same number, whose gradient is three times what it is."""
+
+    @staticmethod
+    def forward(ctx, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * gradient
+
+
+def badly_compiled(graph, inputs):
+    return lambda *given: tuple(Tripled.apply(value) if value.requires_grad else value for value in graph(*given))
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": 2}, {"lora_rank": 2, "lora_targets": (r"\.to_(q|k|v)$",)}])
+def test_a_compiled_stage_goes_the_way_of_a_plain_one(changes, ready, tmp_path, monkeypatch):
+    torch._dynamo.reset()
+    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", **changes)
+    compiled_by(lambda graph, inputs: graph.forward, monkeypatch)
+    _, lines = run("joint", new_parts(ready), ready, tmp_path / "compiled", compile=True, **changes)
+    torch._dynamo.reset()
+    assert losses_of(lines) == losses_of(plain)
+
+
+def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(ready, tmp_path, monkeypatch):
+    torch._dynamo.reset()
+    compiled_by(badly_compiled, monkeypatch)
+    with pytest.raises(ValueError, match="compiles this stage wrongly: .* train without --compile") as refused:
+        run("joint", new_parts(ready), ready, tmp_path, compile=True)
+    torch._dynamo.reset()
+    far, length = map(float, re.search(r"lies (\S+) from.* is (\S+) long", str(refused.value)).groups())
+    assert far > 1.5 * length > 0
+    assert not list_checkpoints(tmp_path / "checkpoints")
 
 
 def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, tmp_path):

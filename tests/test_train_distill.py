@@ -175,14 +175,6 @@ def test_autocast_keeps_no_cast_of_the_teachers_pass_for_the_students(ready):
         assert torch.equal(learner(batch)["loss"], loss)
 
 
-def compiled_by(backend, monkeypatch):
-    """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
-    compiles = torch.nn.Module.compile
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda module, **options: compiles(module, backend=backend, **options)
-    )
-
-
 @pytest.mark.parametrize("changes", [{}, UPDATES])
 def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(changes, ready, monkeypatch):
     torch._dynamo.reset()
@@ -193,7 +185,7 @@ def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(cha
         numbers.extend(value for value in inputs if not isinstance(value, torch.Tensor))
         return graph.forward
 
-    compiled_by(backend, monkeypatch)
+    shared.compiled_by(backend, monkeypatch)
     learner = learner_of(ready, compile=True, **changes)
     set_trainable(learner, learner.settings)
     for _ in range(2):

@@ -410,9 +410,10 @@ def test_one_compiled_block_serves_for_all(monkeypatch):
 @pytest.mark.parametrize("name", ["cudnn", "gelu", "blocks", "graph", "whole", "vae"])
 def test_compiled_and_gpu_ways_draw_the_same_shot(name):
     model = decoder().cuda()
-    before = shot(model)
-    tune(model, [name])
-    torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-3)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # which rounds to 10 bits, each kernel its way
+        before = shot(model)
+        tune(model, [name])
+        torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-3)
 
 
 @pytest.mark.gpu
