@@ -219,8 +219,19 @@ class Tripled(torch.autograd.Function):
         return 3 * gradient
 
 
-def badly_compiled(graph, inputs):
-    return lambda *given: tuple(Tripled.apply(value) if value.requires_grad else value for value in graph(*given))
+def compiled_badly(right):
+    """A backend whose graphs give wrong gradients after their first so many calls."""
+
+    def backend(graph, inputs):
+        calls = itertools.count()
+
+        def call(*given):
+            found, wrong = graph(*given), next(calls) >= right
+            return tuple(Tripled.apply(value) if wrong and value.requires_grad else value for value in found)
+
+        return call
+
+    return backend
 
 
 @pytest.mark.parametrize("changes", [{"accumulation": 2}, {"lora_rank": 2, "lora_targets": (r"\.to_(q|k|v)$",)}])
@@ -233,9 +244,10 @@ def test_a_compiled_stage_goes_the_way_of_a_plain_one(changes, ready, tmp_path, 
     assert losses_of(lines) == losses_of(plain)
 
 
-def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(ready, tmp_path, monkeypatch):
+@pytest.mark.parametrize("right", [0, 1])
+def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, ready, tmp_path, monkeypatch):
     torch._dynamo.reset()
-    compiled_by(badly_compiled, monkeypatch)
+    compiled_by(compiled_badly(right), monkeypatch)
     with pytest.raises(ValueError, match="compiles this stage wrongly: .* train without --compile") as refused:
         run("joint", new_parts(ready), ready, tmp_path, compile=True)
     torch._dynamo.reset()

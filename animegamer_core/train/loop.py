@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,22 +170,20 @@ class _Loop:
         return {**means.means(), "grad_norm": spread.whole(norm.detach())}
 
     def check_compiled(self) -> None:
-        """ValueError where torch compiles this stage wrongly: the next batch's first part is taken compiled and plain.
+        """ValueError where torch compiles this stage wrongly: the next batch's first part is taken compiled, plain, and
+        compiled once more.
 
-        Such errors are silent, and come with the size of a batch: torch 2.11 on an H200 made gradients of low-rank
-        updates that were right with 16 clips and thousands of times too long with 256.
+        Such errors are silent. torch 2.11 on an H200 made gradients of low-rank updates that were right with 16 clips
+        and thousands of times too long with 128; with other settings of its compiler the first ones were right, in
+        memory that nobody had written to yet, and the second ones as wrong.
         """
         self.learner.train()
         compiled = self._first_gradients()
         with torch.compiler.set_stance("force_eager"):
             plain = self._first_gradients()
-        off = {name: compiled[name] - value if name in compiled else value for name, value in plain.items()}
-        length, distance = _length(plain), _length(off)
-        if not distance <= COMPILED_OFF * length:
-            raise ValueError(
-                f"torch {torch.__version__} compiles this stage wrongly: the first gradient lies {distance:.3g} from "
-                f"the plain one, which is {length:.3g} long; train without --compile, or with a smaller --per-card"
-            )
+        _refuse_far(compiled, plain)
+        del compiled
+        _refuse_far(self._first_gradients(), plain)
 
     def _first_gradients(self) -> dict[str, Tensor]:
         """The gradients of the next batch's first part, by name; the weights keep none."""
@@ -322,9 +320,21 @@ class _Means:
         return values
 
 
-def _length(tensors: Mapping[str, Tensor]) -> float:
+def _length(tensors: Iterable[Tensor]) -> float:
     """The length of all of them as one vector; every process has to ask for that of spread ones."""
-    return math.hypot(*(float(spread.whole(torch.linalg.vector_norm(value))) for value in tensors.values()))
+    return math.hypot(*(float(spread.whole(torch.linalg.vector_norm(value))) for value in tensors))
+
+
+def _refuse_far(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) -> None:
+    """ValueError where gradients of compiled models are not those of plain ones; what one lacks is zero there."""
+    pairs = ((compiled.get(name), plain.get(name)) for name in dict.fromkeys((*plain, *compiled)))
+    distance = _length(one if other is None else other if one is None else one - other for one, other in pairs)
+    length = _length(plain.values())
+    if not distance <= COMPILED_OFF * length:
+        raise ValueError(
+            f"torch {torch.__version__} compiles this stage wrongly: a first gradient lies {distance:.3g} from the "
+            f"plain one, which is {length:.3g} long; train without --compile, or with a smaller --per-card"
+        )
 
 
 @contextmanager
