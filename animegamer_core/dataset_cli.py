@@ -120,11 +120,11 @@ def _build(args: argparse.Namespace) -> int:
 def _cut_and_finish(args: argparse.Namespace) -> int:
     from .data.build import cut_films, shard_of
     from .data.captions import read_references
-    from .data.films.film import find_films
     from .data.films.filmnotes import read_notes
+    from .data.films.find import find_films
     from .data.finish import finish
 
-    films = find_films(args.films) if args.films else []
+    films = find_films(args.films, args.out) if args.films else []
     settings = _settings(args)
     captioner = _captioner(args, films)
     references = read_references(args.characters) if args.characters else ()

@@ -331,6 +331,7 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_named(stub, tmp_path):
     kept = tmp_path / "games.txt.replies.jsonl"
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-40])
+    (tmp_path / "games.txt").unlink()  # a reply is whole before its story is written
     assert len(write(stub, tmp_path / "games.txt", 2, Terms(at_once=1)).games) == 2 and len(stub.asks) == 3
     assert kept.read_bytes() == whole
     kept.write_bytes(b'{"key": 1}\n' + whole)
@@ -343,6 +344,38 @@ def test_somebody_elses_file_is_not_overwritten(stub, tmp_path):
     with pytest.raises(ValueError, match="was not written by this"):
         write(stub, tmp_path / "games.txt")
     assert not stub.asks and (tmp_path / "games.txt").read_text() == "my own"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("walk round tree 3", "climb tree 3"),
+        ("# name: taro-002", "# name: taro-the-brave"),
+        ("# name: taro-002", "# I like this one\n# name: taro-002"),
+        ("tree 9", "tree 9\u00e9"),
+        ("4 stories for", "My stories for"),
+        ("<S>", "no turn"),
+    ],
+)
+def test_stories_that_a_person_edited_are_not_overwritten(old, new, stub, tmp_path):
+    path = tmp_path / "games.txt"
+    write(stub, path)
+    edited = path.read_text().replace(old, new, 1).encode("latin-1")
+    path.write_bytes(edited)
+    with pytest.raises(ValueError, match="games.txt was edited: .*; give another file with --out"):
+        write(stub, path, stories=6)
+    assert len(stub.asks) == 4 and path.read_bytes() == edited
+    path.rename(tmp_path / "mine.txt")
+    assert len(write(stub, path, stories=6).games) == 6 and len(stub.asks) == 6
+
+
+def test_stories_of_other_plans_and_models_are_no_edit(stub, tmp_path):
+    path = tmp_path / "games.txt"
+    write(stub, path, stories=6)
+    assert len(write(stub, path, stories=2).games) == 2
+    assert len(write(stub, path, stories=2, panels=3).games) == 2
+    written = write(stub, path, stories=2, model="another")
+    assert written.games == read_benchmark(path) and "another." in path.read_text()
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):

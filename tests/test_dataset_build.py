@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -22,7 +23,7 @@ from animegamer_core.data.captions import open_captioner
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
-from animegamer_core.data.films import cutting
+from animegamer_core.data.films import cutting, survey
 from animegamer_core.data.films.cutting import ClipShape, Span
 from animegamer_core.data.films.filmnotes import film_name, named_films, note_scenes, noted_scenes
 from animegamer_core.data.finish import finish
@@ -106,6 +107,31 @@ def test_a_build_is_a_whole_dataset_in_the_order_of_the_films(unbroken, films):
     assert len(own) >= 6 and not [
         turn for turn in own if any(turn.start + 0.09 < cut < turn.end - 0.01 for cut in cuts)
     ]
+
+
+def test_a_film_of_an_impossible_rate_is_named_and_the_others_go_on(films, tmp_path, monkeypatch):
+    told = survey.probe
+    odd = lambda path: dataclasses.replace(told(path), fps=5000.0 if path == films[1] else 12.0)  # noqa: E731
+    monkeypatch.setattr(survey, "probe", odd)
+    broken = cut_films(films, tmp_path, SETTINGS, 1)
+    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film of 5000.0 frames a second")
+    assert (tmp_path / "clips" / "one").is_dir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are text")
+def test_a_film_whose_name_is_not_utf8_is_told_in_text(films, tmp_path):
+    film, out = tmp_path / os.fsdecode(b"caf\xe9.mp4"), tmp_path / "out"
+    film.write_bytes(films[0].read_bytes())
+    build(out, [film], captioner=None)
+    told = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
+    assert told["file"] == "caf\ufffd.mp4"
+    note = json.loads((out / "films" / "caf.json").read_text())
+    assert note["file"] == told["file"]
+    note["file"], note["survey"]["broken"] = film.name, f"{film}: ends at 1.0 s"  # as builds noted it before
+    (out / "films" / "caf.json").write_text(json.dumps(note))
+    build(out, [], captioner=None)
+    again = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
+    assert again == {**told, "broken": f"{tmp_path}/caf\ufffd.mp4: ends at 1.0 s"}
 
 
 def test_the_same_command_again_does_nothing_anew(unbroken, films, tmp_path):
@@ -274,6 +300,52 @@ def test_clips_that_a_person_added_stay(unbroken, films, tmp_path):
     assert own.clip in turns(build(out, films))
 
 
+def test_a_clip_that_a_person_added_to_a_film_stays_in_its_place(unbroken, films, tmp_path):
+    out = copied(unbroken, tmp_path / "out")
+    first, second = list(turns(out).values())[:2]
+    values = json.loads(first.to_json())
+    own = ClipRecord.from_dict({**values, "start": first.start + 0.1, "clip": "clips/one/mine.mp4", "motion": "sing"})
+    (out / own.clip).write_bytes((out / first.clip).read_bytes())
+    with (out / "turns.jsonl").open("a") as file:
+        file.write(own.to_json() + "\n")
+    for _ in range(2):
+        clips = list(turns(build(out, films)))
+        assert clips[:3] == [first.clip, own.clip, second.clip]
+    assert turns(out)[own.clip].motion == "sing"
+
+
+def test_a_film_that_shows_the_same_takes_nothing_from_clips_that_people_corrected(films, tmp_path):
+    """Also where its name comes first; a dropped clip does not come back by its twin."""
+    out = build(tmp_path / "out", films[:1])
+    kept, dropped, *_ = before = list(turns(out))
+    correct(out, {"clip": kept, "motion": "sing"}, {"clip": dropped, "drop": True})
+    twin = tmp_path / "alpha.mp4"
+    twin.write_bytes(films[0].read_bytes())
+    twin.with_suffix(".captions.jsonl").write_bytes(films[0].with_suffix(".captions.jsonl").read_bytes())
+    grown = turns(build(out, [twin, films[0]]))
+    assert set(grown) == set(before) - {dropped} and grown[kept].motion == "sing"
+
+
+def test_a_persons_adverb_stays_where_a_captioner_chose_the_same_for_another_level(films, tmp_path):
+    out = build(tmp_path / "out", films[:1])
+    before = turns(out)
+    after = turns(build(out, films))
+    clip = next(clip for clip in before if after[clip].adverb != before[clip].adverb)
+    correct(out, {"clip": clip, "adverb": before[clip].adverb})
+    assert turns(build(out, films))[clip].adverb == before[clip].adverb
+
+
+def test_a_clip_that_comes_back_has_the_level_that_its_motion_lies_in_now(films, tmp_path):
+    out = build(tmp_path / "out", films[:1])
+    before = turns(out)
+    after = turns(build(copied(out, tmp_path / "grown"), films))
+    clip = next(clip for clip in before if after[clip].motion_level != before[clip].motion_level)
+    correct(out, {"clip": clip, "drop": True})
+    build(out, films)
+    correct(out, {"clip": clip, "drop": False})
+    assert not [problem for problem in check(out) if "motion_level" in problem.text]
+
+
 def test_a_clip_that_was_set_aside_stays_out_until_it_is_asked_about_again(unbroken, films, tmp_path):
     sidecar = films[0].with_suffix(".captions.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "one.captions.jsonl").write_text("".join(sidecar[1:]))
@@ -332,6 +404,34 @@ def test_another_film_of_the_same_name_is_refused_until_it_takes_the_place(unbro
     (out / "films" / "one.json").unlink()
     assert cut_films([other], out, SETTINGS, 1) == {}
     assert noted_scenes(out, "one").keys() == noted_scenes(unbroken, "two").keys()
+
+
+def test_a_film_that_takes_anothers_place_gets_none_of_its_captions_or_corrections(unbroken, films, tmp_path):
+    """Its clips have the same names where they begin at the same time."""
+    out = copied(unbroken, tmp_path / "out")
+    before = turns(out)
+    first, second = [clip for clip in before if clip.startswith("clips/one/")][:2]
+    correct(out, {"clip": first, "motion": "sing"}, {"clip": second, "drop": True})
+    digest = DatasetFolder.open(out).digest(captions=False)
+    note = json.loads((out / "films" / "one.json").read_text())  # the same scenes, as if cut from another file
+    (out / "films" / "one.json").write_text(json.dumps({**note, "bytes": note["bytes"] + 1}))
+    for table in ("captions.jsonl", "set_aside.jsonl"):
+        with (out / table).open("a") as file:
+            record = {"clip": first, "reason": "", "reply": "", "record": json.loads(before[first].to_json())}
+            file.write(json.dumps({**record, "key": "k", "attempt": 1, "problem": "", "tokens_in": 0, "tokens_out": 0}))
+            file.write("\n")
+    finish(out, SETTINGS)
+    after = turns(out)
+    assert set(after) == set(before), "what was dropped or set aside of the old film"
+    assert not any(turn.captioned for turn in after.values() if turn.film == "one")
+    assert all(after[clip] == turn for clip, turn in before.items() if turn.film == "two")
+    assert not any(
+        first in (out / table).read_text() for table in ("captions.jsonl", "set_aside.jsonl", "adverbs.jsonl")
+    )
+    assert DatasetFolder.open(out).digest(captions=False) != digest, "features of the old pictures"
+    correct(out, {"clip": first, "motion": "sing"})
+    finish(out, SETTINGS)
+    assert turns(out)[first].motion == "sing", "forgotten once"
 
 
 def test_a_note_that_is_damaged_is_named(unbroken, films, tmp_path):

@@ -114,6 +114,24 @@ def test_edges_part_five_levels(folder, edges):
     assert told(folder)[0].startswith("dataset.json: ") and "four rising numbers" in told(folder)[0]
 
 
+@pytest.mark.parametrize("values", [["a", 1, 2, 3, 4], 5, [1, 2, 3, 4], [], "12345", {"1": 2}])
+def test_medians_are_five_numbers(folder, values):
+    known = info(folder)
+    known["settings"]["motion"]["values"] = values
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert len(told(folder)) == 1 and told(folder)[0].startswith(f"dataset.json: settings.motion.values is {values}")
+    with pytest.raises(DatasetError, match="has no settings.motion.edges, four rising numbers, and values, five"):
+        assert DatasetFolder.open(folder).motion_table
+
+
+@pytest.mark.parametrize("settings", [[], 5, {"motion": []}])
+def test_settings_that_a_person_left_as_no_object_are_told(folder, settings):
+    (folder / "dataset.json").write_text(json.dumps({**info(folder), "settings": settings}))
+    assert "dataset.json: has no settings.motion.edges" in told(folder)[0]
+    with pytest.raises(DatasetError, match="finish the dataset first"):
+        assert DatasetFolder.open(folder).motion_table
+
+
 def test_statistics_and_medians_are_those_of_the_clips(folder):
     known = info(folder)
     known["statistics"]["clips"] = 12
@@ -210,6 +228,13 @@ def test_clips_are_what_the_builds_settings_say(folder):
         "clips/train-00000-00.mp4 has size 144 x 96; the dataset's is 720 x 480",
         "clips/train-00000-00.mp4 has frames 17; the dataset's is 9",
     ]
+
+
+def test_settings_of_clips_that_are_no_numbers_are_shown_as_they_stand(folder):
+    known = info(folder)
+    known["settings"] |= {"fps": "eight"}
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert any("has fps 8; the dataset's is eight" in line for line in told(folder))
 
 
 def test_whoever_stops_need_not_wait_for_the_other_clips(folder):

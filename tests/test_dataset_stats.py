@@ -98,6 +98,13 @@ def test_long_and_odd_names_stay_on_one_line(folder):
     assert draw_stats(folder).size == (1280, 860)
 
 
+@pytest.mark.parametrize("settings", [[], "none", {"motion": 5}])
+def test_settings_that_a_person_left_as_no_object_are_left_out(folder, settings):
+    info = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**info, "settings": settings}))
+    assert "magnitudes under" not in stats(folder) and draw_stats(folder).size == (1280, 860)
+
+
 def ink(picture, box):
     """Columns of a part of the picture that hold coloured pixels."""
     part = np.asarray(picture.crop(box)).astype(int)

@@ -340,6 +340,19 @@ def test_pictures_of_a_character_lie_under_their_name(tmp_path):
     assert cast.facts["from"] == "folder"
 
 
+def test_pictures_are_read_as_the_building_of_a_dataset_reads_them(tmp_path):
+    (tmp_path / "miko").mkdir()
+    Image.new("RGBA", (6, 4), (0, 0, 0, 0)).save(tmp_path / "miko" / "a.png")
+    turned = Image.Exif()
+    turned[0x0112] = 6  # EXIF orientation: a quarter to the right
+    Image.new("RGB", (6, 4)).save(tmp_path / "miko" / "b.jpg", exif=turned)
+    picture_in(tmp_path / "miko" / "c.bmp", 10)
+    for name in ("miko/._a.png", "._miko.png"):
+        (tmp_path / name).write_bytes(b"macOS keeps its own notes so")
+    clear, upright, plain = cast_of([named_game("Miko")], tmp_path).pictures["Miko"]
+    assert (clear == 255).all() and upright.shape == (6, 4, 3) and plain.max() == 10
+
+
 @pytest.mark.parametrize("name", ["../secret", "secret/..", "/etc", "..", "a\\b"])
 def test_a_name_never_becomes_a_path(tmp_path, name):
     picture_in(tmp_path / "secret.png", 10)
@@ -350,7 +363,7 @@ def test_a_name_never_becomes_a_path(tmp_path, name):
 
 def test_a_broken_picture_is_named(tmp_path):
     (tmp_path / "Miko.png").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match="Miko.png: cannot be read"):
+    with pytest.raises(ValueError, match="Miko.png: not a readable picture"):
         cast_of([named_game("Miko")], tmp_path)
     with pytest.raises(ValueError, match="no such folder"):
         cast_of([named_game("Miko")], tmp_path / "absent")

@@ -17,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.data.films.colour import tone_map
-from animegamer_core.data.films.film import FilmError, FilmFrame, find_films, frames_at, probe, read_frames
-from animegamer_core.data.films.filmfile import Clock
+from animegamer_core.data.films.film import FilmError, FilmFrame, frames_at, probe, read_frames
+from animegamer_core.data.films.filmfile import Clock, frame_rate
+from animegamer_core.data.films.find import find_films
+from animegamer_core.data.films.scenes import SceneSettings
+from animegamer_core.data.films.survey import survey_film
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
 H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}
@@ -323,6 +326,38 @@ def test_probe_tells_what_a_film_is(tmp_path):
     assert info.seconds == pytest.approx(2.0) and not info.variable and info.hdr == "" and info.rotation == 0
 
 
+def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_path):
+    """As browsers and screen recorders write it."""
+    path = tmp_path / "film.webm"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libvpx", rate=1000)
+        stream.height, stream.width, stream.pix_fmt = HEIGHT, WIDTH, "yuv420p"
+        for index, picture in enumerate(numbered(30)):
+            frame = as_frame(picture, stream.pix_fmt)
+            frame.pts, frame.time_base = round(1000 * index / 29), Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert probe(path).fps == 25
+    assert times_of(path) == pytest.approx([n / 29 for n in range(30)], abs=1e-3)
+    survey = survey_film(path, SceneSettings(), threads=1)
+    assert survey.broken is None and survey.seconds == pytest.approx(1.04, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("told", "frames", "seconds", "fps"),
+    [
+        (239.0, 0, 0.0, 239.0),
+        (240.0, 2400, 10.0, 239.9),
+        (1000.0, 0, 10.0, 25.0),
+        (1000.0, 300, 0.0, 25.0),
+        (1000.0, 1, 10.0, 25.0),
+        (90000.0, 9000, 1.0, 25.0),
+    ],
+)
+def test_a_doubtful_rate_is_counted_where_the_header_allows_it(told, frames, seconds, fps):
+    assert frame_rate(told, frames, seconds) == pytest.approx(fps)
+
+
 # --- frames at times --------------------------------------------------------------------------------------------------
 
 
@@ -367,6 +402,19 @@ def test_no_film_found_is_said(tmp_path):
         find_films([tmp_path])
     with pytest.raises(FilmError, match="No such file"):
         find_films([tmp_path / "missing.mp4"])
+
+
+@pytest.mark.parametrize("out", ["", "mine"])
+def test_the_clips_of_datasets_among_the_films_are_no_films(out, tmp_path):
+    """As where a dataset is built into the folder of its films, and the same command is given again."""
+    clips = [tmp_path / out / "clips" / "one" / "0.mp4", tmp_path / "other" / "clips" / "two" / "0.mp4"]
+    films = [tmp_path / "one.mp4", tmp_path / "clips of a trip" / "two.mp4", tmp_path / "films" / "clips" / "three.mp4"]
+    for path in (*clips, *films):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "other" / "turns.jsonl").touch()
+    assert find_films([tmp_path], tmp_path / out) == sorted(films)
+    assert find_films([clips[1].parent.parent]) == [clips[1]], "named itself"
 
 
 # --- broken films -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,7 +19,7 @@ from typing import Any
 from ..files import PART
 from .clipfacts import ClipFacts, clip_facts
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset, statistics
-from .motion import LEVELS, level_of
+from .motion import LEVELS, are_edges, are_values, level_of
 from .records import ClipRecord
 from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
 
@@ -68,24 +68,15 @@ class _Tables:
         return {row["clip"]: number for number, row in rows if _tells(row, "clip")}
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        settings = self.folder.info.get("settings")
-        return settings if isinstance(settings, dict) else {}
-
-    @property
     def shape(self) -> dict[str, Any]:
         """What every clip shall be, as far as the settings tell: size, frames, fps."""
-        told = self.settings.get("clips")
-        told = {**self.settings, **(told if isinstance(told, dict) else {})}
+        settings = self.folder.settings
+        told = settings.get("clips")
+        told = {**settings, **(told if isinstance(told, dict) else {})}
         sides = told.get("width"), told.get("height")
         return {name: told[name] for name in ("frames", "fps") if name in told} | (
             {} if None in sides else {"size": sides}
         )
-
-    @property
-    def motion(self) -> Mapping[str, Any]:
-        motion = self.settings.get("motion")
-        return motion if isinstance(motion, dict) else {}
 
     def turn(self, record: ClipRecord, text: str, serious: bool = True) -> Problem:
         """A problem of a clip's line."""
@@ -119,8 +110,8 @@ def _levels(data: _Tables) -> Iterator[Problem]:
             missing[0],
             f"clips without a motion_value: {len(missing)} of {len(data.turns)}, this is the first; measure them",
         )
-    edges = data.motion.get("edges")
-    if not _four_rising(edges):
+    edges = data.folder.motion.get("edges")
+    if not are_edges(edges):
         if data.turns:
             told = "has no settings.motion.edges" if edges is None else f"settings.motion.edges is {edges!r}"
             yield Problem(INFO, 0, f"{told}; expected four rising numbers, finish the dataset first")
@@ -134,16 +125,14 @@ def _levels(data: _Tables) -> Iterator[Problem]:
             )
             yield data.turn(record, f"{told}; levels are measured, so set it to {level}")
     yield from _edges(data, [record.motion_value for record in measured], edges)
-    for number, value in enumerate(data.motion.get("values") or (), start=1):
+    told = data.folder.motion.get("values")
+    if told is not None and not are_values(told):
+        found = f"settings.motion.values is {_brief(told)}"
+        yield Problem(INFO, 0, f"{found}; expected five numbers, finish the dataset first")
+        return
+    for number, value in enumerate(told or (), start=1):
         if level_of(value, edges) != number:
             yield Problem(INFO, 0, f"settings.motion.values: {value:g} does not lie in level {number}")
-
-
-def _four_rising(edges: Any) -> bool:
-    numbers = (
-        isinstance(edges, list) and len(edges) == LEVELS - 1 and all(isinstance(edge, int | float) for edge in edges)
-    )
-    return numbers and all(low < high for low, high in zip(edges, edges[1:], strict=False))
 
 
 def _edges(data: _Tables, values: list[float], edges: list[float]) -> Iterator[Problem]:
@@ -311,4 +300,6 @@ def _expected(data: _Tables, facts: list[ClipFacts]) -> dict[str, Any]:
 
 
 def _told(value: Any) -> str:
-    return f"{value[0]} x {value[1]}" if isinstance(value, tuple) else f"{value:g}"
+    if isinstance(value, tuple):
+        return f"{value[0]} x {value[1]}"
+    return f"{value:g}" if isinstance(value, int | float) else _brief(value)

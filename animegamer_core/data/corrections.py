@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from ..files import locked, write_text
-from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text
+from .dataset import GAMES, INFO, TURNS, DatasetFolder, at_level, info_text, statistics, turns_text
 from .records import ClipRecord
 from .tables import (
+    ADVERBS,
     CAPTION_FIELDS,
     DROPPED,
     LOCK,
@@ -113,6 +114,7 @@ class _Tables:
     aside: dict[str | int, Any]
     come: list[str] = field(default_factory=list)  # clips whose place in turns.jsonl is not found yet
     restored: dict[str | int, Any] = field(default_factory=dict)  # their rows of dropped.jsonl
+    reworded: set[str] = field(default_factory=set)  # clips whose adverb is a person's now
 
     @classmethod
     def read(cls, folder: DatasetFolder) -> _Tables:
@@ -136,6 +138,8 @@ class _Tables:
             check_instruction(after)
         changed = self.aside.pop(clip, None) is not None or after != before
         self.turns[clip] = after
+        if "adverb" in asked:
+            self.reworded.add(clip)
         return changed
 
     def _drop(self, clip: str) -> bool:
@@ -160,13 +164,20 @@ class _Tables:
             raise ValueError(f"the file of {clip} is gone, so it cannot come back")
         self.restored[clip] = self.dropped.pop(clip)
         if clip not in self.turns:
-            self.turns[clip] = record_of(self.restored[clip])
+            self.turns[clip] = self._as_levels_are(record_of(self.restored[clip]))
             self.come.append(clip)
         return True
 
     def _waiting(self, clip: str) -> ClipRecord | None:
         """The record of a clip that was set aside."""
-        return record_of(self.aside[clip]) if clip in self.aside else None
+        return self._as_levels_are(record_of(self.aside[clip])) if clip in self.aside else None
+
+    def _as_levels_are(self, record: ClipRecord) -> ClipRecord:
+        """Levels may have moved while a clip was away."""
+        try:
+            return at_level(record, self.folder.motion_table.edges)
+        except DatasetError:  # the dataset has none
+            return record
 
     def _absent(self, clip: str) -> str:
         if clip in self.dropped:
@@ -186,6 +197,7 @@ class _Tables:
             (GAMES, to_text([*games, *back])),
             (SET_ASIDE, to_text(self.aside.values())),
             (DROPPED, to_text(self.dropped.values())),
+            (ADVERBS, to_text(row for _, row in read_rows(path / ADVERBS) if row.get("clip") not in self.reworded)),
         ]
         if self.folder.info:
             info = {**self.folder.info, "statistics": statistics(turns, len(games) + len(back))}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..files import append_line, replacing, write_text
 from ..state import MotionTable
 from ..video import read_clip, write_clip
-from .motion import level_edges, level_of, median_by_level
+from .motion import are_edges, are_values, level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
 from .tables import DatasetError, Lines, Problem, first_of, read_lines, to_text
 
@@ -66,22 +66,49 @@ class DatasetFolder:
         return tuple(sorted({index for game in self.games if game.held_out for index in game.clips}))
 
     @property
+    def settings(self) -> Mapping[str, Any]:
+        """How the dataset was made; nothing where a person left no object there."""
+        return _object(self.info, "settings")
+
+    @property
+    def motion(self) -> Mapping[str, Any]:
+        """How motion was measured, with the levels' edges and values; nothing where a person left no object there."""
+        return _object(self.settings, "motion")
+
+    @property
+    def film_bytes(self) -> dict[str, int]:
+        """How large the film files were that clips were cut from, by film, as far as a build noted it."""
+        films = _object(_object(self.info, "provenance"), "films")
+        sizes = {name: _object(films, name).get("bytes") for name in films}
+        return {name: size for name, size in sizes.items() if isinstance(size, int)}
+
+    @property
     def motion_table(self) -> MotionTable:
         """The dataset's own measured motion table; DatasetError where the levels were never set."""
-        motion = self.info.get("settings", {}).get("motion", {})
-        if not motion.get("values") or not motion.get("edges"):
-            raise DatasetError(f"{self.path / INFO} has no settings.motion edges and values; finish the dataset first")
-        return MotionTable(self.path.name, tuple(motion["values"]), tuple(motion["edges"]))
+        edges, values = self.motion.get("edges"), self.motion.get("values")
+        if not are_edges(edges) or not are_values(values):
+            told = "has no settings.motion.edges, four rising numbers, and values, five"
+            raise DatasetError(f"{self.path / INFO} {told}; finish the dataset first")
+        return MotionTable(self.path.name, tuple(values), tuple(edges))
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
         return read_clip(self.path / self.turns[index].clip).frames
 
     def digest(self, captions: bool) -> str:
-        """A name for what caches depend on: which clips there are, and their captions if asked."""
-        parts = [(turn.film, turn.start, turn.end, turn.clip) for turn in self.turns]
+        """A name for what caches depend on: which clips there are, of which films, and their captions if asked.
+
+        No clip's file is looked at, since caches are read where clips are not.
+        """
+        parts: list[Any] = [(turn.film, turn.start, turn.end, turn.clip) for turn in self.turns]
         parts += [turn.to_json() for turn in self.turns] if captions else []
+        parts += sorted(self.film_bytes.items())  # another edition of a film has the same names and times
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _object(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = told.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[Problem]]:
@@ -229,10 +256,11 @@ def levelled(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, t
     """
     values = [turn.motion_value for turn in turns if turn.motion_value is not None]
     edges = level_edges(values)
-    return [_levelled(turn, edges) for turn in turns], {"edges": edges, "values": median_by_level(values, edges)}
+    return [at_level(turn, edges) for turn in turns], {"edges": edges, "values": median_by_level(values, edges)}
 
 
-def _levelled(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
+def at_level(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
+    """The clip with the level that its motion value lies in; one that was not measured as it is."""
     if turn.motion_value is None:
         return turn
     return dataclasses.replace(turn, motion_level=level_of(turn.motion_value, edges))

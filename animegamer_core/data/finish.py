@@ -2,9 +2,7 @@
 
 What captioners and people wrote into the tables stays: captions that were corrected, and clips that a person dropped
 through corrections. A clip whose line was merely deleted comes back. Clips that a held-out game shows stay held out.
-
-adverbs.jsonl    {clip, level, adverb}: which adverb a captioner chose for which level. Levels move as films are added,
-                 and an adverb fits one level, so it is asked for again; a person's own word, told by this table, stays
+Nothing of this holds for a film that took another one's place: its clips are other pictures.
 """
 
 from __future__ import annotations
@@ -20,14 +18,13 @@ from ..files import locked, write_text
 from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
 from .dataset import GAMES, TURNS, DatasetFolder, levelled, write_tables
-from .films.cutting import Cut
+from .films.cutting import Cut, is_cut
 from .films.filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
 from .films.segments import Duplicates
 from .games import games_of
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, LOCK, DatasetError, read_rows, to_text
-
-ADVERBS = "adverbs.jsonl"
+from .replaced import forget, replaced_films
+from .tables import ADVERBS, CAPTION_FIELDS, DROPPED, LOCK, DatasetError, read_rows, to_text
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,9 @@ def finish(
         cutting = settings.cutting()
         notes = read_notes(out)
         check_same(out, notes, {}, cutting)
-        found = _Found.read(out, notes, aside=captioner is None)
+        replaced = replaced_films(out, notes)
+        forget(out, replaced)
+        found = _Found.read(out, notes, replaced, aside=captioner is None)
         if not found.records:
             raise ValueError(f"{out} has no clip: {found.why_none(notes, settings)}")
         try:
@@ -94,36 +93,52 @@ def finish(
 @dataclass
 class _Found:
     """What the folder holds before it is finished. records: clips in order of film and time, with the captions that
-    they have. known: clips of turns.jsonl as it was. dropped, by_people: rows of dropped.jsonl. open: film -> scenes
-    that are not cut, or not wholly there."""
+    they have. known: clips of turns.jsonl as it was, but those of replaced films. dropped, by_people: rows of
+    dropped.jsonl. open: film -> scenes that are not cut, or not wholly there."""
 
-    known: Collection[str]
+    known: Mapping[str, ClipRecord]
     records: list[ClipRecord] = field(default_factory=list)
     dropped: list[dict[str, Any]] = field(default_factory=list)
     by_people: list[dict[str, Any]] = field(default_factory=list)
     open: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, out: Path, notes: Mapping[str, FilmNote], aside: bool) -> _Found:
+    def read(cls, out: Path, notes: Mapping[str, FilmNote], replaced: Collection[str], aside: bool) -> _Found:
         """aside: whether clips that no valid caption was found for stay out, until somebody asks again."""
-        known = _turns_before(out)
-        found = cls(known, by_people=[row for _, row in read_rows(out / DROPPED) if _clip_in(row) is not None])
-        gone = {_clip_in(row) for row in found.by_people}
-        gone |= {item.record.clip for item in read_set_aside(out)} if aside else set()
-        likes = Duplicates()
+        known = {clip: record for clip, record in _turns_before(out).items() if record.film not in replaced}
+        by_people = [row for _, row in read_rows(out / DROPPED) if _clip_in(row) is not None]
+        found = cls(known, by_people=[row for row in by_people if row.get("film") not in replaced])
+        left_out = {_clip_in(row) for row in found.by_people}
+        set_aside = {item.record.clip for item in read_set_aside(out)}
+        there: list[tuple[str, str, Cut]] = []
         for name, note in notes.items():
             scenes = noted_scenes(out, name)
             whole = 0
             for number, cuts in scenes.items():
-                there = [cut for cut in cuts if cut.dropped is not None or (out / cut.clip).is_file()]
-                whole += there == cuts
-                for cut in there:
-                    found._sort(name, cut, cut.dropped or likes.add(cut.signature, cut.clip, f"{name}#{number}"), gone)
+                mine = [cut for cut in cuts if cut.dropped is not None or (out / cut.clip).is_file()]
+                whole += mine == cuts
+                there += [(name, f"{name}#{number}", cut) for cut in mine]
             if whole < len(note.survey.scenes):
                 found.open[name] = len(note.survey.scenes) - whole
-        others = [record for record in known.values() if record.film not in notes]  # clips that a person added
-        found.records = [_as_before(record, known.get(record.clip)) for record in found.records] + others
+        twins = _duplicates(there, {*known, *left_out, *set_aside})
+        for name, _, cut in there:
+            found._sort(name, cut, cut.dropped or twins.get(cut.clip), left_out | set_aside if aside else left_out)
+        found.records = [_as_before(record, known.get(record.clip)) for record in found.records]
+        found._add_those_of_people(out, notes)
         return found
+
+    def _add_those_of_people(self, out: Path, notes: Mapping[str, FilmNote]) -> None:
+        """Clips that a person added, whose names no cutting gives: beside those of their film, or after all films."""
+        dropped = {_clip_in(row) for row in self.by_people}
+        added = [record for clip, record in self.known.items() if clip not in dropped]
+        self.records += [record for record in added if record.film in notes and self._is_own(out, record)]
+        places = {name: place for place, name in enumerate(notes)}
+        self.records.sort(key=lambda record: (places[record.film], record.start))
+        self.records += [record for record in added if record.film not in notes]
+
+    @staticmethod
+    def _is_own(out: Path, record: ClipRecord) -> bool:
+        return not is_cut(record.clip, record.film) and (out / record.clip).is_file()
 
     def _sort(self, name: str, cut: Cut, reason: str | None, gone: set[str | None]) -> None:
         if reason is not None:
@@ -146,6 +161,17 @@ class _Found:
         lengths = [item.scene.end - item.scene.start for note in notes.values() for item in note.survey.scenes]
         wanted = (settings.shape.frames - 1) / settings.shape.fps
         return f"a clip lasts {wanted:g} s, and the longest scene of these films {max(lengths, default=0):.1f} s"
+
+
+def _duplicates(there: Sequence[tuple[str, str, Cut]], before: Collection[str | None]) -> dict[str, str]:
+    """Clip -> which kept one it looks like. there: (film, scene, segment). before: clips that the tables know, which
+    people may have corrected or dropped; they stay, also where a film that comes earlier now shows the same."""
+    likes, found = Duplicates(), {}
+    for known in (True, False):
+        for _, scene, cut in there:
+            if cut.dropped is None and (cut.clip in before) == known:
+                found[cut.clip] = likes.add(cut.signature, cut.clip, scene)
+    return {clip: reason for clip, reason in found.items() if reason is not None}
 
 
 def _turns_before(out: Path) -> dict[str, ClipRecord]:

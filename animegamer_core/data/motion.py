@@ -7,7 +7,7 @@ pixels left out. Which program computes the flow is open (`flow` offers others);
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,6 +94,20 @@ def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
         raise ValueError(f"the quintile edges {edges} do not rise; leave out still clips or add moving ones")
     return edges
+
+
+def are_edges(told: Any) -> bool:
+    """Whether this, read from a file, is four rising numbers."""
+    return _are_numbers(told, LEVELS - 1) and all(low < high for low, high in zip(told, told[1:], strict=False))
+
+
+def are_values(told: Any) -> bool:
+    """Whether this, read from a file, is a number for each level."""
+    return _are_numbers(told, LEVELS)
+
+
+def _are_numbers(told: Any, count: int) -> bool:
+    return isinstance(told, list) and len(told) == count and all(isinstance(value, int | float) for value in told)
 
 
 def median_by_level(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:

@@ -47,7 +47,7 @@ class DatasetFacts:
             turns=folder.turns,
             lengths=tuple(len(game.clips) for game in folder.games),
             held_out=sum(game.held_out for game in folder.games),
-            motion=dict(folder.info.get("settings", {}).get("motion", {})),
+            motion=folder.motion,
             aside=len(read_objects(folder.path / SET_ASIDE)),
             # 'duplicate of <clip>' counts as duplicate
             dropped=_largest(str(row.get("reason", "")).split(" of ")[0] for row in dropped),

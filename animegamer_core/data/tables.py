@@ -3,6 +3,8 @@
 dropped.jsonl     {film, start, end, reason}: segments that were left out. One that a person dropped keeps its
                   `record`, so that it can be brought back
 set_aside.jsonl   {clip, reason, reply, record}: clips whose caption stayed invalid; their line is not in turns.jsonl
+adverbs.jsonl     {clip, level, adverb}: which adverb a captioner chose for which level. Levels move as films are added,
+                  and an adverb fits one level, so it is asked for again; a person's own word stays, which has no line
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 from ..state import Instruction, clean_text
 from .records import ClipRecord
 
-DROPPED, SET_ASIDE = "dropped.jsonl", "set_aside.jsonl"
+DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held by whoever writes the tables
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
 SHOWN_PROBLEMS = 10

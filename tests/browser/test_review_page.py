@@ -284,6 +284,24 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     assert apply_corrections(review.folder, review.file) == 1
 
 
+def test_a_clip_that_was_set_aside_and_is_dropped_now_waits_for_nothing(review):
+    """The page's memory goes by the clips of the tables, which such a drop leaves as they are."""
+    aside = lines(review.folder, "set_aside")[0]["clip"]
+    review.view("aside")
+    review.cards().first.hover()
+    review.page.locator(".toss").first.click()
+    assert review.export() == [{"clip": aside, "drop": True}]
+    assert apply_corrections(review.folder, review.file) == 1
+    write_review(review.folder)
+    review.page.goto("about:blank")
+    review.page.goto((review.folder / "review.html").resolve().as_uri() + "#view=dropped")
+    back = review.page.locator(f"#dropped button[data-path='{aside}']")
+    assert back.inner_text() == "Bring back" and back.get_attribute("aria-pressed") == "false"
+    assert review.text("#changes") == ""
+    back.click()
+    assert review.text("#changes") == "1 to bring back" and back.get_attribute("aria-pressed") == "true"
+
+
 def test_what_is_wrong_is_told_at_the_field_and_not_kept(review):
     review.edit(0)
     for name, text, sentence in (

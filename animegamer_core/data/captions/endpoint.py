@@ -30,6 +30,7 @@ LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 TOO_LARGE = f"the answer is larger than {LONGEST_ANSWER} bytes"
 LONGEST_PAUSE = 300.0  # seconds; a service that asks for more is away
 JPEG_QUALITY = 92
+_BAD_URL = "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password"
 _SHOWN = 200  # characters of a service's own message that are shown
 _TRIED_AGAIN = (408, 409, 425, 429, *range(500, 600))
 _ALL_THE_SAME = (401, 402, 403, 404, 405)  # the next question would meet the same
@@ -53,9 +54,8 @@ class EndpointSettings:
     max_tokens: int = 256
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            raise ValueError("the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password")
+        if not _is_address(self.url):
+            raise ValueError(_BAD_URL)
         if not self.model.strip():
             raise ValueError("the endpoint's model is not named; give the name that the service lists at /v1/models")
         if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1 or not self.first_wait >= 0:
@@ -63,6 +63,16 @@ class EndpointSettings:
                 f"timeout {self.timeout}, retries {self.retries}, first_wait {self.first_wait}, max_tokens "
                 f"{self.max_tokens}; expected a timeout above 0, retries and wait of 0 or more, at least 1 token"
             )
+
+
+def _is_address(url: str) -> bool:
+    """Whether a url tells a host and, if any, a port that connections can be made to, and no password."""
+    try:
+        parts = urlsplit(url)
+        found = parts.hostname and parts.hostname.encode("idna") and parts.port != 0
+    except ValueError:  # a port that is no number, a host that no name can be
+        return False
+    return bool(found) and parts.scheme in ("http", "https") and not parts.username and not parts.password
 
 
 class _Trouble(Exception):
@@ -84,9 +94,12 @@ class EndpointModel:
         self._pace = Pace(settings.per_minute)
         self._key = _key()
         self._openai = _openai()
-        self._client = self._openai.OpenAI(
-            api_key=self._key, base_url=settings.url, timeout=settings.timeout, max_retries=0
-        )
+        try:
+            self._client = self._openai.OpenAI(
+                api_key=self._key, base_url=settings.url, timeout=settings.timeout, max_retries=0
+            )
+        except _http(self._openai.Timeout.__init__).InvalidURL as error:  # its rules for hosts are newer than Python's
+            raise ValueError(_BAD_URL) from error
         self._limit, self._varies = "max_tokens", True
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
@@ -160,6 +173,11 @@ def _openai() -> Any:
         raise ValueError("captions from an endpoint need the package `openai`; pip install openai") from error
 
 
+def _http(part: Any) -> Any:
+    """The HTTP library that the client is made with; part: a class or function of it that tells where it is from."""
+    return importlib.import_module(part.__module__.partition(".")[0])
+
+
 def _content(question: Question) -> list[dict[str, Any]]:
     """The parts of a message: each picture after its name, then the text."""
     parts: list[dict[str, Any]] = []
@@ -180,7 +198,7 @@ def _read(response: Any, deadline: float) -> bytes | None:
 
     The client does not translate what breaks here, so these are the errors of the HTTP library that it is made with.
     """
-    http = importlib.import_module(type(response.http_response).__module__.partition(".")[0])
+    http = _http(type(response.http_response))
     data = bytearray()
     try:
         for chunk in response.iter_bytes():

@@ -49,7 +49,7 @@ def read_references(folder: str | Path) -> list[Reference]:
         raise ValueError(f"{folder} is no folder; --characters wants one with a picture, or a folder of them, a name")
     found: dict[str, Reference] = {}
     for path in sorted(folder.iterdir()):
-        pictures = _pictures_in(path) if path.is_dir() else (path,) if _is_picture(path) else ()
+        pictures = _pictures_in(path) if path.is_dir() else (path,) if is_picture(path) else ()
         if not pictures:
             continue
         reference = Reference(_name_of(path), pictures)
@@ -63,12 +63,13 @@ def read_references(folder: str | Path) -> list[Reference]:
     return list(found.values())
 
 
-def _is_picture(path: Path) -> bool:
+def is_picture(path: Path) -> bool:
+    """Whether a file counts as a picture, by its name; hidden ones do not."""
     return path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
 
 
 def _pictures_in(folder: Path) -> tuple[Path, ...]:
-    return tuple(path for path in sorted(folder.iterdir()) if _is_picture(path))[:MOST_PICTURES]
+    return tuple(path for path in sorted(folder.iterdir()) if is_picture(path))[:MOST_PICTURES]
 
 
 def _name_of(path: Path) -> str:
@@ -148,7 +149,16 @@ def _cell(reference: Reference) -> Image.Image:
 
 
 def _read_picture(path: Path) -> Image.Image:
-    """A picture on white, upright, _CELL px high and at most twice as wide; ValueError for what is no picture."""
+    """A picture, _CELL px high and at most twice as wide; ValueError for what is no picture."""
+    from PIL import Image, ImageOps
+
+    flat = open_picture(path)
+    size = (min(2 * _CELL, max(_CELL // 4, round(flat.width * _CELL / flat.height))), _CELL)
+    return ImageOps.pad(flat, size, Image.Resampling.LANCZOS, color=_PAPER)
+
+
+def open_picture(path: Path) -> Image.Image:
+    """A picture in RGB, on white and upright; ValueError for what is no picture."""
     from PIL import Image, ImageOps
 
     try:
@@ -158,8 +168,7 @@ def _read_picture(path: Path) -> Image.Image:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
     flat = Image.new("RGBA", upright.size, _PAPER)
     flat.alpha_composite(upright)
-    size = (min(2 * _CELL, max(_CELL // 4, round(flat.width * _CELL / flat.height))), _CELL)
-    return ImageOps.pad(flat.convert("RGB"), size, Image.Resampling.LANCZOS, color=_PAPER)
+    return flat.convert("RGB")
 
 
 def frame_sheet(frames_FHWC: NDArray[np.uint8], count: int) -> Image.Image:

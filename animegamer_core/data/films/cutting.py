@@ -8,12 +8,13 @@ import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...video import clip_suffix, write_clip
+from ..dataset import CLIPS
 from ..flow import Flow, FlowSettings, open_flow
 from ..motion import motion_value
 from .film import frames_at, read_frames
@@ -112,8 +113,18 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
 
 def _described(segment: Segment, name: str, shape: ClipShape) -> Cut:
     end = segment.start + (shape.frames - 1) / shape.fps
-    clip = f"clips/{name}/{round(segment.start * 1000):08d}{clip_suffix()}"
+    clip = f"{clips_of(name)}{round(segment.start * 1000):08d}{clip_suffix()}"
     return Cut(round(segment.start, 3), round(end, 3), clip)
+
+
+def clips_of(film: str) -> str:
+    """What the paths of a film's clips begin with."""
+    return f"{CLIPS}/{film}/"
+
+
+def is_cut(clip: str, film: str) -> bool:
+    """Whether a film's clip has such a name as cutting gives; people call theirs otherwise."""
+    return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
 def _keep(

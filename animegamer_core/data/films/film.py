@@ -7,7 +7,6 @@ displayed.
 from __future__ import annotations
 
 import math
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -55,29 +54,6 @@ class FilmFrame:
     index: int
     seconds: float
     rgb: NDArray[np.uint8]
-
-
-def find_films(paths: Sequence[Path]) -> list[Path]:
-    """Return the films among files and, at any depth, in folders, sorted and each once.
-
-    A file that is named is taken whatever its suffix; in a folder FILM_SUFFIXES decide and hidden files are passed
-    over. FilmError for a path that cannot be read; ValueError where no film is found.
-    """
-    found: set[Path] = set()
-    for path in map(Path, paths):
-        try:
-            folder = stat.S_ISDIR(path.stat().st_mode)
-        except OSError as error:
-            raise FilmError(f"{path}: cannot be read ({error.strerror}); name a film or a folder of films") from error
-        found.update(filter(_looks_like_film, path.rglob("*")) if folder else [path])
-    if not found:
-        places = ", ".join(map(str, paths)) or "nothing"
-        raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")
-    return sorted(found)
-
-
-def _looks_like_film(file: Path) -> bool:
-    return file.suffix.lower() in FILM_SUFFIXES and not file.name.startswith(".") and file.is_file()
 
 
 def probe(path: Path) -> FilmInfo:

@@ -31,6 +31,8 @@ _MAY_JUMP = ("mpegts", "mpeg")  # kinds of file whose clock may start anew amid 
 _MISSING = 1.0  # seconds that must be missing from the end before a file counts as cut off
 _LATE = 1.0  # seconds behind the end that a time may lie
 _USUAL_FPS = 25.0
+_DOUBTED_FPS = 240.0  # headers that tell as many often tell the ticks of their clock, as WebM does by 1000
+MOST_FPS = 1000.0  # frames a second
 
 
 class FilmError(ValueError):
@@ -102,7 +104,7 @@ class FilmFile:
         if self._first is None:
             raise FilmError(f"{path}: holds no picture that can be decoded ({self._failure or 'zero frames'})")
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
-        self.step = 1 / float(rate or _USUAL_FPS)
+        self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
         self.display = Display(self._first, self.stream)
 
     def frames(self, start: float) -> Iterator[Timed]:
@@ -238,6 +240,14 @@ def _length(container: InputContainer, track: VideoStream) -> float:
         return float(track.duration * track.time_base)
     before = (container.start_time or 0) if container.format.name.startswith("matroska") else 0
     return max(0.0, ((container.duration or 0) - max(0, before)) / 1e6)
+
+
+def frame_rate(told: float, frames: int, seconds: float) -> float:
+    """Frames a second, below MOST_FPS: as told, or, where that is doubtful, by the frames and seconds of the header."""
+    if told < _DOUBTED_FPS:
+        return told
+    counted = (frames - 1) / seconds if seconds else 0.0
+    return counted if 0 < counted < MOST_FPS else _USUAL_FPS
 
 
 class Clock:

@@ -10,6 +10,7 @@ A film is cut by one program at a time; films beside one another may be cut by s
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -42,12 +43,12 @@ class FilmNote:
     def provenance(self) -> dict[str, Any]:
         """What dataset.json says of the film."""
         return {
-            "file": self.file,
+            "file": _plain(self.file),
             "bytes": self.bytes,
             **self.survey.facts,
             "seconds_read": self.survey.seconds,
             "scenes": len(self.survey.scenes),
-            "broken": self.survey.broken,
+            "broken": self.survey.broken and _plain(self.survey.broken),
         }
 
 
@@ -89,8 +90,13 @@ def _read(path: Path) -> FilmNote:
 def begin(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
     """Note a film's survey. Scenes that an earlier note of this name finished count no more: theirs may be others."""
     _finished_path(out, name).unlink(missing_ok=True)
-    values = {"file": film.name, "bytes": film.stat().st_size, "settings": settings, "survey": survey.to_dict()}
+    values = {"file": _plain(film.name), "bytes": film.stat().st_size, "settings": settings, "survey": survey.to_dict()}
     write_text(out / FILMS / f"{name}.json", json.dumps(values) + "\n")
+
+
+def _plain(told: str) -> str:
+    """A file's name, or a sentence with a path in it, as text: some systems' names are not UTF-8."""
+    return os.fsencode(told).decode("utf-8", "replace")
 
 
 def check_same(
@@ -102,7 +108,7 @@ def check_same(
         if name in named and note.bytes != named[name].stat().st_size:
             raise ValueError(
                 f"{named[name]} is not the film {note.file!r} that was cut as {name!r}; rename it, or, "
-                f"if it is to take that film's place, delete {path}"
+                f"if it is to take that film's place, delete {path}; what is told of the old film's clips then goes"
             )
         if note.settings != settings:
             raise ValueError(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .fades import WINDOWS, Join, Melt, blank_fades, heaviest, melting
+from .filmfile import MOST_FPS
 from .looks import Look, change
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class SceneFinder:
         """fps: frames a second on average. ValueError: a number that cannot be one."""
         from scenedetect.detectors import AdaptiveDetector
 
-        if not 0 < fps < 1000:
+        if not 0 < fps < MOST_FPS:
             raise ValueError(f"a film of {fps} frames a second cannot be cut; give its average frame rate")
         self.settings, self.fps = settings, fps
         self._detector = AdaptiveDetector(

@@ -54,7 +54,11 @@ def survey_film(
     threads: of the decoder, 0 for one a core; who reads several films at once gives 1.
     """
     info = probe(path)
-    finder, samples, end = SceneFinder(settings, info.fps), [], 0.0
+    try:
+        finder = SceneFinder(settings, info.fps)
+    except ValueError as error:
+        raise FilmError(f"{path}: {error}") from error
+    samples, end = [], 0.0
     frames = Readable(read_frames(path, threads=threads))
     for frame in frames:
         finder.add(frame)

@@ -107,8 +107,9 @@ function keep() {
 /** Read what an earlier visit left; returns how many clips it changed. */
 function recall() {
   const kept = remembering((memory) => JSON.parse(memory.getItem(KEY)));
-  const known = (path) => BY_PATH.has(path) || DATA.dropped.some((row) => row[4] === path);
-  for (const [path, change] of kept?.changes ?? []) if (known(path)) changes.set(path, change);
+  const gone = new Set(DATA.dropped.map((row) => row[4])); // all that can be done to these is to bring them back
+  const known = (path, change) => BY_PATH.has(path) || (gone.has(path) && change.drop === false);
+  for (const [path, change] of kept?.changes ?? []) if (known(path, change)) changes.set(path, change);
   exported = kept?.exported ?? "";
   return changes.size;
 }

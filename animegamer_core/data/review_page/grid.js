@@ -237,7 +237,7 @@ function droppedTable() {
 }
 
 function bringBack(path) {
-  const on = changes.has(path);
+  const on = changes.get(path)?.drop === false;
   return el("button", { class: "second", "aria-pressed": String(on), "data-path": path,
     onclick: () => commit(path, on ? {} : { drop: false }) }, on ? "Will come back" : "Bring back");
 }

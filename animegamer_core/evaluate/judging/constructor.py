@@ -16,12 +16,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ...data.benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
+from ...data.benchmark import (
+    FORM,
+    BenchmarkError,
+    BenchmarkGame,
+    BenchmarkTurn,
+    benchmark_text,
+    parse_benchmark,
+    parse_turn,
+)
 from ...data.captions.pictures import read_references
 from ...data.captions.prompts import TIMES
 from ...data.captions.questions import VisionModel
 from ...data.captions.replies import ReplyError, phrase
 from ...data.captions.words import why_unfit
+from ...data.tables import read_objects
 from ...files import write_text
 from ...state import clean_text
 from .asking import Answers, OnProgress, Task, Terms, ask_all, kept_replies, whole_reply
@@ -34,6 +43,7 @@ OPENINGS = (
     *("hill", "lake", "bakery", "station", "castle", "farm", "harbour", "bridge", "meadow", "mountain"),
 )
 MOST_STORIES = len(TIMES) * len(OPENINGS)  # each begins somewhere else
+_REMARK = "{} stories for a benchmark, written by the language model"  # and its name
 _SHOWN = 60  # characters of a reply that a message quotes
 _PANEL = "<S>characters</S><MD>motion</MD><EV>time place</EV><ML>1 to 5</ML><MA>adverb</MA><SC>0 or 1</SC>"
 _PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
@@ -118,11 +128,11 @@ def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
     whole = whole_reply(text)
     if len(whole) > LONGEST_LINE * plan.panels:
         raise ReplyError(f"the reply has {len(whole)} characters", f"{plan.panels} short lines and nothing else", text)
-    lines = [line for line in whole.split("\n") if line.strip()]
+    lines = _lines(whole)
     turns, wrong = [], []
     for number, line in enumerate(lines[: plan.panels + 1], start=1):
         try:
-            turns.append(_checked(parse_turn(line.strip()), plan))
+            turns.append(_checked(parse_turn(line), plan))
         except (BenchmarkError, ReplyError) as error:
             wrong.append((number, error))
     if len(lines) != plan.panels:
@@ -135,9 +145,13 @@ def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
     return tuple(turns)
 
 
+def _lines(whole: str) -> list[str]:
+    return [line.strip() for line in whole.split("\n") if line.strip()]
+
+
 def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
-    """A turn of the story, its phrases in lower case; BenchmarkError where it tells of others, ReplyError where it
-    tells of them in words that cannot stand in an instruction."""
+    """A turn of the story, its phrases in lower case; BenchmarkError where it tells of others, ReplyError as
+    `_lowered`."""
     main, *others = turn.characters
     if main != plan.character:
         raise BenchmarkError(f"<S> begins with {ascii(main[:_SHOWN])}", f"{plan.character} first in <S>")
@@ -146,6 +160,11 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
     if others and others[0] not in plan.others:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
         raise BenchmarkError(f"<S> has {ascii(others[0][:_SHOWN])}", f"{known} after {plan.character} in <S>")
+    return _lowered(turn)
+
+
+def _lowered(turn: BenchmarkTurn) -> BenchmarkTurn:
+    """The turn with its phrases in lower case; ReplyError for words that cannot stand in an instruction."""
     phrases = (("MD", turn.motion), ("EV", turn.background), ("MA", turn.adverb))
     motion, background, adverb = (phrase(tag, words, commas=("MD", "EV", "MA")) for tag, words in phrases)
     return BenchmarkTurn(turn.characters, motion, background, turn.level, adverb, turn.change)
@@ -166,21 +185,44 @@ def write_stories(
     """Ask for the stories and write the valid ones as a benchmark; the same call goes on after an interruption.
 
     Beside FILE lie FILE.replies.jsonl (every reply, as it came) and, if a story's replies stayed invalid,
-    FILE.set-aside.jsonl. ValueError: FILE is there and was not written so.
+    FILE.set-aside.jsonl. ValueError: FILE is there and was not written so, or was edited since.
     """
     kept_path = path.with_name(f"{path.name}.replies.jsonl")
     if path.exists() and not kept_path.is_file():
         raise ValueError(f"{path} is there already and was not written by this; choose another file")
     with kept_replies(kept_path) as kept:
+        if path.exists() and not _is_as_written(path, kept_path):
+            told = f"was edited: its games are not those of {kept_path.name}"
+            raise ValueError(f"{path} {told}; give another file with --out, or move this one away")
         answers = ask_all(model, [_task(plan) for plan in plans], kept, terms, on_progress)
         games = tuple(
             BenchmarkGame(plan.name, answers.values[plan.name]) for plan in plans if plan.name in answers.values
         )
         _write_set_aside(path.with_name(f"{path.name}.set-aside.jsonl"), plans, answers)
         if games:
-            remark = f"{len(games)} stories for a benchmark, written by the language model {clean_text(model.name)}."
-            write_text(path, benchmark_text(games, (remark,)))
+            write_text(path, benchmark_text(games, (f"{_REMARK.format(len(games))} {clean_text(model.name)}.",)))
     return Written(path, games, answers)
+
+
+def _is_as_written(path: Path, kept_path: Path) -> bool:
+    """Whether a file holds games that kept replies tell, of whatever plans and model, and nothing else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        games = parse_benchmark(text)
+    except (BenchmarkError, UnicodeDecodeError):
+        return False
+    told = {(str(row.get("question")), _turns_of(row["reply"])) for row in read_objects(kept_path)}
+    remark = text.partition("\n")[0].removeprefix("# ")
+    whole = remark.startswith(_REMARK.format(len(games))) and text == benchmark_text(games, (remark,))
+    return whole and all((game.name, game.turns) in told for game in games)
+
+
+def _turns_of(reply: str) -> tuple[BenchmarkTurn, ...]:
+    """The turns in a reply, whatever story it was to tell; none where a line is no turn."""
+    try:
+        return tuple(_lowered(parse_turn(line)) for line in _lines(whole_reply(reply)))
+    except (BenchmarkError, ReplyError):
+        return ()
 
 
 def _task(plan: StoryPlan) -> Task[tuple[BenchmarkTurn, ...]]:

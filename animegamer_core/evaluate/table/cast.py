@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
+from ...data.captions.pictures import is_picture, open_picture
 from ...toybox.benchmark import true_game
 from ...toybox.draw import draw_shot
 from ...toybox.games import Game
@@ -19,7 +20,6 @@ from ...toybox.references import reference_pictures
 from ...toybox.world import CHARACTERS, Scene, characters, motion_text
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 MOST = 16  # pictures of a character that count
 
 
@@ -35,8 +35,8 @@ class Cast:
 def cast_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> Cast:
     """Reference pictures of the games' main characters, from a folder or, of a Toybox benchmark, drawn.
 
-    The folder holds NAME.png (or .jpg, .webp) or NAME/ with such pictures, whatever the case of letters; names are only
-    compared with what lies there. A benchmark is the Toybox's where all that it names are the Toybox's characters.
+    The folder holds NAME.png (or .jpg, .webp, .bmp) or NAME/ with such pictures, whatever the case of letters; names
+    are only compared with what lies there. A benchmark is the Toybox's where all that it names are its characters.
     """
     mains = tuple(dict.fromkeys(game.character for game in games))
     if folder is not None:
@@ -82,20 +82,10 @@ def _read(folder: Path, name: str) -> tuple[Picture, ...]:
     paths: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir() and path.name.casefold() == name.casefold():
-            paths += sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
-        elif path.suffix.lower() in SUFFIXES and path.stem.casefold() == name.casefold():
+            paths += sorted(filter(is_picture, path.iterdir()))
+        elif is_picture(path) and path.stem.casefold() == name.casefold():
             paths.append(path)
-    return tuple(_open(path) for path in paths[:MOST])
-
-
-def _open(path: Path) -> Picture:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as picture:
-            return np.array(picture.convert("RGB"))
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: cannot be read as a picture ({error}); replace it or take it away") from error
+    return tuple(np.array(open_picture(path)) for path in paths[:MOST])
 
 
 def _digest(pictures: Sequence[Picture]) -> str:
