@@ -177,12 +177,17 @@ class GameTokenizer:
 
     def unknown_words(self, text: str) -> tuple[str, ...]:
         """The words that this world has never seen, in order; none where the vocabulary spells out any word."""
-        cleaned = clean_text(text)
-        unknown = self.backend.token_to_id("<unk>")
-        encoding = self.backend.encode(cleaned, add_special_tokens=False)
-        spans = [span for index, span in zip(encoding.ids, encoding.offsets, strict=True) if index == unknown]
-        words = dict.fromkeys(cleaned[start:end] for start, end in spans)
-        return tuple(word for word in words if any(char.isalnum() for char in word))
+        return unknown_words(self.backend, text)
+
+
+def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
+    """As `GameTokenizer.unknown_words`, of a tokenizer that need not have the game's tags."""
+    cleaned = clean_text(text)
+    unknown = tokenizer.token_to_id("<unk>")
+    encoding = tokenizer.encode(cleaned, add_special_tokens=False)
+    spans = [span for index, span in zip(encoding.ids, encoding.offsets, strict=True) if index == unknown]
+    words = dict.fromkeys(cleaned[start:end] for start, end in spans)
+    return tuple(word for word in words if any(char.isalnum() for char in word))
 
 
 def tag_tokens(slots: int) -> tuple[str, ...]:

@@ -245,5 +245,29 @@ def test_what_a_machine_cannot_do_is_said_before_anything_is_measured(changes, s
     assert not told
 
 
+@pytest.mark.parametrize("name", ["cudnn", "gelu", "graph", "halves", "flash3", "fp8"])
+@pytest.mark.parametrize("asked", ["tuned", "alone"])
+def test_a_way_that_needs_a_gpu_is_refused_on_a_cpu_before_anything_is_measured(asked, name, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
+    dtype = torch.bfloat16 if name == "flash3" else torch.float32
+    with pytest.raises(ValueError, match=f"tuning {name} .*, since it computes on cuda alone, and not on cpu; leave"):
+        check_plan(plan(dtype=dtype, **{asked: (name,)}))
+
+
+def test_a_way_of_a_cpu_is_refused_on_a_gpu_before_anything_is_measured():
+    with pytest.raises(ValueError, match="tuning onednn .*, since it computes on cpu alone, and not on cuda:0"):
+        check_plan(plan(device=torch.device("cuda:0"), alone=("onednn",)))
+
+
 def test_a_way_that_is_meant_for_gpus_is_measured_on_a_cpu_too():
-    check_plan(plan(alone=("blocks", "vae")))
+    check_plan(plan(alone=("blocks", "vae", "int8")))
+
+
+@pytest.mark.parametrize(("place", "says"), [(".", "is a folder; give a file, such as "), ("f/x", "lies below a file")])
+def test_a_place_that_no_file_can_have_is_refused_before_anything_is_measured(
+    place, says, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(PlainTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
+    (tmp_path / "f").touch()
+    assert main(["bench", "--spec", "tiny", "--json", str(tmp_path / place)]) == 2
+    assert f"--json {tmp_path / place} {says}" in capsys.readouterr().err

@@ -65,6 +65,7 @@ def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
     ("given", "says"),
     [
         ("absent.safetensors", "there is no stage file absent.safetensors; give"),
+        (".", "there is no stage file .; give"),
         ("x=much", "expected FILE or FILE=STRENGTH"),
         ("x=nan", "is no number; 1 is as trained"),
         ("x=-inf", "is no number; 1 is as trained"),

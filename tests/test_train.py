@@ -298,6 +298,17 @@ def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_a_sheet_that_cannot_be_drawn_costs_no_step(ready, tmp_path, monkeypatch):
+    def draw(sheets, learner, vae, step, device):
+        if step == 3:
+            raise Interrupted
+
+    monkeypatch.setattr("animegamer_core.train.run.ShotSheets.draw", draw)
+    with pytest.raises(Interrupted):
+        run("joint", new_parts(ready), ready, tmp_path, shots_every=1)
+    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")] == ["step-0000003"]
+
+
 def test_a_run_keeps_what_its_draws_depend_on(ready, tmp_path):
     once = RunOptions(should_stop=lambda: True)
     run("towers", new_parts(ready), ready, tmp_path, once)
@@ -696,6 +707,26 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
             run(stage, lacking, given, tmp_path)
 
 
+@pytest.mark.parametrize("stage", ["towers", "warmup", "joint", "predict", "adapt"])
+def test_motions_that_an_encoder_has_no_words_for_end_before_the_first_step(stage, ready, tmp_path):
+    names = ("somersault", "cartwheel", "handstand", "headspin")
+    turns = tuple(dataclasses.replace(turn, motion=name) for turn, name in zip(ready.folder.turns, names, strict=False))
+    folder = dataclasses.replace(ready.folder, turns=(*turns, *ready.folder.turns[len(names) :]))
+    sentence = "lacks 'somersault', 'cartwheel', 'handstand', ... of the captions in .*train a new one"
+    with pytest.raises(ValueError, match=sentence):
+        run(stage, new_parts(ready), dataclasses.replace(ready, folder=folder), tmp_path)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_an_encoder_that_spells_out_words_knows_all_of_them(ready, tmp_path):
+    from tokenizers import Tokenizer, models
+
+    parts = new_parts(ready)
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((letter, -1.0) for letter in "acehiklmnoqrstuwy")]
+    parts.encoder.tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))  # of T5's kind; it has no space
+    assert run("towers", parts, ready, tmp_path, steps=1)[0].done
+
+
 def test_an_unusual_learning_rate_is_warned_of():
     assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1))
     assert lr_warning(tiny_config("joint")) is None
@@ -758,6 +789,7 @@ def test_configurations_check_themselves():
         ({"lora_rank": 4}, "lora_rank is 4"),
         ({"clip": 0.0}, "clip is 0.0, with which nothing trains"),
         ({"clip_lengths": ()}, "clip_lengths is empty"),
+        ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
     ):
         with pytest.raises(ValueError, match=sentence):
             tiny_config("joint", **changes)

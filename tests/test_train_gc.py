@@ -19,7 +19,7 @@ from animegamer_core.encoder import ShotEncoder
 from animegamer_core.sampler import STOCK_SCHEDULER
 from animegamer_core.spec import PROFILES
 from animegamer_core.state import clean_text
-from animegamer_core.train.adapters import read_stage_file
+from animegamer_core.train.adapters import read_stage_file, save_stage_file
 from animegamer_core.train.cli import add_arguments, words_tokenizer
 from animegamer_core.train.cli import run as train_command
 from animegamer_core.train.learners import TextVideoLearner
@@ -202,6 +202,10 @@ def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
     with pytest.raises(ValueError, match="is no CogVideoX-2b folder"):
         train_command(command(*words, "--world", world.folder, "--recipe", "lora"), lambda line: None)
     bare = save_world(tmp_path / "bare", TINY)
+    vae = tmp_path / "vae.safetensors"
+    save_stage_file(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
+    with pytest.raises(ValueError, match="is of stage vae, a world's and no baseline's; give one of stage gc"):
+        train_command(command(*words, "--world", world.folder, "--start", vae), lambda line: None)
     with pytest.raises(ValueError, match="vae is not complete"):
         new_text_video(open_world(bare.folder), data.folder, 0)
     new_text_video(world, data.folder, 0).decoder.pipeline.save_pretrained(str(tmp_path / "broken"))

@@ -107,6 +107,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
     step = int(kept.name.removeprefix("step-"))
     assert step in (2, 3) and said[-1] == f"stopped after step {step}; the same command with --resume goes on"
     assert "the step under way is finished and saved first" in capsys.readouterr().err
+    assert (tmp_path / "run" / "loss.png").is_file()
     assert train("predict", *places, tmp_path / "run", f"{options} --resume", said.append) == 0
     assert said[-1] == f"wrote {tmp_path / 'run' / 'predict.safetensors'}"
 
@@ -122,6 +123,7 @@ def test_ctrl_c_before_the_first_step_says_that_nothing_is_kept(places, tmp_path
     options = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
     assert train("adapt", *places, tmp_path / "run", options, hear) == 130
     assert said[-1] == "stopped before a step was saved; the same command begins again"
+    assert not (tmp_path / "run" / "loss.png").exists()
     assert train("adapt", *places, tmp_path / "run", options) == 0
 
 

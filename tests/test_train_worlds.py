@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from unittest import mock
 
 import published_files as made
 import pytest
+import torch
 from test_train import TINY, data, new_parts, one_thread, small_world, written_dataset  # noqa: F401
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.adapters import read_stage_file
+from animegamer_core.train.adapters import read_stage_file, save_stage_file
 from animegamer_core.train.cli import add_arguments
 from animegamer_core.train.cli import run as train_command
 from animegamer_core.train.log import read_log
@@ -255,6 +257,61 @@ def test_a_run_whose_checkpoints_were_taken_away_begins_again(kept_world, datase
     assert train("predict", dataset, world, run, f"{FEW} --minutes 0.000001") == 0
     assert train("predict", dataset, world, run, f"{FEW} --resume", said.append) == 0
     assert said[-1] == f"wrote {run / 'predict.safetensors'}"
+
+
+def test_low_rank_updates_are_not_trained_in_place(kept_world, dataset, tmp_path):
+    world = tmp_path / "world"
+    shutil.copytree(kept_world, world)
+    before = ages(world)
+    options = f"{FEW} --lora-rank 2 --lora-targets self_attn.q_proj"
+    with pytest.raises(ValueError, match="lora_rank is 2, and recipe scratch trains whole weights.*--recipe lora"):
+        train("predict", dataset, world, tmp_path / "run", options)
+    after = ages(world)
+    assert {path: after[path] for path in before} == before and not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells which files are mapped")
+def test_no_file_of_a_world_is_mapped_when_it_is_replaced(kept_world, dataset, tmp_path):
+    """Windows refuses to replace one that is."""
+    world, replace, replaced = tmp_path / "world", os.replace, []
+    shutil.copytree(kept_world, world)
+
+    def checked(part: Path, path: Path) -> None:
+        if Path(path).suffix == ".safetensors" and Path(path).is_relative_to(world):
+            replaced.append(path)
+            assert f"{path}\n" not in Path("/proc/self/maps").read_text()
+        replace(part, path)
+
+    with mock.patch("os.replace", checked):
+        assert train("adapt", dataset, world, tmp_path / "run", FEW) == 0
+    assert {path.parent.name for path in replaced} == {
+        "engine",
+        "decoder",
+        "vae",
+        "encoder",
+        "text_tower",
+        "image_tower",
+    }
+
+
+@pytest.mark.parametrize("recipe", ["scratch", "lora"])
+def test_a_baselines_stage_file_is_no_start_for_a_world(recipe, kept_world, dataset, tmp_path):
+    world, file = tmp_path / "world", tmp_path / "gc.safetensors"
+    shutil.copytree(kept_world, world)
+    save_stage_file(file, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
+    with pytest.raises(ValueError, match="gc.safetensors is of stage gc, a baseline's and no world's"):
+        train("joint", dataset, world, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}")
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+@pytest.mark.parametrize("recipe", ["scratch", "lora"])
+@pytest.mark.parametrize("named", ["absent.safetensors", ""])
+def test_a_start_that_is_no_file_is_said_to_be_none(named, recipe, kept_world, dataset, tmp_path):
+    world, said, file = tmp_path / "world", [], tmp_path / named
+    shutil.copytree(kept_world, world)
+    with pytest.raises(ValueError, match=f"there is no stage file {file}; give a file that a training stage wrote"):
+        train("joint", dataset, world, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)
+    assert not any("begins from" in line for line in said)
 
 
 def test_updates_to_begin_from_are_put_on_top_once(kept_world, dataset, tmp_path):

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; returns the exit status."""
     from .run import check_plan, known_step_note, measure_ours, measure_stock
 
+    _check_json(args.json)
     plans = _plans(args)
     for plan in plans:
         check_plan(plan)
@@ -65,6 +66,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         print(args.json)
     return 0
+
+
+def _check_json(path: Path | None) -> None:
+    """ValueError where what is measured could not be written."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"--json {path} is a folder; give a file, such as {path / 'bench.json'}")
+    if path is not None and any(folder.is_file() for folder in path.parents):
+        raise ValueError(f"--json {path} lies below a file; give a file in a folder")
 
 
 def _show(bench: Bench) -> None:

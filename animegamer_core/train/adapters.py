@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..files import replacing
 from .material import forget_names
-from .stages import StageConfig, matching
+from .stages import BASELINE_STAGES, StageConfig, check_there, matching
 
 ADAPTER = "default"
 FORMAT = 1
@@ -121,13 +121,23 @@ def save_stage_file(path: Path, stage: str, config: StageConfig, tensors: Mappin
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
 
 
-def stage_and_parts(path: Path) -> tuple[str, frozenset[str]]:
-    """(stage, those of `encoder`, `decoder`, `engine` that it changes) of a stage file, whose tensors stay unread.
+def trained_by(path: Path, baseline: bool = False) -> frozenset[str]:
+    """Of `encoder`, `decoder`, `engine`, what a stage file changes; its tensors stay unread.
 
-    ValueError as for `read_stage_file`.
+    baseline: whether a baseline is to get it, and no world. ValueError as for `read_stage_file`, and for a file that
+    is the other's.
     """
     with _opened(path) as file:
-        return file.metadata().get("stage", ""), frozenset(name.partition(".")[0] for name in file.keys()) - {"heads"}
+        stage, names = file.metadata().get("stage", ""), file.keys()
+    if baseline and stage not in BASELINE_STAGES:
+        raise ValueError(
+            f"{path} is of stage {stage}, a world's and no baseline's; give one of stage {' or '.join(BASELINE_STAGES)}"
+        )
+    if not baseline and stage in BASELINE_STAGES:
+        raise ValueError(
+            f"{path} is of stage {stage}, a baseline's and no world's; give it to evaluate --baseline-lora"
+        )
+    return frozenset(name.partition(".")[0] for name in names) - {"heads"}
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
@@ -141,6 +151,7 @@ def _opened(path: Path) -> Iterator[Any]:
     """A stage file's header, and its tensors for those who ask."""
     from safetensors import SafetensorError, safe_open
 
+    check_there(path)
     try:
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("format") != str(FORMAT):

@@ -22,10 +22,10 @@ from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .adapters import tensor_names
+from .adapters import tensor_names, trained_by
 from .determinism import set_cublas_workspace
 from .job import FEATURES, Job, models_of, own_run, run_job
-from .log import LOG, PICTURE
+from .log import LOG, PICTURE, read_log
 from .loop import RunOptions
 from .material import TrainingData
 from .parts import MODELS, WorldParts
@@ -130,6 +130,8 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     try:
         return _run(args, say)
     except KeyboardInterrupt:
+        if read_log(args.out / LOG):
+            _draw_losses(args.out)
         say(how_it_stopped(args.out))
         return 130
 
@@ -146,6 +148,7 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     config = _checked_config(args, recipe, say, world.spec.name)
     start = [(file, 1.0) for file in args.start]
     for file in args.start:
+        trained_by(file)  # refuses what is none before it is told
         say(f"begins from {file}")
     job = Job(args.stage, config, world, args.dataset, args.out, start, args.cache)
     telling = Telling(args.stage, say)
@@ -183,11 +186,16 @@ def _told(
     args: argparse.Namespace, result: StageResult, config: StageConfig, say: Callable[[str], object]
 ) -> StageResult:
     """What a run came to, with its losses drawn, also where it was stopped."""
-    if processes().is_main_process:
-        plot_log(args.out / LOG, args.out / PICTURE)
+    _draw_losses(args.out)
     if not result.done:
         say(f"stopped at step {result.step} of {config.steps}; the same command with --resume goes on")
     return result
+
+
+def _draw_losses(out: Path) -> None:
+    """Draw a run's log; of several processes, the main one alone."""
+    if processes().is_main_process:
+        plot_log(out / LOG, out / PICTURE)
 
 
 def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
@@ -204,6 +212,12 @@ def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, 
 def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
     """Recipe scratch, in a world that nobody else writes to."""
     config = _checked_config(args, "scratch", say)
+    if config.lora_rank:
+        # A run that was stopped between writing the world and noting it would put them on top once more.
+        raise ValueError(
+            f"lora_rank is {config.lora_rank}, and recipe scratch trains whole weights in place; leave it out, or give "
+            "--recipe lora, which leaves a stage file"
+        )
     # A world that changed since would get the low-rank updates of files to begin from twice.
     begun_from = world if args.start else None
     with own_run(args.out, args.stage, folder, [(file, 1.0) for file in args.start], begun_from):
@@ -314,8 +328,7 @@ def _is_there(name: str) -> bool:
 
 def _provenance(folder: DatasetFolder) -> dict[str, str]:
     """What a new world says of its dataset; evaluations measure motion as it was measured there."""
-    motion = folder.info.get("settings", {}).get("motion", {})
-    told = {f"motion {name}": str(motion[name]) for name in ("backend", "threshold") if name in motion}
+    told = {f"motion {name}": str(folder.motion[name]) for name in ("backend", "threshold") if name in folder.motion}
     return {"dataset": folder.path.name, **told}
 
 
@@ -323,7 +336,7 @@ def _new_or_own(world: World, args: argparse.Namespace, config: StageConfig, fol
     """The models that a stage needs: the world's own, and those new that it makes; ValueError names the stage that has
     to come first.
     """
-    parts = WorldParts.load(world, models_of(args.stage, config.shots_every > 0))
+    parts = WorldParts.load(world, models_of(args.stage, config.shots_every > 0)).in_memory()
     missing = to_make(args.stage, args.world, {name for name in MODELS if getattr(parts, name) is not None})
     if STAGES[args.stage].reads_representations and not _represents(world, args.start):
         raise ValueError(

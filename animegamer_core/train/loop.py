@@ -150,7 +150,7 @@ class _Loop:
             if state.step % config.save_every == 0 or last or stop:
                 self._save()
             if options.draw and config.shots_every and (state.step % config.shots_every == 0 or last):
-                with self._averaged():
+                with self._saved_if_it_raises(), self._averaged():
                     options.draw(self.learner, idle.get("decoder.vae"), state.step, self.device)
             if stop:
                 break

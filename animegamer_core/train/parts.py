@@ -16,7 +16,7 @@ from ..encoder import ShotEncoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer
 from ..spec import ModelSpec, Profile
-from .adapters import apply_stage_file, stage_and_parts
+from .adapters import apply_stage_file, trained_by
 from .material import IMAGE_FEATURES, TrainingData, digest_of, name_weights
 from .order import random_seed
 from .stages import StageConfig, matching
@@ -102,6 +102,18 @@ class WorldParts:
             )
         return model
 
+    def in_memory(self) -> WorldParts:
+        """The parts, their weights in memory of their own: on a CPU they are loaded as views of the world's files, and
+        Windows lets nobody replace a file that is viewed.
+        """
+        for model in filter(None, (self.encoder, self.decoder, self.engine)):
+            for value in model.parameters():
+                value.data = value.data.clone()
+            for module in model.modules():
+                for name, value in module.named_buffers(recurse=False):
+                    setattr(module, name, value.clone())  # with other `data` it would still hold what it is a view of
+        return self
+
     def save(self, world: World, dtype: torch.dtype | None = None, max_shard_bytes: int = 1 << 30) -> World:
         """Write all models that are here into a world folder, with the spec as it is now (its VAE's scaling factor)."""
         world = save_world(
@@ -119,10 +131,11 @@ class WorldParts:
 
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
         """The parts with what a stage file trained put into those that are here, as `apply_stage_file` says; ValueError
-        if it trained none of them.
+        if it trained none of them, and if it is a baseline's where these are a world's, or the other way round.
         """
         models = {name: model for name in MODELS if (model := getattr(self, name)) is not None}
-        shared = stage_and_parts(path)[1] & set(models)  # the engine's stage reads the encoder that joint trained
+        baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # but a TextVideo
+        shared = trained_by(path, baseline) & set(models)  # the engine's stage reads the encoder that joint trained
         apply_stage_file(path, models, strength, whole=not shared)
         return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
 

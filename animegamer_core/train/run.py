@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
+from ..encoder import ShotEncoder
 from ..files import replacing
+from ..prompt import unknown_words
 from . import spread
 from .adapters import check_trainable, save_stage_file, take_off_updates
 from .checkpoints import CHECKPOINTS, list_checkpoints
@@ -43,6 +45,7 @@ from .weights import copy_into, lent, set_aside
 HEADS = "heads.safetensors"
 RESULT = "result.json"
 MEASURED_CLIPS = 128
+WORDS_TOLD = 3  # of those that a vocabulary lacks
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,28 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
     if STAGES[stage].captions:
         check_captions(data.folder)
+    if "encoder" in STAGES[stage].needs and parts.encoder is not None:
+        _check_words(parts.encoder, data)
     if STAGES[stage].games:
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
+
+
+def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
+    """ValueError for motions that a small world's encoder would read as one unknown word after the other."""
+    from tokenizers.models import WordLevel
+
+    tokenizer = encoder.tokenizer
+    if tokenizer is None or not isinstance(tokenizer.model, WordLevel):
+        return  # published worlds spell out any word
+    texts = dict.fromkeys(turn.motion_text for turn in data.folder.turns)
+    unknown = tuple(dict.fromkeys(word for text in texts for word in unknown_words(tokenizer, text)))
+    if unknown:
+        told = ", ".join(map(repr, unknown[:WORDS_TOLD])) + (", ..." if len(unknown) > WORDS_TOLD else "")
+        raise ValueError(
+            f"the encoder's vocabulary lacks {told} of the captions in {data.folder.path}; a world's words are chosen "
+            "when it is made, so train a new one on this dataset"
+        )
 
 
 def _check_games(parts: WorldParts, data: TrainingData) -> None:

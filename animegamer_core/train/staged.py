@@ -16,7 +16,7 @@ from typing import Any
 
 from ..checkpoint import World, open_world
 from ..checkpoint.storage import note_of
-from .stages import BASELINE_STAGES
+from .stages import check_there
 
 PLAYED = {"engine", "decoder"}  # parts that turns are made with
 StageFiles = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
@@ -110,10 +110,8 @@ def _digest(path: str) -> str:
 
 def _age(path: str) -> tuple[int, int]:
     """What changes with a file, for what is remembered of it."""
-    try:
-        stat = Path(path).stat()
-    except OSError as error:
-        raise ValueError(f"there is no stage file {path}; give a file that a training stage wrote") from error
+    check_there(path)
+    stat = Path(path).stat()
     return stat.st_mtime_ns, stat.st_size
 
 
@@ -124,11 +122,6 @@ def _digest_of(path: str, _changed: int, _size: int) -> str:
 
 @lru_cache(maxsize=64)
 def _parts_of(path: str, _changed: int, _size: int) -> frozenset[str]:
-    from .adapters import stage_and_parts
+    from .adapters import trained_by
 
-    stage, parts = stage_and_parts(Path(path))
-    if stage in BASELINE_STAGES:
-        raise ValueError(
-            f"{path} is of stage {stage}, a baseline's and no world's; give it to evaluate --baseline-lora"
-        )
-    return parts
+    return trained_by(Path(path))

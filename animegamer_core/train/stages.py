@@ -11,7 +11,10 @@ import dataclasses
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from ..models import MOST_STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +166,8 @@ class StageConfig:
         for name in ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        if self.shots_steps > MOST_STEPS:
+            raise ValueError(f"shots_steps is {self.shots_steps}; expected {MOST_STEPS} at most")
         for name in ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
@@ -316,6 +321,12 @@ def stage_config(stage: str, recipe: str = "scratch", spec: str = "") -> StageCo
         raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; take lora")
     row = RECIPES[recipe][stage]
     return replace(row, **ROOMY) if spec in SCRATCH_SPECS else row
+
+
+def check_there(path: str | Path) -> None:
+    """ValueError unless the path of a stage file is a file's."""
+    if not Path(path).is_file():
+        raise ValueError(f"there is no stage file {path}; give a file that a training stage wrote")
 
 
 def to_make(stage: str, world: str, there: Container[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class Tuning:
     """One way. approximates: the result differs beyond rounding. only, formats: the kind of device and the number
     formats that it is of use with, any if empty. hindered: says of a device what is missing there, if something is.
     alone: shots that are drawn together decide together what is left out, so that each has to be drawn by itself.
+    bound: the way computes on no other kind of device, where others compute there and save nothing.
     """
 
     about: str
@@ -30,6 +31,7 @@ class Tuning:
     formats: tuple[str, ...] = ()
     hindered: Callable[[str], str] = lambda device: ""
     alone: bool = False
+    bound: bool = False
 
 
 def tune(decoder: ShotDecoder, names: Sequence[str]) -> None:
@@ -90,12 +92,14 @@ def _hindrance(name: str, device: str, dtype: str) -> str:
 
 def lacking(name: str, device: str, dtype: str = "") -> str:
     """What a machine lacks for a way, as the end of a sentence; empty where it lacks nothing, or where the way is meant
-    for another kind of device: some of these compute there all the same. dtype: as for `usable`.
+    for another kind of device and computes there all the same. dtype: as for `usable`.
     """
     tuning = TUNINGS[name]
     if dtype and tuning.formats and dtype not in tuning.formats:
         return f"of no use with {dtype}"
-    return "" if _elsewhere(name, device) else tuning.hindered(device)
+    if not _elsewhere(name, device):
+        return tuning.hindered(device)
+    return f"since it computes on {tuning.only} alone, and not on {device}" if tuning.bound else ""
 
 
 def _elsewhere(name: str, device: str) -> bool:
@@ -108,36 +112,40 @@ def approximations(names: Sequence[str]) -> tuple[str, ...]:
 
 
 GPU: Any = {"only": "cuda"}
+BOUND: Any = {**GPU, "bound": True}
 COMPILER: Any = {**GPU, "hindered": hindrances.no_compiler}
 TORCHAO: Any = {**GPU, "hindered": hindrances.no_torchao}
 
 TUNINGS: dict[str, Tuning] = {
-    "halves": Tuning("the halves of guidance on two GPUs at once", ways.halves, **GPU),
+    "halves": Tuning("the halves of guidance on two GPUs at once", ways.halves, **BOUND),
     "fused": Tuning("one matrix product for query, key and value", ways.fused),
     "layout": Tuning("the VAE's convolutions with channels last (on a GPU, compiled only)", ways.layout),
     "onednn": Tuning(
         "the VAE's convolutions through oneDNN, all of them",
         ways.onednn,
         only="cpu",
+        bound=True,
         formats=("float32",),
         hindered=hindrances.no_onednn,
     ),
     "half_vae": Tuning(
         "the VAE in float16 where all else is bfloat16", ways.half_vae, only="cuda", formats=("bfloat16",)
     ),
-    "fp8": Tuning("the feed-forward products in 8-bit floats (torchao)", ways.fp8, approximates=True, **TORCHAO),
+    "fp8": Tuning(
+        "the feed-forward products in 8-bit floats (torchao)", ways.fp8, approximates=True, bound=True, **TORCHAO
+    ),
     "int8": Tuning("the blocks' weights kept as 8-bit integers (torchao)", ways.int8, approximates=True, **TORCHAO),
-    "cudnn": Tuning("cuDNN's attention before the others", ways.cudnn, **GPU),
+    "cudnn": Tuning("cuDNN's attention before the others", ways.cudnn, **BOUND),
     "flash3": Tuning(
         "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
         ways.flash3,
-        only="cuda",
+        **BOUND,
         formats=("bfloat16",),
         hindered=hindrances.no_flash3,
     ),
-    "gelu": Tuning("the feed-forward's GELU inside its matrix product", ways.gelu, **GPU),
+    "gelu": Tuning("the feed-forward's GELU inside its matrix product", ways.gelu, **BOUND),
     "blocks": Tuning("compiled transformer blocks", ways.blocks, **COMPILER),
-    "graph": Tuning("compiled transformer blocks, each a CUDA graph", ways.graph, **COMPILER),
+    "graph": Tuning("compiled transformer blocks, each a CUDA graph", ways.graph, bound=True, **COMPILER),
     "whole": Tuning("the whole transformer compiled", ways.whole, **COMPILER),
     "vae": Tuning("the VAE's decoder compiled", ways.vae, **COMPILER),
     "first_block": Tuning(
