@@ -42,8 +42,9 @@ class Line:
         self.entries: list[LineEntry] = []
         self._whole_bytes = 0
         texts = _texts_of(path) if path.exists() else []
-        for number, text in enumerate(texts, start=1):
-            if not text.endswith(b"\n") or not b"".join(texts[number - 1 :]).strip():  # torn, or an editor's last lines
+        last = max((number for number, text in enumerate(texts, start=1) if text.strip()), default=0)
+        for number, text in enumerate(texts[:last], start=1):  # an editor's blank lines at the end are left out
+            if not text.endswith(b"\n"):  # torn
                 break
             entry = _entry_of(text)
             if entry is None:
@@ -54,9 +55,11 @@ class Line:
             self._keep(entry, text)
 
     def append(self, entry: LineEntry, words: Mapping[str, Any]) -> None:
-        """Add a turn; `words` are for people who read the file."""
+        """Add a turn; `words` are for people who read the file. ValueError if what was read of it is gone."""
         text = _text(entry, words)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._whole_bytes > (self.path.stat().st_size if self.path.exists() else 0):
+            raise ValueError(f"{self.path} was removed or cut short while its story was open; open it again")
         with self.path.open("r+b" if self.path.exists() else "wb") as file:
             file.truncate(self._whole_bytes)
             file.seek(self._whole_bytes)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from .files import save_picture
 from .models import SEEDS, LoadedModels, Models, PlaySettings
-from .shelf import ShotKey, StateKey, address_of
+from .shelf import ShotKey, StateKey, address_of, opening_address
 from .state import GameSession, GameState, Turn, clean_text
-from .story import Story, opening_address
+from .story import Story
 
 if typing.TYPE_CHECKING:
     import numpy as np

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     settings, models = _how(args, played)
     if args.resume or args.branch is not None:
         check_there(args.out, name)
-    story = Story.open(args.out, name, world.spec.name, world.fingerprint)
+    story = Story.open(args.out, name, played.spec.name, played.fingerprint)
     with story.lock():
         after, ahead = plan(story, instructions, args.resume, args.branch)
         if story.entries and not (args.file or args.resume or args.branch is not None):

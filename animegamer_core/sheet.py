@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ _MOTION = "#6d4fc4"
 _GAIN, _LOSS = ("#d9f2e3", "#11683d"), ("#fbe0dc", "#9c2a1b")  # (background, ink) of a change
 GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
 _WORDS = (30, 25)  # sizes of the first line of an instruction and of the others
+_LETTERS = 600  # no place on the sheet has room for more; to measure all of a long text would take minutes
 _BAR = 15  # height of gauges and motion steps
 _PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces, and beside any wide letter
 _NOTICE = "? stands for letters that no font of this computer has; install Noto Sans CJK to see them"
@@ -108,7 +110,7 @@ def _instruction_lines(instruction: str, width: int) -> list[str]:
         lines = [part.split(": ", 1)[-1].rstrip(".") for part in instruction.split("; ")][:3]
     else:
         lines = [""]
-        for piece in _PIECES.findall(instruction):
+        for piece in _PIECES.findall(instruction[:_LETTERS]):
             longer = (lines[-1] + piece).strip()
             if len(lines) < 3 and lines[-1] and _width(longer, _WORDS[0]) > width:
                 lines.append(piece.strip())
@@ -119,11 +121,11 @@ def _instruction_lines(instruction: str, width: int) -> list[str]:
 
 def _fitted(words: str, size: int, width: float) -> str:
     """The words, cut short with dots where they would not fit."""
-    if _width(words, size) <= width:
+    if len(words) <= _LETTERS and _width(words, size) <= width:
         return words
-    while words and _width(words + "...", size) > width:
-        words = words[:-1]
-    return words.rstrip() + "..."
+    lengths = range(min(len(words), _LETTERS) + 1)
+    longer = bisect_right(lengths, width, key=lambda length: _width(words[:length] + "...", size))
+    return words[: max(0, longer - 1)].rstrip() + "..."
 
 
 def _width(words: str, size: int) -> float:

@@ -9,10 +9,11 @@ import hashlib
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from .files import replacing, write_text
+from .state import CharacterState, GameSession
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,34 @@ def address_of(key: Key) -> str:
     """64 hex digits: the SHA-256 of a key as canonical json."""
     text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def opening_address(fingerprint: str, session: GameSession) -> str | None:
+    """The address of how a session begins, the parent of turn 1; None if it begins from nothing."""
+    picture = session.picture
+    if picture is not None and picture.state.representation is None and picture.address is not None:
+        return picture.address
+    if picture is None and session.opening == CharacterState():
+        return None
+    return address_of(opening_key(fingerprint, session))
+
+
+def with_opening_address(fingerprint: str, session: GameSession) -> GameSession:
+    """The session with the address on its opening picture, which tells it no more once its representation is let go."""
+    if session.picture is None:
+        return session
+    picture = replace(session.picture, address=opening_address(fingerprint, session))
+    return replace(session, turns=(picture, *session.turns[1:]))
+
+
+def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
+    """What decides how a session begins; its picture, if it has one, still holds its representation."""
+    picture, digest = session.picture, None
+    if picture is not None and picture.state.representation is not None:
+        values = picture.state.representation.float().contiguous().numpy()
+        digest = hashlib.sha256(values.tobytes()).hexdigest()
+    text = "" if picture is None else picture.instruction
+    return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ the turn in progress is lost. Reading the index imports no torch, and opening a 
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import itertools
 import os
 import re
@@ -29,7 +28,7 @@ from pathlib import Path
 from .files import replacing
 from .index import INDEX, alone, check_new, check_story_name, check_there, read_index, write_index
 from .lines import FIRST_LINE, Line, LineEntry, line_names
-from .shelf import OpeningKey, Shelf, ShotKey, StateKey, address_of
+from .shelf import OpeningKey, Shelf, ShotKey, StateKey, opening_address, opening_key, with_opening_address
 from .state import KEPT_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
 
 if typing.TYPE_CHECKING:
@@ -144,10 +143,8 @@ class Story:
                 raise ValueError("this game let its opening picture go, and the story does not know it; open it anew")
             self._begin()
             representation = None if picture is None else picture.state.representation
-            self.openings.put(_opening_key(self.fingerprint, session), ".safetensors", {}, _writer(representation))
-        if picture is None:
-            return session
-        return replace(session, turns=(replace(picture, address=address), *session.turns[1:]))
+            self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, _writer(representation))
+        return with_opening_address(self.fingerprint, session)
 
     def recall(self, turn: Turn) -> Turn:
         """The turn with its representation, read again by its address where the session let it go."""
@@ -156,10 +153,13 @@ class Story:
         return replace(turn, state=replace(turn.state, representation=self.read_representation(turn.address)))
 
     def read_representation(self, address: str) -> Tensor:
-        """The (N, D) representation of a known state or opening picture, on the CPU."""
+        """The (N, D) representation of a known state or opening picture, on the CPU; ValueError if it is damaged."""
         from safetensors.torch import load_file
 
-        shelf = self.openings if self.openings.record(address) is not None else self.states
+        opens = self.openings.record(address) is not None
+        shelf = self.openings if opens else self.states
+        if shelf.find(address) is None:
+            raise self._lost_opening(address) if opens else self._lost_turn(address)
         return load_file(shelf.path(address))["representation"]
 
     def enter(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
@@ -167,7 +167,8 @@ class Story:
 
         A turn that the line holds without a shot gets this one; without a shot, the line keeps what it has. Where it
         holds another turn, it is kept and another line goes on: one that goes this way already or ends where it would
-        begin, or a new one. With `keep_later`, a new line of another shot of the same state has the later turns too.
+        begin, or a new one. Where it ends, one that goes this way already goes on, so that no two become alike. With
+        `keep_later`, a new line of another shot of the same state has the later turns too.
         """
         assert turn.address is not None
         index, entry = turn.number - 1, LineEntry(turn.address, shot, turn.seed)
@@ -177,6 +178,8 @@ class Story:
         self._begin()
         if self.entries[index:] and not self.entries[index].meets(entry):
             self._branch(entry, index, keep_later and self.entries[index].state == entry.state, words)
+        elif len(self.entries) == index:
+            self._turn_to_one([_goes([*self.entries, entry])], index)
         if len(self.entries) == index:
             self._line.append(entry, words)
         elif shot is not None and self.entries[index].shot is None:
@@ -205,7 +208,7 @@ class Story:
             return session
         record = self.openings.record(parent)
         if record is None:
-            raise ValueError(f"{self.folder}: the game's opening {parent[:12]}... is missing or damaged; open it anew")
+            raise self._lost_opening(parent)
         key = OpeningKey(**record["key"])
         session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
         if key.picture is None:
@@ -218,10 +221,16 @@ class Story:
         record = self.states.record(address)
         state = _state_of(record)
         if record is None or state is None:
-            raise ValueError(
-                f"{self.folder}: turn {address[:12]}... is missing or damaged; play the game's file again to restore it"
-            )
+            raise self._lost_turn(address)
         return state, record["key"]
+
+    def _lost_turn(self, address: str) -> ValueError:
+        return ValueError(
+            f"{self.folder}: turn {address[:12]}... is missing or damaged; play the game's file again to restore it"
+        )
+
+    def _lost_opening(self, address: str) -> ValueError:
+        return ValueError(f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; open it anew")
 
     def _clip_path(self, number: int, shot: str) -> Path:
         return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
@@ -263,7 +272,7 @@ class Story:
         """Turn to a line that holds `entry` at `index`, or that it can be appended to."""
         before, later = self.entries[:index], self.entries[index + 1 :] if keep_later else []
         way = [*before, entry, *later]
-        fits = [lambda entries: len(entries) >= len(way) and _meet(entries, way)]
+        fits = [_goes(way)]
         if not keep_later:
             fits.append(lambda entries: len(entries) == index and _meet(entries, before))
         if not self._switch(fits, len(way) if keep_later else index) and keep_later:
@@ -271,19 +280,24 @@ class Story:
 
     def _switch(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
         """Turn to the first line that fits (True), or else to a new one of the first `count` entries of this one."""
-        there, lines = self.lines(), {}
-        for name in there:
+        known = self._turn_to_one(fits, count)
+        if not known:
+            name = next(f"line-{n}" for n in itertools.count(2) if not self._line_path(f"line-{n}").exists())
+            self._line.copy(self._line_path(name), count)
+            self._turn_to(name)
+        return known
+
+    def _turn_to_one(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
+        """Turn to the first other line that fits, which gets the shots of the first `count` entries of this one."""
+        lines = {}
+        for name in [name for name in self.lines() if name != self.line]:  # this one never fits, and may be long
             with suppress(ValueError):  # a damaged line is left alone: nobody stands on it
                 lines[name] = Line(self._line_path(name))
         name = next((name for fit in fits for name in lines if fit(lines[name].entries)), None)
-        known = name is not None
-        if known:
+        if name is not None:
             lines[name].fill(self._line, count)
-        else:
-            name = next(f"line-{n}" for n in itertools.count(2) if f"line-{n}" not in there)
-            self._line.copy(self._line_path(name), count)
-        self._turn_to(name)
-        return known
+            self._turn_to(name)
+        return name is not None
 
     def _begin(self) -> None:
         """Write the index of a new story, before anything else of it."""
@@ -300,31 +314,17 @@ class Story:
         write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.line)
 
 
-def opening_address(fingerprint: str, session: GameSession) -> str | None:
-    """The address of how a session begins, the parent of turn 1; None if it begins from nothing."""
-    picture = session.picture
-    if picture is not None and picture.address is not None:
-        return picture.address
-    if picture is None and session.opening == CharacterState():
-        return None
-    return address_of(_opening_key(fingerprint, session))
-
-
-def _opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
-    picture, digest = session.picture, None
-    if picture is not None and picture.state.representation is not None:
-        values = picture.state.representation.float().contiguous().numpy()
-        digest = hashlib.sha256(values.tobytes()).hexdigest()
-    text = "" if picture is None else picture.instruction
-    return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
-
-
 def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
     if story.fingerprint != fingerprint:
         raise ValueError(
             f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
-            f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world"
+            f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
         )
+
+
+def _goes(way: Sequence[LineEntry]) -> Callable[[list[LineEntry]], bool]:
+    """Whether a line goes all of this way, and perhaps on."""
+    return lambda entries: len(entries) >= len(way) and _meet(entries, way)
 
 
 def _meet(entries: Sequence[LineEntry], others: Sequence[LineEntry]) -> bool:

@@ -22,7 +22,7 @@ app.registerExtension({
     if (nodeData.category?.split("/")[0] === CATEGORY) ours.add(nodeData.name);
   },
   nodeCreated(node) {
-    if (ours.has(node.comfyClass)) dressNode(node, words());
+    if (ours.has(node.comfyClass)) dressNode(node, words(), app);
   },
   setup() {
     addStyle();

@@ -11,10 +11,11 @@ const CARD_HEIGHT = 302; // with the margin that the canvas keeps
 const [LETTER, ROW] = [6.6, 18]; // a letter of a note is about so wide, a row of them so high
 const WIDTH = 320;
 const STORY_HEIGHT = 150; // of a story's lines, of which a shot's picture below would leave two to be seen
+const PREVIEWS = ["$$canvas-image-preview", "$$comfy_animation_preview"]; // the page's own widgets
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
-/** Give a new node of the pack its card; what its properties hold is shown at once. */
-export function dressNode(node, say) {
+/** Give a new node of the pack its card; what its properties hold is shown at once. `app`: the page's. */
+export function dressNode(node, say, app) {
   const fit = createFit(node);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
@@ -29,6 +30,7 @@ export function dressNode(node, say) {
   const { onExecuted, onConfigure } = node;
   node.onExecuted = function (output) {
     onExecuted?.call(this, output);
+    if (node.comfyClass === "PlayGameStory" && output?.images) dropPreviews(node, app);
     shown(output);
   };
   node.onConfigure = function (saved) {
@@ -49,6 +51,19 @@ export function readNotes(value) {
 export function showTurn(nodes, { node: id, state }) {
   const node = nodes.find((candidate) => String(candidate.id) === String(id)); // numbers in old pages, strings in new ones
   node?.animegamerShow?.({ animegamer_state: [state] });
+}
+
+/** Take the pictures of the drawing off a node: the page would go on showing them in place of the turn's clip. */
+function dropPreviews(node, app) {
+  for (const name of PREVIEWS) {
+    const at = node.widgets.findIndex((widget) => widget.name === name);
+    if (at < 0) continue;
+    node.widgets[at].onRemove?.();
+    node.widgets.splice(at, 1);
+  }
+  delete app.nodePreviewImages[node.id];
+  node.preview = node.imgs = node.images = undefined;
+  app.canvas.setDirty(true, true);
 }
 
 function addCard(node, say, fit) {

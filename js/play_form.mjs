@@ -35,7 +35,8 @@ export function createForm(say, act) {
   const help = el("p", { class: "ag-unseen", id: "ag-form-help", text: say("instructionHelp") });
   const element = el(
     "form",
-    { class: "ag-form", on: { submit: () => submit(1) } },
+    // The browser's own check says nothing where a setting is folded away; `values` and the server see to all of them.
+    { class: "ag-form", novalidate: true, on: { submit: () => submit(1) } },
     status.element,
     el("div", { class: "ag-folds" }, fields.element, settings.element),
     text,
@@ -50,8 +51,9 @@ export function createForm(say, act) {
   async function submit(takes) {
     const instruction = oneLine(text.value);
     if (session.busy) return;
-    if (!instruction) {
-      status.askForWords();
+    const lacks = !instruction ? "emptyInstruction" : instruction.startsWith("#") ? "commentInstruction" : "";
+    if (lacks) {
+      status.askForWords(lacks);
       text.focus();
       return;
     }
@@ -169,7 +171,7 @@ function createSettings(say, changed) {
     type: "number",
     min: 0,
     max: 999,
-    step: 0.1,
+    step: "any",
     value: 5,
     "aria-label": say("motionValue"),
     hidden: true,
@@ -248,9 +250,9 @@ function createStatus(say) {
     if (alert.textContent !== sentence) alert.textContent = sentence;
   }
 
-  function askForWords() {
+  function askForWords(lacks) {
     asks = true;
-    fail(say("emptyInstruction"));
+    fail(say(lacks));
   }
 
   /** The player has written something. */

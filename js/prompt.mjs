@@ -63,7 +63,7 @@ export function errorSentence(error, otherwise) {
   const refused = error?.response ?? error;
   const ofNodes = Object.values(refused?.node_errors ?? {}).flatMap((entry) => entry?.errors ?? []);
   const found = [
-    ...ofNodes.map((entry) => entry.details || entry.message),
+    ...ofNodes.map((entry) => [entry.message, entry.details].filter(Boolean).join(": ")),
     error?.exception_message,
     typeof refused?.error === "string" ? refused.error : refused?.error?.message,
     error?.message,

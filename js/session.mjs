@@ -36,14 +36,13 @@ export class PlaySession {
       this.worlds = comboOptions(info.LoadAnimeGamer?.input?.required?.world);
       await this.#readStories();
     });
-    if (kept.story && this.stories.some((story) => story.name === kept.story))
-      await this.open(kept.story, undefined, kept);
+    if (kept.story && this.#knows(kept.story)) await this.open(kept.story, undefined, kept);
     else if (kept.story && kept.jobs?.length) await this.open(kept.story, kept.world, kept);
   }
 
   /** Begin a new story, or open the saved one of this name; where it cannot be, `error` says why and nothing is open. */
   async begin(story, world) {
-    if (this.stories.some((entry) => entry.name === story)) return this.open(story);
+    if (this.#knows(story)) return this.open(story);
     if (await this.#guard(() => this.#readWords({ world, story }))) await this.open(story, world);
   }
 
@@ -51,8 +50,7 @@ export class PlaySession {
   async open(story, world, place = {}) {
     this.leave();
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [] });
-    const known = this.stories.find((entry) => entry.name === story);
-    if (known || world === undefined || place.jobs?.length) await this.#guard(() => this.#readStory(place));
+    if (this.#knows(story) || world === undefined || place.jobs?.length) await this.#guard(() => this.#readStory(place));
     await this.#guard(async () => {
       this.words = await this.#readWords({ world: this.world });
     });
@@ -73,8 +71,6 @@ export class PlaySession {
     Object.assign(this, {
       story: "",
       world: "",
-      root: buildTree([]),
-      line: "",
       jobs: [],
       batch: null, // the prompts that are being sent; what is told meanwhile waits in it until their ids are known
       sent: 0,
@@ -84,7 +80,7 @@ export class PlaySession {
       words: {},
       error: "",
     });
-    this.here = this.root;
+    this.#clear();
   }
 
   get busy() {
@@ -122,23 +118,11 @@ export class PlaySession {
     const { parent, turn } = this.here;
     if (!parent) return;
     const there = takesOf(this.here);
-    const seeds = takeSeeds(
-      there.map((take) => take.turn.seed),
-      parent.number,
-      Math.max(1, TAKES - there.length),
-      settings.seed,
-    );
+    const drawn = there.map((take) => take.turn.seed);
+    const seeds = takeSeeds(drawn, parent.number, Math.max(1, TAKES - there.length), settings.seed);
     const line = lineThrough(parent, this.line);
-    await this.#send(
-      seeds.map((seed) => ({
-        ...settings,
-        instruction: turn.instruction,
-        after: parent.number,
-        line,
-        seed,
-        stay: true,
-      })),
-    );
+    const request = { ...settings, instruction: turn.instruction, after: parent.number, line, stay: true };
+    await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
   /** Write the story up to here as one clip and a contact sheet. */
@@ -180,9 +164,7 @@ export class PlaySession {
 
   /** A prompt of ours began. */
   began(detail) {
-    const { prompt_id: id } = detail;
-    if (this.#early("began", detail)) return;
-    this.#update(id, { running: true });
+    if (!this.#early("began", detail)) this.#update(detail.prompt_id, { running: true });
   }
 
   /** A node of ours got on: `value` of `max`. */
@@ -198,19 +180,18 @@ export class PlaySession {
     if (this.#early("executed", detail)) return;
     if (String(node) !== TURN_NODE) return;
     const told = output?.animegamer_story?.[0];
-    this.#update(id, {
-      told: told && { line: told.line, files: told.files ?? [] },
-      notes: output?.animegamer_notes ?? [],
-    });
+    const notes = output?.animegamer_notes ?? [];
+    this.#update(id, { told: told && { line: told.line, files: told.files ?? [] }, notes });
   }
 
   /** A prompt of ours ended well: read the story again, and go where the turn is. */
   async succeeded(detail) {
-    if (this.#early("succeeded", detail)) return;
-    // One after another: where the first of three takes leads decides that the others lead nowhere.
-    const settle = () => this.#settle(detail);
-    this.#settled = this.#settled.then(settle, settle);
-    await this.#settled;
+    if (!this.#early("succeeded", detail)) await this.#inTurn(() => this.#settle(detail));
+  }
+
+  /** One after another: where the first of three takes leads decides that the others lead nowhere. */
+  #inTurn(settle) {
+    return (this.#settled = this.#settled.then(settle, settle));
   }
 
   async #settle(detail) {
@@ -226,11 +207,20 @@ export class PlaySession {
     if (story === this.story) this.#changed(moves ? "turn" : "");
   }
 
-  /** A prompt of ours failed. */
-  failed(detail) {
-    if (this.#early("failed", detail)) return;
+  /** A prompt of ours failed, perhaps since the story was changed or taken away: read it again. */
+  async failed(detail) {
+    if (!this.#early("failed", detail)) await this.#inTurn(() => this.#settleFailed(detail));
+  }
+
+  async #settleFailed(detail) {
     if (!this.#take(detail.prompt_id)) return;
-    this.#changed("failed", errorSentence(detail, "failed"));
+    const { story } = this;
+    await this.#guard(async () => {
+      await this.#readStories();
+      if (this.#knows(story)) await this.#readStory();
+      else if (story === this.story) this.#clear();
+    });
+    if (story === this.story) this.#changed("failed", errorSentence(detail, "failed"));
   }
 
   /** A prompt of ours was interrupted. */
@@ -252,7 +242,7 @@ export class PlaySession {
         } else if (entry.status?.status_str === "success") {
           this.executed({ prompt_id: job.id, node: TURN_NODE, output: entry.outputs?.[TURN_NODE] });
           await this.succeeded({ prompt_id: job.id });
-        } else if (messages.execution_error) this.failed({ ...messages.execution_error, prompt_id: job.id });
+        } else if (messages.execution_error) await this.failed({ ...messages.execution_error, prompt_id: job.id });
         else this.interrupted({ prompt_id: job.id });
       });
     }
@@ -300,6 +290,16 @@ export class PlaySession {
   /** The words of a world; with a `story`, an error if no new one can have that name, or the world cannot be played. */
   #readWords(asked) {
     return this.port.getJson(`/animegamer/words?${new URLSearchParams(asked)}`);
+  }
+
+  #knows(name) {
+    return this.stories.some((story) => story.name === name);
+  }
+
+  /** No turns, and nowhere to stand but at the beginning. */
+  #clear() {
+    this.here = this.root = buildTree([]);
+    this.line = "";
   }
 
   async #readStory(place) {

@@ -59,6 +59,7 @@ const STYLE = `
 .ag-line.ag-social { stroke-dasharray: 7 4; } .ag-line.ag-entertainment { stroke-dasharray: 1 4; stroke-width: 3px; }
 .ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
 .ag-notes li, .ag .ag-note { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
+.ag-form .ag-notes { max-height: 110px; overflow: hidden auto; scrollbar-width: thin; }
 .ag-notes.ag-in-node { padding-block: 6px; }
 .ag .ag-note { margin-top: -7px; font-size: 12px; line-height: 17px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 

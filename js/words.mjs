@@ -75,6 +75,7 @@ const en = {
   sheet: "Contact sheet",
   exported: "Exported",
   emptyInstruction: "Write what happens next first.",
+  commentInstruction: "An instruction that begins with # is left out as a comment; begin it with another letter.",
   branch: "branch {line}",
 };
 
@@ -153,6 +154,7 @@ const zh = {
   sheet: "总览图",
   exported: "已导出",
   emptyInstruction: "请先写下接下来发生什么。",
+  commentInstruction: "以 # 开头的指令会被当作注释略去，请换一个开头。",
   branch: "分支 {line}",
 };
 
@@ -231,6 +233,7 @@ const ja = {
   sheet: "一覧画像",
   exported: "書き出しました",
   emptyInstruction: "先に、次に起こることを書いてください。",
+  commentInstruction: "# で始まる指示は注釈として読み飛ばされます。別の文字で始めてください。",
   branch: "分岐 {line}",
 };
 

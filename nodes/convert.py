@@ -10,9 +10,11 @@ from ..animegamer_core.checkpoint.downloads import ENGINE, published_worlds, wor
 from ..animegamer_core.index import check_story_name
 from . import host
 from .models import PACKAGES
+from .replay import Replays
 from .values import CATEGORY
 from .work import Bars
 
+CONVERTED = Replays(host.age_of_world)
 NOTHING_PUBLISHED = "none found"
 
 
@@ -55,7 +57,13 @@ class ConvertAnimeGamer(io.ComfyNode):
         )
 
     @classmethod
+    def fingerprint_inputs(cls, **widgets: str | None) -> str:
+        """Changes when the world is taken away, or made anew by another."""
+        return CONVERTED.fingerprint(widgets)
+
+    @classmethod
     def execute(cls, source: str, world: str, precision: str) -> io.NodeOutput:
+        called = dict(locals())
         host.require(*PACKAGES)
         from ..animegamer_core.checkpoint.convert import convert
 
@@ -65,6 +73,7 @@ class ConvertAnimeGamer(io.ComfyNode):
         made = convert(
             folder, out, lambda done, total, what: show("bytes", done, total), name=published, precision=precision
         )
+        CONVERTED.done(called, world)
         size = sum(note.bytes for note in made.files.values())
         report = "\n".join([f"world {world!r} is in {out}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence])
         return io.NodeOutput(world, report, ui={"text": [report]})

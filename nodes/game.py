@@ -7,7 +7,7 @@ from dataclasses import replace
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.play import state_key
-from ..animegamer_core.shelf import address_of
+from ..animegamer_core.shelf import address_of, with_opening_address
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import (
     CharacterState,
@@ -157,7 +157,7 @@ class ComposeGameInstruction(io.ComfyNode):
             "many lines becomes a list, which runs the following nodes once a line.",
             inputs=[
                 field("character", "Miko", "Who acts. Several names are separated by commas."),
-                field("adverb", "happily", "How it is done. May be empty."),
+                field("adverb", "gently", "How it is done. May be empty."),
                 field("motion", "wave hello", "What the character does."),
                 field("time", "day", "Time of day. May be empty."),
                 field("place", "beach", "Where it happens."),
@@ -261,7 +261,7 @@ class PredictNextState(io.ComfyNode):
                 HistorySocket.Input("history", tooltip="The game so far, from Game History or the turn before."),
                 io.String.Input(
                     "instruction",
-                    default="Character: Miko; Motion: happily wave hello; Background: day beach.",
+                    default="Character: Miko; Motion: gently wave hello; Background: day beach.",
                     multiline=True,
                     tooltip="What happens next. The form 'Character: ...; Motion: ...; Background: ...' is what worlds "
                     "are trained with; line breaks count as spaces.",
@@ -281,6 +281,7 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
+        history = with_opening_address(model.fingerprint, history)
         key = state_key(model.fingerprint, history, text, world.profile.name, model.precision)
         session = history.step(text, engine.predict(history.past(), text), seed, address_of(key))
         moment = Moment(session, world.motion_table, engine.tokenizer.unknown_words(text))

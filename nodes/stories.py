@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.index import check_story_name, check_there, story_names
+from ..animegamer_core.index import LOCK, check_story_name, check_there, story_names
 from ..animegamer_core.play import PlayedTurn, Player
 from ..animegamer_core.play import export as export_story
 from ..animegamer_core.state import GameSession, MotionTable
@@ -96,6 +96,8 @@ class Game:
         watch: list[OnStep] = []
 
         def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
+            if not (self.story.folder / LOCK).exists():  # what was written now would be the ruin of a story
+                raise ValueError(f"story {self.story.name!r} was removed from the output folder; begin it anew")
             if not watch:  # the decoder is asked for once it is at work, so that known turns load none
                 watch.append(step_watcher(self.model.decoder_at_work(), report, before))
             watch[0](done, steps, clean_BTCHW)
@@ -146,6 +148,11 @@ def story_name(name: str) -> str:
 
 def start(story: Story, after: int, line: str, reading: bool = False) -> int:
     """Turn to the line, and say after which of its turns it is taken up; reading, 0 and -1 both mean the last one."""
+    if line and not story.lines():
+        raise ValueError(
+            f"story {story.name!r} has no line {line!r}: it was removed from the output folder, or never begun; "
+            "begin it anew"
+        )
     if line:
         story.use(line)
     return len(story.entries) if after < 0 or (reading and after == 0) else after

@@ -47,7 +47,7 @@ class PlayGameStory(io.ComfyNode):
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 io.String.Input(
                     "instructions",
-                    default="Character: Miko; Motion: happily wave hello; Background: day beach.\n"
+                    default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
                     tooltip="What happens, one turn a line; lines that begin with # are left out. Empty: nothing is "
@@ -226,6 +226,8 @@ class LoadGameStory(io.ComfyNode):
     @classmethod
     def execute(cls, story: str, turn: int, line: str, window: int) -> io.NodeOutput:
         if story == NO_STORY:
+            if names := listed():
+                raise ValueError(f"no story is chosen; choose a story; there are {', '.join(map(repr, names[:10]))}")
             raise ValueError(
                 "there is no saved story yet; play one with Play Game Story or Save Game Story, then press R"
             )

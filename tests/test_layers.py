@@ -133,12 +133,12 @@ PUBLIC = {
     "halves": "Halves copies second_device split",
     "play": "PlayedTurn Player choose_device export keep_turn put_shot state_key",
     "sheet": "contact_sheet",
-    "shelf": "OpeningKey Shelf ShotKey StateKey address_of",
+    "shelf": "OpeningKey Shelf ShotKey StateKey address_of opening_address opening_key with_opening_address",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
     "dtype_name get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "level_of motion_text read_instructions scope_name",
-    "story": "Story opening_address",
+    "story": "Story",
     "video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
     "engine": "EngineOutput GameEngine Replies additive_mask",
     "decoder": "ShotDecoder",

@@ -386,6 +386,16 @@ def test_another_worlds_story_is_refused(world, tmp_path, game, capsys):
     assert "was played in world" in capsys.readouterr().err
 
 
+def test_a_story_of_another_profile_goes_on_by_that_profile(world, tmp_path, game, capsys):
+    other = world.with_profile("reference")
+    assert other.fingerprint != world.fingerprint
+    played(other, tmp_path / "out", GAME[:1])
+    assert run_play(world, tmp_path, game, "--resume") == 2
+    assert "choose another name, or that world and its profile" in capsys.readouterr().err
+    assert run_play(world, tmp_path, game, "--resume", "--profile", "reference") == 0
+    assert len(opened(other, tmp_path / "out").entries) == len(read_game(game))
+
+
 @pytest.mark.parametrize("text, value", [("3=fast", 15.0), ("3=4", 15.0), ("3=2.5px", 2.5), ("3=STILL", 0.5)])
 def test_motion_of_a_turn(text, value):
     assert parse_motion(text, TABLE) == (3, value)

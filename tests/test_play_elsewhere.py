@@ -8,8 +8,8 @@ from test_play import GAME, content, opened, played
 from test_play import world as tiny_world_fixture
 
 from animegamer_core.play import LoadedModels, Player, PlaySettings, keep_turn, state_key
-from animegamer_core.shelf import ShotKey, address_of
-from animegamer_core.state import CharacterState, GameSession, GameState
+from animegamer_core.shelf import ShotKey, address_of, with_opening_address
+from animegamer_core.state import KEPT_TURNS, CharacterState, GameSession, GameState
 from animegamer_core.video import read_clip, to_uint8
 
 world = tiny_world_fixture
@@ -105,10 +105,11 @@ def test_a_line_keeps_its_own_opening(world, tmp_path):
 # Turns of a graph
 
 
-def graph(world, opening=None, window=4):
+def graph(world, opening=None, window=4, instructions=GAME[:3]):
     """A game played without a story, and its shots: [(session after turn n, shot's key, frames)]."""
     models, session, turns = LoadedModels(world, PlaySettings()), opening or GameSession(window=window), []
-    for number, instruction in enumerate(GAME[:3]):
+    for number, instruction in enumerate(instructions):
+        session = with_opening_address(world.fingerprint, session)
         key = state_key(world.fingerprint, session, instruction, world.profile.name, "float32")
         state = models.engine().predict(session.past(), instruction)
         session = session.step(instruction, state, number, address_of(key))
@@ -141,6 +142,14 @@ def test_an_opened_graphs_game_is_kept_with_its_opening(world, tmp_path):
     player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)
     player.play(GAME[:3])
     assert content(story.folder) == content(player.story.folder)
+
+
+def test_an_opened_graphs_game_is_kept_after_it_let_its_picture_go(world, tmp_path):
+    opening = GameSession().open_with("Miko waves", picture(world))
+    turns = graph(world, opening, instructions=[f"Miko runs {number}" for number in range(KEPT_TURNS)])
+    assert turns[-1][0].picture.state.representation is None
+    story = keep(world, tmp_path, turns, (0, -1))
+    assert len(story.entries) == KEPT_TURNS and story.session(KEPT_TURNS, 4).picture is not None
 
 
 def test_a_kept_turn_tells_its_story_in_its_metadata(world, tmp_path):

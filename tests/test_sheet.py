@@ -78,6 +78,25 @@ def test_words_stay_whole_where_they_fit():
     assert all(line.split()[0] in words.split() for line in lines)
 
 
+def test_a_long_instruction_is_cut_in_few_steps(monkeypatch):
+    measured = []
+    width = sheet._width
+    monkeypatch.setattr(sheet, "_width", lambda words, size: measured.append(len(words)) or width(words, size))
+    for words in ("Miko " * 400, "a" * 2000, KANJI * 400, f"Character: Miko; Motion: {'run ' * 500}."):
+        measured.clear()
+        lines = sheet._instruction_lines(words, 496)
+        assert lines[-1].endswith("...") and all(width(line, 25) <= 496 for line in lines)
+        assert sum(measured) < 20_000, "letters in all"
+
+
+@pytest.mark.parametrize("words", ["Miko runs along the beach", "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "W" * 700])
+def test_words_are_cut_only_as_far_as_they_must(words):
+    cut = sheet._fitted(words, 30, 150)
+    kept = cut.removesuffix("...")
+    assert cut != words and words.startswith(kept) and sheet._width(cut, 30) <= 150
+    assert sheet._width(words[: len(kept) + 1] + "...", 30) > 150 or words[len(kept)] == " "
+
+
 def test_no_turns_or_no_clips_are_refused():
     with pytest.raises(ValueError, match="0 turns and 0 clips"):
         contact_sheet((), [], "tale")

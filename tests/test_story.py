@@ -249,6 +249,15 @@ def test_a_damaged_file_is_noticed_and_made_anew(tmp_path, shelf, suffix, damage
     assert files(tmp_path) == before
 
 
+def test_a_damaged_representation_is_told_in_one_sentence(tmp_path):
+    lost = Teller(tmp_path).play(["one", "two"]).story.entries[1].state
+    path = tmp_path / "tale" / "turns" / f"{lost}.safetensors"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    with pytest.raises(ValueError, match=f"turn {lost[:12]}.*missing or damaged; play the game's file again"):
+        story.held(story.session(2, 2))
+
+
 def test_a_record_under_another_address_is_not_believed(tmp_path):
     teller = Teller(tmp_path).play(["one", "two"])
     first, second = (entry.state for entry in teller.story.entries)

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from test_story import WORLD, Teller, files, predicted, told
 
 from animegamer_core.index import story_names
 from animegamer_core.lines import Line, LineEntry
-from animegamer_core.shelf import ShotKey, StateKey, address_of
+from animegamer_core.shelf import ShotKey, StateKey, address_of, opening_address, with_opening_address
 from animegamer_core.state import KEPT_TURNS, CharacterState, GameSession, GameState
-from animegamer_core.story import Story, opening_address
+from animegamer_core.story import Story
 
 ROOT = Path(__file__).parent.parent
 
@@ -104,6 +105,27 @@ def test_another_line_goes_on_from_one_of_its_turns(tmp_path):
     assert back.line == "main" and told(back) == ["one", "two", "three"]
     for entry, clip in zip(back.entries, back.clips().values(), strict=True):
         assert clip.read_text() == f"clip of {entry.state} 0"
+
+
+def test_playing_the_same_games_again_makes_no_further_line(tmp_path):
+    lines = []
+    for _ in range(3):
+        for game in (["one"], ["one", "two"]):
+            story = Teller(tmp_path).play(game).story
+            story.settle(len(game))
+            assert told(opened(tmp_path)) == game
+        lines.append(story.lines())
+    assert lines == [["main"], *[["main", "line-2"]] * 2]
+
+
+def test_a_line_of_many_turns_is_read_at_once(tmp_path):
+    entry = LineEntry("0" * 64, "1" * 64, 0)
+    line = Line(tmp_path / "main.jsonl")
+    line.append(entry, {"instruction": "one"})
+    line.path.write_bytes(line.path.read_bytes() * 20_000)
+    begun = time.process_time()
+    assert len(Line(line.path).entries) == 20_000
+    assert time.process_time() - begun < 3, "seconds; a tenth on a quiet machine"
 
 
 def test_a_damaged_line_keeps_nobody_from_branching_off_another(tmp_path):
@@ -253,6 +275,7 @@ def test_every_part_of_an_opening_is_in_its_address():
     addresses = [opening_address(WORLD, session) for session in openings]
     assert len(set(addresses)) == 5 and None not in addresses and opening_address(WORLD, plain) is None
     assert opening_address("0" * 64, openings[0]) != addresses[0]
+    assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
     assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
 
 
@@ -274,3 +297,13 @@ def test_a_session_holds_the_representations_of_its_last_turns(tmp_path):
         session = story.held(story.session(KEPT_TURNS + 3, window))
         held = [turn.number for turn in session.turns if turn.state.representation is not None]
         assert held == list(range(KEPT_TURNS + 4 - max(KEPT_TURNS, window), KEPT_TURNS + 4))
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_line_whose_file_went_while_it_was_open_is_not_written_with_a_hole(spoil, tmp_path):
+    line = Line(tmp_path / "lines" / "main.jsonl")
+    line.append(LineEntry("a" * 64, None, 1), {})
+    spoil(line.path)
+    with pytest.raises(ValueError, match="removed or cut short while its story was open"):
+        line.append(LineEntry("b" * 64, None, 2), {})
+    assert not line.path.exists() or not line.path.read_bytes()

@@ -4,6 +4,7 @@ import pytest
 
 TOLD = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
+PLAY = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
@@ -132,6 +133,35 @@ def test_a_storys_lines_stay_to_be_seen_above_a_picture(comfy):
     assert room >= 150
 
 
+def a_story(*instructions, story):
+    """A graph of one node that plays and draws these turns."""
+    draw = {"motion": "predicted", "motion_value": 5, "steps": 2, "guidance": "world"}
+    game = {"story": story, "after": 0, "line": "", "window": 4, "seed": 0, "export": False}
+    told = "\n".join(TOLD.format(instruction, "day beach") for instruction in instructions)
+    play = {"model": ["1", 0], "instructions": told, **draw, **game}
+    return {"1": a_turn()["1"], "2": {"class_type": "PlayGameStory", "inputs": play}}
+
+
+def assert_the_clip_is_shown(comfy, server):
+    """The clip of the last run is what a video on the page plays, and no picture of the drawing lies over it."""
+    clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
+    comfy.page.wait_for_function(comfy.script("plays"), arg=clip, timeout=15_000)
+    assert not comfy.page.get_by_text("Video failed to load").count()
+
+
+def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
+    """Not the pictures of its drawing, nor those of the run before."""
+    comfy.load_prompt(a_story("gently wave hello", story="shown"))
+    comfy.run_graph()
+    assert_the_clip_is_shown(comfy, server)
+    told = TOLD.format("swiftly run", "day beach")
+    lines = f"{PLAY}.widgets.find((widget) => widget.name === 'instructions')"
+    comfy.page.evaluate(f"(told) => {{ {lines}.value = told; }}", told)
+    comfy.run_graph()
+    assert_the_clip_is_shown(comfy, server)
+    comfy.shot("graph-story")
+
+
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
@@ -160,6 +190,10 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         comfy.page.wait_for_selector(f"{CARD} .ag-lines")
         assert_shows(comfy, told(server))
         comfy.shot("graph-nodes-2")
+        comfy.load_prompt(a_story("calmly swim", story="shown in nodes 2"))
+        comfy.run_graph()
+        assert_the_clip_is_shown(comfy, server)
+        comfy.shot("graph-story-nodes-2")
     finally:
         comfy.set("Comfy.VueNodes.Enabled", False)
         comfy.open()

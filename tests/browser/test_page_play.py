@@ -235,6 +235,33 @@ def test_an_error_is_one_sentence_and_the_words_are_not_lost(game):
     assert len(game.alert()) == 1, "an empty instruction is answered, not sent"
 
 
+def test_an_instruction_that_would_be_left_out_as_a_comment_is_answered_not_sent(game):
+    prompts = len(game.server.get("/history"))
+    game.tell("# what now")
+    assert "begins with #" in game.alert()[0]
+    assert game.page.input_value(".ag-text") == "# what now"
+    assert not game.page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
+    game.page.fill(".ag-text", "")
+
+
+def test_a_setting_that_is_folded_away_does_not_keep_a_turn_from_being_played(game):
+    page = game.page
+    game.begin("folded settings")
+    game.sketch()
+    page.locator(".ag-fold summary").nth(1).click()
+    page.select_option("select[name=motion]", "custom")
+    page.fill("select[name=motion] ~ input", "2.55")
+    page.fill("input[name=seed]", "-1")
+    page.locator(".ag-fold summary").nth(1).click()
+    page.fill(".ag-text", RUN)
+    page.click(".ag-form .ag-main")
+    game.wait_for_turn(1)
+    page.locator(".ag-fold summary").nth(1).click()
+    page.select_option("select[name=motion]", "predicted")
+    page.fill("input[name=seed]", "0")
+    page.locator(".ag-fold summary").nth(1).click()
+
+
 def test_stop_leaves_the_story_as_it_was(game):
     game.begin("by the sea")
     game.sketch(1000)
@@ -257,6 +284,12 @@ def test_markup_in_an_instruction_is_only_text(game):
     assert game.page.locator(".ag-play img[src='x'], .ag-words b").count() == 0
     assert re.search("onerror=alert", game.page.locator(".ag-stage .ag-words").inner_text())
     assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are told"
+
+
+def test_a_long_word_leaves_the_tab_its_room(game):
+    game.begin("long words")
+    game.play(f"Miko {'x' * 2000}", 1)
+    assert game.page.locator(".ag-form .ag-notes").bounding_box()["height"] <= 120
 
 
 def test_keys_alone_begin_a_story_and_play_it(game):

@@ -11,6 +11,7 @@ import pytest
 from comfy_server import message, nodes_run, running
 from PIL import Image
 
+from animegamer_core.checkpoint import open_world
 from animegamer_core.video import read_clip
 
 WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
@@ -144,6 +145,18 @@ def test_instructions_are_composed_and_listed(server):
     outputs = server.run(prompt)["outputs"]
     assert outputs["one"]["text"] == ["Character: Miko, Taro; Motion: softly talk; Background: night street."]
     assert outputs["all"]["text"] == ["first line", "second line"]
+
+
+def test_the_toybox_knows_what_new_nodes_say(server):
+    def default(kind, name):
+        return server.get(f"/object_info/{kind}")[kind]["input"]["required"][name][1]["default"]
+
+    names = ("character", "adverb", "motion", "time", "place")
+    fields = {name: default("ComposeGameInstruction", name) for name in names}
+    composed = "Character: {character}; Motion: {adverb} {motion}; Background: {time} {place}.".format(**fields)
+    told = (composed, default("PredictNextState", "instruction"), default("PlayGameStory", "instructions"))
+    tokenizer = open_world("toybox").tokenizer()
+    assert [tokenizer.unknown_words(text) for text in told] == [(), (), ()]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import socket
 import struct
 import threading
@@ -14,6 +15,7 @@ from comfy_server import message, nodes_run
 from PIL import Image
 
 from animegamer_core.play import Player, PlaySettings
+from animegamer_core.state import KEPT_TURNS
 from animegamer_core.story import Story
 from animegamer_core.video import read_clip
 
@@ -245,6 +247,27 @@ def test_what_cannot_be_played_is_said_in_one_sentence(server, story, more, name
     assert not (server.output_dir / "up").exists()
 
 
+def test_a_story_that_was_taken_away_is_no_line_to_go_on_with(server, story):
+    server.run(play(story, WAVE))
+    shutil.rmtree(server.output_dir / "animegamer" / story)
+    sentence = failure(server, play(story, RUN, after=1, line="main"))
+    assert "was removed from the output folder" in sentence and "begin it anew" in sentence
+
+
+def test_a_story_that_is_taken_away_while_it_is_played_leaves_no_ruin(server, story):
+    server.run(play(story, WAVE))
+    folder = server.output_dir / "animegamer" / story
+    queued = server.queue(play(story, RUN, after=1, line="main", steps=1000))
+    end = time.monotonic() + 60
+    while len(list((folder / "turns").glob("*.json"))) < 2 and time.monotonic() < end:  # predicted, and now drawn
+        time.sleep(0.01)
+    shutil.rmtree(folder)
+    failed = message(server.wait(queued), "execution_error")
+    assert failed["exception_message"].strip() == f"story {story!r} was removed from the output folder; begin it anew"
+    assert not folder.exists()
+    assert shown(server.run(play(story, WAVE)))["turns"] == 1
+
+
 def test_a_story_of_another_profile_is_left_alone(server, story):
     server.run(play(story, WAVE))
     before = files(server, story)
@@ -313,6 +336,17 @@ def test_a_saved_turn_is_loaded_and_gone_on_with(server, story):
     assert told(saved(server, story)) == [WAVE, RUN, DANCE] and told_on(server, story, "main") == [WAVE, RUN, SLEEP]
 
 
+def test_stories_that_came_meanwhile_are_named_where_none_is_chosen(server, story):
+    server.run(play(story, WAVE))
+    prompt = load("none yet") | {"show": node("StateDisplay", state=["saved", 1])}
+    status, answer = server.post("/prompt", {"prompt": prompt})
+    if status == 400:  # newer versions check the lists themselves
+        assert "Value not in list" in json.dumps(answer)
+        return
+    sentence = message(server.wait(answer["prompt_id"]), "execution_error")["exception_message"]
+    assert "choose a story; there are" in sentence and repr(story) in sentence
+
+
 def test_a_story_that_changed_is_loaded_anew(server, story):
     server.run(play(story, WAVE))
     prompt = load(story) | {"show": node("StateDisplay", state=["saved", 1])}
@@ -376,8 +410,6 @@ def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
 
 
 def test_a_story_that_was_taken_away_is_saved_again(server, story):
-    import shutil
-
     prompt = graph(story, WAVE)
     server.run(prompt)
     shutil.rmtree(server.output_dir / "animegamer" / story)
@@ -430,6 +462,19 @@ def test_a_story_opens_with_a_picture(server, story):
     assert saved(server, f"{story} graph").entries == kept.entries[:2]
     again = server.run(play(story, WAVE))
     assert shown(again)["line"] == "line-2" and saved(server, story).session(1, 4).picture is None
+
+
+def test_a_long_game_that_opened_with_a_picture_is_kept(server, story):
+    Image.new("RGB", (144, 96), "teal").save(server.input_dir / "teal.png")
+    prompt = graph(story, *[f"Miko runs {number}" for number in range(KEPT_TURNS)])
+    prompt["picture"] = node("LoadImage", image="teal.png")
+    prompt["encode"] = node("EncodeShot", model=["load", 0], frames=["picture", 0], motion_text="stands still")
+    prompt["start"]["inputs"]["opening"] = ["encode", 0]
+    for number in range(2, KEPT_TURNS):
+        del prompt[f"save{number}"], prompt[f"draw{number}"]
+    server.run(prompt)
+    kept = saved(server, story)
+    assert len(kept.entries) == KEPT_TURNS and kept.session(KEPT_TURNS, 4).picture is not None
 
 
 # What a page is told while it plays

@@ -9,7 +9,7 @@ import numpy as np
 import published_files as made
 import pytest
 import torch
-from comfy_server import message
+from comfy_server import message, nodes_run
 from PIL import Image
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
@@ -194,6 +194,17 @@ def downloads(server):
     yield server.models_dir / "animegamer" / "downloads"
     for name in ("downloads", "made"):
         shutil.rmtree(server.models_dir / "animegamer" / name, ignore_errors=True)
+
+
+def test_a_world_that_was_taken_away_is_converted_again(server, downloads):
+    made.write_mistral(downloads / "Mistral-7B-Instruct-v0.1")
+    made.write_all(downloads, made.make_originals(downloads / "Mistral-7B-Instruct-v0.1"))
+    prompt = {"convert": node("ConvertAnimeGamer", source="downloads/qiqi", world="made", precision="keep")}
+    server.run(prompt, PATIENCE_S)
+    assert not nodes_run(server.run(prompt, PATIENCE_S)), "the world is there"
+    shutil.rmtree(server.models_dir / "animegamer" / "made")
+    server.run(prompt, PATIENCE_S)
+    assert not open_world(server.models_dir / "animegamer" / "made").missing(("engine", "decoder", "vae"))
 
 
 def test_published_files_become_a_world_that_plays(server, downloads):

@@ -29,7 +29,7 @@ export class FakeServer {
         const error = { prompt_id: id, exception_message: this.failure };
         this.done[id] = { status: { status_str: "error", messages: [["execution_error", error]] } };
         this.failure = "";
-        session?.failed(error);
+        await session?.failed(error);
         continue;
       }
       session?.progressed({ prompt_id: id, value: 3, max: 12 });

@@ -363,7 +363,9 @@ test("errors become one sentence, whatever their shape", () => {
       node_errors: { 1: { errors: [{ message: "m", details: "steps - too many" }] } },
     },
   };
-  assert.equal(errorSentence(refused, "x"), "steps - too many");
+  assert.equal(errorSentence(refused, "x"), "m: steps - too many");
+  const bare = { node_errors: { 1: { errors: [{ message: "Value -1 smaller than min of 0", details: "seed" }] } } };
+  assert.equal(errorSentence(bare, "x"), "Value -1 smaller than min of 0: seed");
   assert.equal(errorSentence({ exception_message: " No such world.\n  File ..." }, "x"), "No such world.");
   assert.equal(errorSentence({ error: "bad name" }, "x"), "bad name");
   assert.equal(errorSentence(new Error("lost"), "x"), "lost");

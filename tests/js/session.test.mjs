@@ -227,6 +227,37 @@ test("a failed turn is one sentence, and nothing is lost", async () => {
   assert.deepEqual(said(session), ["one"]);
 });
 
+test("a story that was taken away is told and begun anew, and what was shown of it goes", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  delete server.stories.a;
+  server.failure = "story 'a' was removed from the output folder; begin it anew";
+  await session.play("two");
+  await server.run(session);
+  assert.match(session.error, /was removed/);
+  assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
+  await session.play("one");
+  await server.run(session);
+  assert.deepEqual([said(session), session.error], [["one"], ""]);
+});
+
+test("a failed turn leaves us where we stand, and shows what others played meanwhile", async () => {
+  const { server, session } = await begun();
+  await session.play("one");
+  await server.run(session);
+  const { key } = session.here;
+  server.failure = "no";
+  await session.play("two");
+  server.stories.a.lines.main.push({ ...server.stories.a.lines.main[0], number: 2, instruction: "theirs", shot: "x" });
+  await server.run(session);
+  assert.deepEqual([session.here.key, session.error], [key, "no"]);
+  assert.deepEqual(
+    session.here.children.map((at) => at.turn.instruction),
+    ["theirs"],
+  );
+});
+
 test("a refused prompt tells why, and the other takes are not sent", async () => {
   const { server, session } = await begun({ world: "nowhere" });
   await session.play("one", TAKES);
