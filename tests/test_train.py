@@ -907,7 +907,7 @@ def test_a_job_is_not_continued_on_other_material(job, tmp_path):
 
 
 def test_a_job_that_never_began_leaves_its_name_to_another(job):
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="there is no stage file"):
         run_job(dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)]))
     assert run_job(job).done
 
