@@ -119,7 +119,7 @@ def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, l
     problems: list[Problem] = []
     turns = _read_turns(folder, problems, clips)
     games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)
-    return DatasetFolder(folder, tuple(turns), tuple(games), _read_info(folder, problems)), problems
+    return DatasetFolder(folder, tuple(turns), tuple(games), read_info(folder, problems)), problems
 
 
 def _lines(path: Path, problems: list[Problem]) -> Lines:
@@ -175,7 +175,8 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
     return games
 
 
-def _read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
+def read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
+    """What dataset.json tells; nothing, and a problem more, where it cannot be read."""
     if not (folder / INFO).is_file():
         return {}
     try:

@@ -124,13 +124,12 @@ class _Found:
         for name, _, cut in there:
             found._sort(name, cut, cut.dropped or twins.get(cut.clip), left_out | set_aside if aside else left_out)
         found.records = [_as_before(record, known.get(record.clip)) for record in found.records]
-        found._add_those_of_people(out, notes)
+        found._add_those_of_people(out, notes, left_out)
         return found
 
-    def _add_those_of_people(self, out: Path, notes: Mapping[str, FilmNote]) -> None:
+    def _add_those_of_people(self, out: Path, notes: Mapping[str, FilmNote], left_out: Collection[str | None]) -> None:
         """Clips that a person added, whose names no cutting gives: beside those of their film, or after all films."""
-        dropped = {_clip_in(row) for row in self.by_people}
-        added = [record for clip, record in self.known.items() if clip not in dropped]
+        added = [record for clip, record in self.known.items() if clip not in left_out]
         self.records += [record for record in added if record.film in notes and self._is_own(out, record)]
         places = {name: place for place, name in enumerate(notes)}
         self.records.sort(key=lambda record: (places[record.film], record.start))
