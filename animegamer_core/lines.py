@@ -12,6 +12,7 @@ from typing import Any
 
 from .files import write_text
 
+GONE = ": it was removed from the output folder, or never begun; begin it anew"  # of a story without any line
 FIRST_LINE = "main"
 LINE_NAME = re.compile(rf"{FIRST_LINE}|line-[0-9]{{1,6}}")
 _ADDRESS = re.compile("[0-9a-f]{64}")

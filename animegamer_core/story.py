@@ -27,7 +27,7 @@ from pathlib import Path
 
 from .files import replacing
 from .index import INDEX, alone, check_new, check_story_name, check_there, read_index, write_index
-from .lines import FIRST_LINE, Line, LineEntry, line_names
+from .lines import FIRST_LINE, GONE, Line, LineEntry, line_names
 from .shelf import OpeningKey, Shelf, ShotKey, StateKey, opening_address, opening_key, with_opening_address
 from .state import KEPT_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
 
@@ -101,8 +101,8 @@ class Story:
     def use(self, line: str) -> None:
         """Go on with another line. The folder names it as the current one with the next turn that is entered."""
         if line not in self.lines():
-            known = ", ".join(self.lines()) or "none yet"
-            raise ValueError(f"story {self.name!r} has no line {line!r}; its lines are {known}")
+            known = "; its lines are " + ", ".join(self.lines()) if self.lines() else GONE
+            raise ValueError(f"story {self.name!r} has no line {line!r}{known}")
         self._turn_to(line)
 
     def session(self, count: int, window: int) -> GameSession:

@@ -148,11 +148,6 @@ def story_name(name: str) -> str:
 
 def start(story: Story, after: int, line: str, reading: bool = False) -> int:
     """Turn to the line, and say after which of its turns it is taken up; reading, 0 and -1 both mean the last one."""
-    if line and not story.lines():
-        raise ValueError(
-            f"story {story.name!r} has no line {line!r}: it was removed from the output folder, or never begun; "
-            "begin it anew"
-        )
     if line:
         story.use(line)
     return len(story.entries) if after < 0 or (reading and after == 0) else after
