@@ -1,5 +1,6 @@
 """The scripts for machines with GPUs: what they would run is what the programs accept."""
 
+import json
 import os
 import re
 import shlex
@@ -80,3 +81,14 @@ def test_what_failed_is_named_and_run_again_alone(tmp_path):
 def test_nothing_is_trained_on_clips_that_were_not_drawn(tmp_path):
     _, told, _ = run(tmp_path, 'case "$*" in *write_dataset*) exit 1;; esac')
     assert "draw.log" in told and not (tmp_path / "work" / "logs" / "full.log").exists()
+
+
+def test_one_process_trains_as_the_first_of_four_that_do_not_exist(tmp_path):
+    """It holds what a card among four would hold, and its steps end though nobody answers."""
+    rows = tmp_path / "rows.jsonl"
+    told = "--spec toybox --share-of 4 --rows lora24:joint:1 --steps 1 --out".split()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "tests/measure_release.py", *told, str(rows)]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
+    row = json.loads(rows.read_text())
+    assert (row["mode"], row["cards"]) == ("share", 4) and row["seconds"] > 0

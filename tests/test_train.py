@@ -151,9 +151,11 @@ def losses_of(lines) -> list[float]:
 def compiled_by(backend, monkeypatch):
     """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
     compiles = torch.nn.Module.compile
-    monkeypatch.setattr(
-        torch.nn.Module, "compile", lambda module, **options: compiles(module, backend=backend, **options)
-    )
+
+    def compile_otherwise(module, dynamic, options):
+        compiles(module, backend=backend, dynamic=dynamic)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_otherwise)
 
 
 def test_the_table_of_stages_is_whole():

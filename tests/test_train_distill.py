@@ -11,6 +11,7 @@ from animegamer_core.decoder import ShotDecoder
 from animegamer_core.sampler import Guidance, Schedule, guidance_scale, scale_at, solve
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.adapters import read_stage_file, set_trainable
+from animegamer_core.train.compiling import compile_for_training
 from animegamer_core.train.learners import DistillLearner
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.order import Place
@@ -193,3 +194,18 @@ def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(cha
     torch._dynamo.reset()
     assert sorted(sizes) == [4, 8]
     assert not numbers, "a graph that is told the number of samples is one for any"
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("2.6.0", {"max_fusion_size": 1}), ("2.13.0+cpu", {"max_fusion_size": 1}), ("2.14.1", {})]
+)
+def test_old_compilers_are_told_to_fuse_nothing(version, told, monkeypatch):
+    """Their kernels read back what other threads have yet to write; each operation's own one reads nothing back."""
+    import torch._inductor.config
+
+    taken = []
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **options: taken.append(options))
+    compile_for_training(torch.nn.Linear(2, 2), dynamic=False)
+    assert taken == [{"dynamic": False, "options": told}]
+    assert all(hasattr(torch._inductor.config, name) for name in told)

@@ -29,7 +29,7 @@ LAUNCHES = {
     "ddp": ("--multi_gpu",),
     "fsdp2": ("--use_fsdp", "--fsdp_version", "2"),
 }
-FIXED = "--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0".split()
+FIXED = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0".split()
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES, "ema": 0.9, "validate_every": 2}
 PREDICT = {
     "lora_rank": 2,
@@ -46,11 +46,16 @@ JOBS = [
     ["predict", "predict", {**PREDICT, "accumulation": 2}, 0],
     ["towers", "towers", {"steps": 3}, 0],
 ]
-AGAIN = [  # by two processes each: unbroken, and stopped after two steps
-    ["unbroken", "joint", {**JOINT, "steps": 4}, 0],
-    ["stopped", "joint", {**JOINT, "steps": 4}, 2],
-    ["stopped", "joint", {**JOINT, "steps": 4}, 0],
-]
+
+
+def again(name: str) -> list:
+    """Jobs: a run that is unbroken, and one that is stopped after two steps."""
+    given = {**JOINT, "steps": 4}
+    return [
+        [f"unbroken{name}", "joint", given, 0],
+        [f"stopped{name}", "joint", given, 2],
+        [f"stopped{name}", "joint", given, 0],
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +75,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
             [
                 {"interrupted": ["broken", "joint", JOINT]},
                 *JOBS,
-                *AGAIN,
+                *again(""),
                 ["parted", "predict", WHOLE, 3],
                 *([{"command": told(path)}] if kind == "ddp" else []),
             ],
@@ -87,12 +92,12 @@ def told(path: pathlib.Path) -> list[str]:
     return ["joint", *given, *"--recipe scratch --steps 2 --batch 2 --log-every 1".split()]
 
 
-def launch(kind: str, jobs: list, path: pathlib.Path) -> None:
+def launch(kind: str, jobs: list, path: pathlib.Path, count: int = 2) -> None:
     file = path / kind / "jobs.json"
     file.write_text(json.dumps(jobs))
     places = os.pathsep.join(map(str, (HERE.parent, HERE)))
     environment = {**os.environ, "PYTHONPATH": places, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCHES[kind], *FIXED]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCHES[kind], *FIXED, f"--num_processes={count}"]
     done = subprocess.run(
         [*command, str(HERE / "train_worker.py"), str(file)],
         env=environment,
@@ -101,7 +106,7 @@ def launch(kind: str, jobs: list, path: pathlib.Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[:6000]
-    (path / kind / "said.txt").write_text(done.stdout)
+    (path / kind / f"said-{count}.txt").write_text(done.stdout)
 
 
 def tensors_of(path: pathlib.Path) -> dict[str, torch.Tensor]:
@@ -149,9 +154,13 @@ def test_sheets_are_drawn_whatever_the_processes(kind, folder):
         assert sorted(path.name for path in (folder / where / "joint" / "shots").iterdir()) == names
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
-def test_as_many_processes_go_on_with_the_same_numbers(kind, folder):
-    unbroken, stopped = (folder / kind / name for name in ("unbroken", "stopped"))
+@pytest.mark.parametrize(("kind", "count"), [("ddp", 2), ("fsdp2", 2), ("ddp", 4)])
+def test_as_many_processes_go_on_with_the_same_numbers(kind, count, folder):
+    """Of more than two, the order in which gradients are added decides the last digit."""
+    name = "" if count == 2 else str(count)
+    if name:
+        launch(kind, again(name), folder, count)
+    unbroken, stopped = (folder / kind / f"{run}{name}" for run in ("unbroken", "stopped"))
     assert losses_of(read_log(stopped / "log.jsonl")) == losses_of(read_log(unbroken / "log.jsonl"))
     left, right = (tensors_of(path / "joint.safetensors") for path in (unbroken, stopped))
     assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
@@ -181,7 +190,7 @@ def test_one_process_fills_the_cache_writes_and_speaks(folder):
     clips = len(list((folder / "dataset" / "clips").iterdir()))
     main, other = (json.loads((folder / "ddp" / f"read-{rank}.json").read_text()) for rank in (0, 1))
     assert set(main) == set(range(clips)) and set(other) <= {0}, "the other process only looks how large clips are"
-    said = (folder / "ddp" / "said.txt").read_text()
+    said = (folder / "ddp" / "said-2.txt").read_text()
     assert said.count("wrote ") == 2 and said.count("joint 2/2") == 1
     assert said.count("in place") == 1 and said.count("reading clips") == 0 < said.count("latents of clips")
     assert open_world(folder / "world").has("decoder")

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..engine import GameEngine
+from .compiling import compile_for_training
 from .learners import Batch, Learner, Losses
 from .losses import cosine_error
 from .material import TrainingData, autocast, weights_digest
@@ -41,7 +42,7 @@ class EngineLearner(Learner):
             enable = getattr(engine.llm, "activation_checkpointing_enable", engine.llm.gradient_checkpointing_enable)
             enable({"use_reentrant": False})
         if config.compile:
-            engine.llm.model.compile(dynamic=True)  # prompts differ in length
+            compile_for_training(engine.llm.model, dynamic=True)  # prompts differ in length
 
     def order(self, data: TrainingData, held_out: bool = False) -> WindowOrder:
         return WindowOrder(data.games(held_out), self.settings.window, self.settings.batch, self.settings.seed)

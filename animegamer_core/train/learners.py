@@ -20,6 +20,7 @@ from ..encoder import ShotEncoder, clip_pixels
 from ..sampler import scale_at
 from ..state import clean_text
 from .adapters import updates_off
+from .compiling import compile_for_training
 from .losses import (
     contrastive,
     divergence,
@@ -205,7 +206,7 @@ def compile_transformer(decoder: ShotDecoder) -> None:
     There are few: a part of a batch, twice that where a teacher guides itself, and the shots of contact sheets. A graph
     for any number, which torch would make at the second, is slower.
     """
-    decoder.transformer.compile(dynamic=False)
+    compile_for_training(decoder.transformer, dynamic=False)
 
 
 class DiffusionLearner(Learner):

@@ -117,7 +117,8 @@ class _Loop:
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
         self.optimizer = make_optimizer(config, parameters, self.device)
         self.is_shared = not self.is_spread and self.processes.num_processes > 1
-        self.module = spread.share(learner, learner.unused) if self.is_shared else learner
+        repeats = config.deterministic or self.device.type == "cpu"
+        self.module = spread.share(learner, learner.unused, repeats) if self.is_shared else learner
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
         self.state = RunState(stage, config, parameters, self.optimizer, average)
         self.parts = config.parts(self.processes.num_processes)
@@ -173,9 +174,8 @@ class _Loop:
         """ValueError where torch compiles this stage wrongly: the next batch's first part is taken compiled, plain, and
         compiled once more.
 
-        Such errors are silent. torch 2.11 on an H200 made gradients of low-rank updates that were right with 16 clips
-        and thousands of times too long with 128; with other settings of its compiler the first ones were right, in
-        memory that nobody had written to yet, and the second ones as wrong.
+        Such errors are silent, and may come and go: torch 2.11 made gradients thousands of times too long, at times the
+        second ones alone, since it read what nobody had written yet (compiling.py).
         """
         self.learner.train()
         compiled = self._first_gradients()

@@ -35,13 +35,19 @@ def wanted() -> bool:
     return processes().num_processes > 1
 
 
-def share(learner: nn.Module, unused: bool) -> nn.Module:
-    """The learner under DDP, whole on every process. unused: whether some trained parameters may get no gradient."""
+def share(learner: nn.Module, unused: bool, repeats: bool) -> nn.Module:
+    """The learner under DDP, whole on every process. unused: whether some trained parameters may get no gradient.
+
+    repeats: gradients are added in one order, whenever the run began. DDP packs them anew after its first step, and
+    where three or more processes add, a number's place in its package decides whose is added first. DDP that looks for
+    unused parameters keeps its packages, and says once that there were none.
+    """
     trained = {name for name, value in learner.named_parameters() if value.requires_grad}
     names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
     # DDP can neither hold tensors without memory nor needs the frozen ones
     learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
-    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused)
+    keep = repeats and processes().num_processes > 2
+    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused or keep)
 
 
 def spread(learner: nn.Module, device: torch.device) -> nn.Module:
