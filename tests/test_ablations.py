@@ -418,6 +418,12 @@ def test_a_folder_of_another_job_is_refused(material):
             other.begin()
 
 
+def test_scores_of_other_towers_are_not_mixed_with_these(done):
+    for towers in (None, replace(TOWERS, dreamsim=None)):
+        with pytest.raises(ValueError, match="full.*was scored with other towers"):
+            run_ablations(done, Examiner(done, towers), [VARIANTS["addition"]], NEVER)
+
+
 def test_an_export_goes_on_elsewhere(done, material, examiner, tmp_path, monkeypatch):
     """One scored, one trained, one begun: the scores travel, and what is due goes on from 16 bits."""
     shop = shop_at(tmp_path / "left", material)
@@ -570,6 +576,7 @@ def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeyp
     assert cli.run(parser.parse_args([*words, "--export", str(tmp_path / "parcel")])) == 0
     told = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in told["rows"]] == [("addition", "reconstruction")]
+    assert told["command"].startswith("python -m animegamer_core "), "as it can be typed again"
     assert "full/games" in told["not_scored"] and told["rows"][0]["scored_with"]["towers"] is None
     assert (tmp_path / "parcel" / "ablations.tar.gz.0").is_file()
     assert "ablations.md" in capsys.readouterr().out

@@ -94,6 +94,7 @@ def test_names_come_from_the_line_or_from_a_folder(tmp_path):
     assert read_characters(" Miko ,Kiki's Cat") == ("Miko", "Kiki's Cat")
     Image.new("RGB", (8, 8)).save(tmp_path / "Sosuke.png")
     assert read_characters(str(tmp_path)) == ("Sosuke",)
+    assert read_characters("Zoe\u0308,Mei  Ling") == ("Zo\u00eb", "Mei Ling")  # or no reply would tell of them
     assert len(read_characters(",".join(f"name {number}" * 6 for number in range(99)))) == 99
     for text in ("", "Miko,", "Mi;ko", "<S>", "Miko,miko", "x" * 81):
         with pytest.raises(ValueError, match="--characters"):

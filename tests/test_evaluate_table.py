@@ -4,6 +4,7 @@ import argparse
 import base64
 import dataclasses
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -29,7 +30,7 @@ from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_
 from animegamer_core.evaluate import figures
 from animegamer_core.evaluate.similarity import towers as similarity
 from animegamer_core.evaluate.similarity.towers import Towers
-from animegamer_core.evaluate.table import cli, page, runner, small
+from animegamer_core.evaluate.table import cli, page, pictures, runner, small
 from animegamer_core.evaluate.table.cast import Cast, cast_of, true_shots
 from animegamer_core.evaluate.table.job import TableJob, games_of, open_job, save_table
 from animegamer_core.evaluate.table.metrics import BY_KEY, METRICS, confusion, figure_of, figures_of
@@ -40,6 +41,7 @@ from animegamer_core.evaluate.table.records import GameRecord, TurnRecord, game_
 from animegamer_core.evaluate.table.report import table_of
 from animegamer_core.evaluate.table.runner import game_seed, write_moving
 from animegamer_core.evaluate.table.scores import SIMILARITIES, Scorer, alike, pairwise, scored_text, shown_frames
+from animegamer_core.fonts import drawable, font_of
 from animegamer_core.play import PlaySettings
 from animegamer_core.state import StateChange
 
@@ -340,6 +342,23 @@ def test_pictures_of_a_character_lie_under_their_name(tmp_path):
     assert cast.facts["from"] == "folder"
 
 
+def test_accents_are_the_same_however_a_disk_stores_them(tmp_path):
+    """macOS hands out names with accents as letters of their own; instructions have them in one letter."""
+    picture_in(tmp_path / "Zoe\u0308.png", 10)
+    picture_in(tmp_path / "ZOE\u0308" / "a.png", 20)
+    picture_in(tmp_path / "Zo\u00eb.webp", 30)
+    cast = cast_of([named_game("Zo\u00eb")], tmp_path)
+    assert len(cast.pictures["Zo\u00eb"]) == 3 and cast.remarks == ()
+
+
+def test_pictures_that_are_too_many_to_count_are_told(tmp_path):
+    for number in range(17):
+        picture_in(tmp_path / "Qiqi" / f"{number:02}.png", number)
+    cast = cast_of([named_game("Qiqi")], tmp_path)
+    assert [picture.max() for picture in cast.pictures["Qiqi"]] == list(range(16))
+    assert cast.remarks == ("Qiqi has 17 pictures; the first 16 count",)
+
+
 def test_pictures_are_read_as_the_building_of_a_dataset_reads_them(tmp_path):
     (tmp_path / "miko").mkdir()
     Image.new("RGBA", (6, 4), (0, 0, 0, 0)).save(tmp_path / "miko" / "a.png")
@@ -572,6 +591,17 @@ def test_plots_and_page_are_pictures_and_a_page(played):
     assert any(colour == (98, 67, 189) for _, colour in colours), "our bars"
 
 
+def test_names_fit_their_place_in_any_letters_and_keep_their_ends():
+    """Two runs beside each other are told apart by their folders, which differ at the end."""
+    for name in (
+        "toybox (a-long-name-of-a-folder-%d)",
+        "\u5343\u4e0e\u5343\u5bfb\u7684\u5b9e\u9a8c\u6587\u4ef6\u5939 %d",
+    ):
+        one, other = (pictures._fitting(name % number, 14, 150) for number in (1, 2))
+        assert one != other and one[0] == name[0] and font_of(one, 14).getlength(drawable(one)) <= 150
+    assert pictures._fitting("\u5343\u5bfb", 14, 150) == "\u5343\u5bfb"
+
+
 def test_other_runs_stand_beside(world, played, tmp_path):
     with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as opened:
         opened.play()
@@ -588,6 +618,34 @@ def test_other_runs_stand_beside(world, played, tmp_path):
         opened.play()
     fewer = table_of(read_run(played), [tmp_path / "one"])
     assert any("has finished 1 of these 3 games" in remark for remark in fewer.remarks)
+
+
+def test_the_report_says_how_the_runs_beside_were_played(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as opened:
+        opened.play()
+        opened.report([played]).save(tmp_path)
+    (beside,) = json.loads((tmp_path / "report.json").read_text())["beside"].values()
+    assert beside["player"]["window"] == 4 and beside["seed"] == 0
+
+
+def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
+    for folder, sentence in ((tmp_path / "absent", "no played benchmark here"), (played, "benchmark sha256 was")):
+        with pytest.raises(ValueError, match=sentence):
+            cli.carry_out(job_of(world, tmp_path / "out", games=small_games(1)), [folder])
+    assert not list((tmp_path / "out").rglob("game.json"))
+
+
+def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, tmp_path, capsys):
+    odd = tuple(
+        replace(turn, motion="juggle \u5343\u5bfb", background="night beach") for turn in small_games(1)[0].turns
+    )
+    assert cli.carry_out(job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),))) == 0
+    told = capsys.readouterr().out
+    sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
+    assert f"({sentence}" in told.partition("odd  2 turns")[0] and "Miko" not in sentence
+    assert any(
+        remark.startswith(sentence) for remark in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
+    )
 
 
 def test_what_was_measured_otherwise_does_not_stand_beside(world, played, tmp_path):
@@ -705,6 +763,19 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_towers, tmp_path
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 
+def test_the_report_is_there_although_nobody_reads_the_table(world, tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            if "| metric" in text:
+                raise BrokenPipeError  # as of `| head`
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with pytest.raises(BrokenPipeError):
+        cli.carry_out(job_of(world, tmp_path / "out", games=small_games(1)))
+    assert (tmp_path / "out" / "report.json").is_file() and (tmp_path / "out" / "index.html").is_file()
+
+
 def test_an_interrupt_leaves_finished_games(world, small_towers, tmp_path, monkeypatch, capsys):
     games = tmp_path / "games.txt"
     games.write_text(benchmark_text(small_games()))
@@ -766,6 +837,8 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_towers, tmp_path):
         ("--flow", "raft"): "backends differ",
         ("--limit", "0"): "1 game or more",
         ("--steps", "0"): "1 step or more",
+        ("--window", "-1"): "0 or more",
+        ("--baseline-video", "v"): "--baseline-video is given, and no baseline plays; add --baseline gc",
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):

@@ -243,6 +243,8 @@ def read(tmp_path, text):
         lambda text: text.replace(",", ";"),
         lambda text: text.replace(",", "\t").replace("\r\n", "\n"),
         lambda text: text + "\r\n,,,,,,\r\n",
+        lambda text: re.sub(r"[^,\r\n]*[A-Za-z][^,\r\n]*", r'"\g<0>"', text),
+        lambda text: re.sub(r"[^,\r\n]+", r'"\g<0>"', text).replace(",", ";"),
         lambda text: text.replace("'=1+1", "=1+1").replace(",1", ", 1 "),
         lambda text: text.replace("Miko", '"Mi""ko, the ""first"""'),
         lambda text: text.replace("Miko", "Mik\u00e9").encode("cp1252"),
@@ -402,6 +404,7 @@ def test_the_tasks_write_and_read(contest, tmp_path, capsys):
     study = read_key(out)
     paths = sheets(study, tmp_path / "back")
     (tmp_path / "back" / "notes.txt").touch()
+    (tmp_path / "back" / f"._{paths[0].name}").write_bytes(b"\x00\x05\x16\x07 macOS keeps its own notes so")
     assert run(cli_ranks, out, "--folder", tmp_path / "back") == 0
     assert "| Zeta | 10.00" in capsys.readouterr().out and (out / "ranks.json").is_file()
     assert run(cli_ranks, out, paths[0]) == 0

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
 PEAK = 255.0
 DRAWS = 2000  # of the bootstrap
+FEW = 10  # games under which a bootstrap over them is surer than it should be
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import sys
 import time
 import typing
 from dataclasses import asdict, dataclass, replace
@@ -92,12 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save; returns the exit status."""
     from ..play import choose_device
-    from .report import machine
+    from .report import command_line, machine
 
     device = choose_device(args.device)
     trial = _trial(args, device)
     dtype = args.dtype or ("float32" if device == "cpu" else "bfloat16")
-    facts = {**_facts(args, trial, device, dtype), "machine": machine()}
+    facts = {**_facts(args, trial, device, dtype), "command": command_line(), "machine": machine()}
     print(f"{facts['shots']} shots, and as many for ACC-F; {device}, {dtype}; a timed turn is engine, sampler and VAE")
     print(HEAD)
     scores: list[PresetScore] = []
@@ -200,7 +198,6 @@ def _facts(args: argparse.Namespace, trial: Trial, device: str, dtype: str) -> d
         "in_proportion": args.in_proportion,
         "device": device,
         "dtype": dtype,
-        "command": shlex.join(sys.argv),
     }
 
 

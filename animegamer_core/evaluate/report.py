@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import platform
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +157,11 @@ def table_line(line: Line, few: bool) -> str:
 
 
 TABLE_HEAD = f"{'row':9} {'figure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
+
+
+def command_line() -> str:
+    """What was typed, as it can be typed again: the program by its name, not by where its file lies."""
+    return shlex.join(["python", "-m", "animegamer_core", *sys.argv[1:]])
 
 
 def machine() -> dict[str, str]:

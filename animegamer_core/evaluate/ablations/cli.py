@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import time
 from collections.abc import MutableMapping
@@ -69,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     share, device = own_part(args, os.environ)
     import torch
 
+    from ..report import command_line
     from .run import bring, export, run_ablations
     from .scores import Examiner
     from .shop import Deadline
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     shop = _shop(args, device)
     shop.begin()
     finished = run_ablations(shop, Examiner(shop, _towers(args, shop.device)), variants, deadline, args.score_only)
-    for path in write_table(shop, args.out or args.work / "table", shlex.join(sys.argv)):
+    for path in write_table(shop, args.out or args.work / "table", command_line()):
         print(path)
     if args.export is not None:
         export(shop, args.export, args.export_mib * 2**20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from ...train.adapters import read_stage_file, save_stage_file
 from ...train.checkpoints import CHECKPOINTS, list_checkpoints, write_slimmed
 from ...train.log import LOG
 from ...train.run import RESULT
-from .scores import Examiner
+from .scores import Examiner, Samples
 from .shop import Deadline, Shop
 from .variants import VARIANTS, Variant
 
@@ -25,8 +26,10 @@ def run_ablations(
 ) -> bool:
     """Train what is lacking, score what is trained; False where the time ran out, or a score lacks its training.
 
-    Whatever is done already, in this process or another, is passed over.
+    Whatever is done already, in this process or another, is passed over; ValueError where that was scored with other
+    towers, whose similarities cannot stand in one table with these.
     """
+    _check_towers(shop, examiner)
     done = True
     for variant in variants:
         for family in variant.families:
@@ -48,6 +51,16 @@ def run_ablations(
                 )
                 return False
     return done
+
+
+def _check_towers(shop: Shop, examiner: Examiner) -> None:
+    towers = None if examiner.towers is None else json.loads(json.dumps(examiner.towers.facts))
+    for path in (shop.scores_file(row.name, family) for row in VARIANTS.values() for family in row.families):
+        if path.is_file() and Samples.read(path).facts["towers"] != towers:
+            raise ValueError(
+                f"{path} was scored with other towers; give those, or delete it and all others like it, and they are "
+                "scored anew"
+            )
 
 
 def _score(shop: Shop, examiner: Examiner, variant: Variant, family: str, deadline: Deadline) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...checkpoint.storage import write_json
+from ...data.stats import counted
 from ...files import write_text
 from ..figures import Figure, mean_over_games, share
 from ..report import machine
@@ -184,10 +185,11 @@ def markdown(
 def _heading(shop: Shop, facts: Mapping[str, Any]) -> list[str]:
     budget = shop.budget
     steps = ", ".join(f"{stage} {row['steps']}" for stage, row in trained_with(shop, VARIANTS[FULL], GAMES).items())
-    waiting = facts["not_scored"]
+    waiting, gpu = facts["not_scored"], facts["machine"]["gpu"]
     return [
-        f"Budget `{budget.name}`: steps {steps} for every variant alike; {budget.clips} clips, {budget.games} games of "
-        f"{budget.turns} turns; seed {shop.seed}; {facts['machine']['gpu']}, torch {facts['machine']['torch']}.",
+        f"Budget `{budget.name}`: steps {steps} for every variant alike; {budget.clips} clips, "
+        f"{counted(budget.games, 'game')} of {budget.turns} turns; seed {shop.seed}; "
+        f"{'no GPU' if gpu == 'none' else gpu}, torch {facts['machine']['torch']}.",
         f"Figures with 95 % intervals; in brackets the paper's ({SOURCE}), where it gives one. `{facts['command']}`",
         *([f"Not scored yet: {', '.join(waiting)}."] if waiting else []),
     ]

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...data.stats import counted
 from ...presets import PRESETS, get_preset, preset_on
 from ...spec import DTYPES, GUIDANCE_NAMES
 from ...train.staged import add_stage_files, open_staged
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ...play import choose_device
-    from ..report import TABLE_HEAD
+    from ..report import TABLE_HEAD, command_line
     from .lab import Lab, Sampling
     from .table import accept
     from .trial import FULL, Trial, asked_plan
@@ -60,14 +60,15 @@ def run(args: argparse.Namespace) -> int:
     sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
     lab = Lab(open_staged(args.world, args.stage_file), device, args.workers, told, sampling)
     if few:
-        print(f"{plan.games} games, few samples: `unsure` misses a target that its interval still reaches (see --full)")
+        unsure = "`unsure` misses a target that its interval still reaches (see --full)"
+        print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
     print(TABLE_HEAD)
     begun = time.perf_counter()
     kept: list[Path] = []
 
     def keep(report: Report) -> None:
         _show(report.outcomes[-1], few)
-        kept[:] = replace(report, facts={**report.facts, "command": shlex.join(sys.argv)}).save(args.out)
+        kept[:] = replace(report, facts={**report.facts, "command": command_line()}).save(args.out)
 
     try:
         report = accept(Trial(lab, plan, args.seed), args.rows, keep)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .settings import NAMES, BaselineSettings, add_arguments, settings_of
+from .settings import NAMES, BaselineSettings, add_arguments, check_unused, settings_of
 
 if TYPE_CHECKING:
     from ..players import GamePlayer
 
-__all__ = ["NAMES", "BaselineSettings", "add_arguments", "open_baseline", "settings_of"]
+__all__ = ["NAMES", "BaselineSettings", "add_arguments", "check_unused", "open_baseline", "settings_of"]
 
 
 def open_baseline(name: str, settings: BaselineSettings) -> GamePlayer:

@@ -93,6 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             group.add_argument(option, type=kind, default=field.default, metavar=shown, help=about + told)
 
 
+def check_unused(args: argparse.Namespace) -> None:
+    """ValueError for an option of baselines where none plays."""
+    for field in _fields():
+        if args.baseline is None and getattr(args, f"baseline_{field.name}") != field.default:
+            option = f"--baseline-{field.name.replace('_', '-')}"
+            raise ValueError(f"{option} is given, and no baseline plays; add --baseline {' or '.join(NAMES)}")
+
+
 def settings_of(args: argparse.Namespace) -> BaselineSettings:
     """The settings that were typed; device, dtype and steps where the command has them."""
     told = {field.name: getattr(args, f"baseline_{field.name}") for field in _fields()}

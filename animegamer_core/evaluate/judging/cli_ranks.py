@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> int:
     if args.folder is not None:
         if not args.folder.is_dir():
             raise ValueError(f"{args.folder} is no folder; --folder wants one with the raters' CSV files")
-        paths += sorted(path for path in args.folder.iterdir() if path.suffix.lower() == ".csv")
+        found = sorted(path for path in args.folder.iterdir() if path.suffix.lower() == ".csv")
+        paths += [path for path in found if not path.name.startswith(".")]  # macOS leaves notes of its own so
     returned = read_ranks(study, paths)
-    print(markdown(returned))
-    for path in save_ranks(args.study, returned):
-        print(path)
+    paths = save_ranks(args.study, returned)  # first, whoever reads on or not
+    print(markdown(returned), *paths, sep="\n")
     return 0

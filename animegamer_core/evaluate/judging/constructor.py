@@ -66,10 +66,11 @@ def read_characters(text: str) -> tuple[str, ...]:
     """The names in `NAME,NAME`, or those of a folder of reference pictures; ValueError for what cannot be a name."""
     if text and os.path.isdir(text):  # of Path, a long line of names is an error
         return tuple(reference.name for reference in read_references(text))
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
+    told = [name.strip() for name in text.split(",")]
+    for name in told:
         if problem := why_unfit(name):
             raise ValueError(f"--characters: the name {ascii(name[:60])} {problem}; give NAME,NAME or a folder")
+    names = tuple(map(clean_text, told))  # as the lines of a reply are read
     if len({name.lower() for name in names}) < len(names):
         raise ValueError(f"--characters {text}: a name stands there twice; give each once")
     return names

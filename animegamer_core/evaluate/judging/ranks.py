@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import write_text
-from ..figures import DRAWS, Figure
+from ..figures import DRAWS, FEW, Figure
 from .agreement import concordance, mean_of_told
 from .paper import RANKED, SOURCE
 from .raters import Study
@@ -28,7 +28,8 @@ NOTES = (
     "Points: 10 for the first rank, 7 for the second, 4 for the third, 1 for the fourth; two agents get 10 and 7, "
     "three 10, 7 and 4.",
     f"Intervals: 95 %, bootstrap over raters and over games, both drawn anew with replacement ({DRAWS:,} draws; Owen "
-    "2007, the pigeonhole bootstrap), since the marks of one rater are alike, and so are those of one game.",
+    "2007, the pigeonhole bootstrap), since the marks of one rater are alike, and so are those of one game; with "
+    f"fewer than {FEW} of either they come out too narrow.",
     "W: Kendall's coefficient of concordance of the raters' ranks, mean over games; 1 is full agreement.",
     "Place: the mean points of whoever was shown under that letter; unequal means show what the place did.",
     f"(paper): the human scores of {SOURCE}, which ranked four players; `-` is what it does not give.",

@@ -135,7 +135,7 @@ def _table(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     if len(data) > LARGEST_SHEET:
         raise ValueError(f"{path} has {len(data)} bytes; a sheet has a few thousand")
     text = data.decode("utf-8-sig", errors="replace")  # ranks and fixed cells are plain letters in any encoding
-    first = text.split("\n", 1)[0].strip()
+    first = text.split("\n", 1)[0].strip().replace('"', "")  # some programs put every text in quotation marks
     delimiter = next((mark for mark in _DELIMITERS if first.startswith(f"sheet{mark}")), None)
     if delimiter is None:
         raise ValueError(f"{path}, line 1: expected the columns {', '.join(FIXED)} and the letters of the agents")

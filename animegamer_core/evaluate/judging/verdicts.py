@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...files import write_text
-from ..figures import Figure, mean_over_games
+from ..figures import FEW, Figure, mean_over_games
 from .agreement import concordance, mean_difference, mean_of_told, ranks_of
 from .asking import Answers
 from .judge import CRITERIA, SCENES, Question, Verdict, by_agent
@@ -21,7 +21,8 @@ from .runs import as_json, plain
 JUDGED_JSON, JUDGED_MD, VERDICTS = "judge.json", "judge.md", "verdicts.jsonl"
 NOTES = (
     f"Scores are whole numbers from 1 to 10. A story is {SCENES} turns of a game, one after another from its first.",
-    "Intervals: 95 %, bootstrap over games (2,000 draws), since the stories of one game are alike.",
+    "Intervals: 95 %, bootstrap over games (2,000 draws), since the stories of one game are alike; with fewer than "
+    f"{FEW} games they come out too narrow, most of all with one, whose verdicts are drawn instead.",
     "W: Kendall's coefficient of concordance of the passes' rankings of the agents, ties corrected, mean over stories; "
     "1 is full agreement. Difference: of two passes' scores of one agent, absolute, mean over pairs and stories.",
     "Place: the mean score of whoever was shown there, every agent being there equally often in as many passes as "

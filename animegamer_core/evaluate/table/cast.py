@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +36,14 @@ class Cast:
 def cast_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> Cast:
     """Reference pictures of the games' main characters, from a folder or, of a Toybox benchmark, drawn.
 
-    The folder holds NAME.png (or .jpg, .webp, .bmp) or NAME/ with such pictures, whatever the case of letters; names
-    are only compared with what lies there. A benchmark is the Toybox's where all that it names are its characters.
+    The folder holds NAME.png (or .jpg, .webp, .bmp) or NAME/ with such pictures, whatever the case of letters and the
+    way that accents are stored; names are only compared with what lies there. Of many the first MOST count, in the
+    order of their names. A benchmark is the Toybox's where all that it names are its characters.
     """
     mains = tuple(dict.fromkeys(game.character for game in games))
+    paths = {} if folder is None else {name: _pictures_of(folder, name) for name in mains}
     if folder is not None:
-        found = {name: _read(folder, name) for name in mains}
+        found = {name: tuple(np.array(open_picture(path)) for path in paths[name][:MOST]) for name in mains}
     elif is_toybox(games):
         found = {name: tuple(reference_pictures(name)) for name in mains}
     else:
@@ -49,7 +52,11 @@ def cast_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> Cast:
     missing = [name for name in mains if name not in pictures]
     facts = {"from": "folder" if folder is not None else "drawn" if pictures else "none"}
     facts |= {"pictures": {name: _digest(shown) for name, shown in pictures.items()}}
-    return Cast(pictures, facts, (_missing(missing, folder),) if missing else ())
+    remarks = [_missing(missing, folder)] if missing else []
+    remarks += [
+        f"{name} has {len(paths[name])} pictures; the first {MOST} count" for name in paths if len(paths[name]) > MOST
+    ]
+    return Cast(pictures, facts, tuple(remarks))
 
 
 def is_toybox(games: Sequence[BenchmarkGame]) -> bool:
@@ -75,17 +82,22 @@ def _tells(turn: BenchmarkTurn, scene: Scene) -> bool:
     return told == (characters(scene), motion_text(scene), f"{scene.time} {scene.place}")
 
 
-def _read(folder: Path, name: str) -> tuple[Picture, ...]:
+def _pictures_of(folder: Path, name: str) -> list[Path]:
     """The pictures of a character in the user's folder, in the order of their names; none where there are none."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; give --characters a folder with NAME.png or NAME/ for each name")
     paths: list[Path] = []
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and path.name.casefold() == name.casefold():
+        if path.is_dir() and _compared(path.name) == _compared(name):
             paths += sorted(filter(is_picture, path.iterdir()))
-        elif is_picture(path) and path.stem.casefold() == name.casefold():
+        elif is_picture(path) and _compared(path.stem) == _compared(name):
             paths.append(path)
-    return tuple(np.array(open_picture(path)) for path in paths[:MOST])
+    return paths
+
+
+def _compared(name: str) -> str:
+    """A name as it is compared: macOS hands out file names whose accents are letters of their own."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _digest(pictures: Sequence[Picture]) -> str:

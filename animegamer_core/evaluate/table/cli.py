@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...data.flow import BACKENDS
 from ...data.stats import counted
@@ -16,6 +15,7 @@ from ...spec import DTYPES, GUIDANCE_NAMES
 from ...state import DEFAULT_WINDOW
 from ...train.staged import add_stage_files, open_staged
 from ..baselines import add_arguments as add_baseline_arguments
+from ..baselines import check_unused
 from ..similarity.towers import DREAMSIM_HELP, KINDS
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ def carry_out(job: TableJob, beside: Sequence[Path] = (), part: int = 0, parts: 
     said = _Said(main and sys.stderr.isatty(), len(job.played))
     with open_job(job, main) as opened:
         if main:
+            opened.check_beside(beside)
             print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
+            for remark in opened.lacking:
+                print(f"({remark})", flush=True)
         try:
             opened.play(Listeners(said.turn, said.game), part, parts)
             for done in opened.awaited() if main else ():
@@ -110,6 +113,7 @@ def _job(args: argparse.Namespace, device: str) -> TableJob:
 
     if not 0 <= args.seed < 1 << 64:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
+    check_unused(args)
     device = choose_device(device)
     world, games = open_staged(args.world, args.stage_file, playing=True), games_of(args.games)
     flow_device = device if args.flow_device == "auto" else choose_device(args.flow_device)
@@ -162,13 +166,12 @@ def _edges(text: str) -> tuple[float, ...]:
 
 def _end(opened: OpenJob, beside: Sequence[Path]) -> int:
     """Print the table, save everything."""
+    from ..report import command_line
     from .job import save_table
 
-    told: dict[str, Any] = {"command": shlex.join(["python", "-m", "animegamer_core", *sys.argv[1:]])}
-    table = opened.report(beside, told)
-    print(f"\n{table.text}\n")
-    for path in save_table(table):
-        print(path)
+    table = opened.report(beside, {"command": command_line()})
+    paths = save_table(table)  # first, whoever reads on or not
+    print("", table.text, "", *paths, sep="\n")
     return 0
 
 

@@ -24,10 +24,13 @@ from .cast import Cast, cast_of
 from .motion import MotionMeter, open_meter
 from .page import write_page
 from .pictures import write_pictures
+from .player import WorldPlayer
 from .records import LOCK, PlayedRun, begin_run, finished_games, read_asked
-from .report import PaperTable, table_of
+from .report import PaperTable, check_beside, table_of
 from .runner import Match, OnGame, OnTurn, await_begun, await_games, silent
 from .scores import Scorer
+
+UNKNOWN = 10  # words that a remark names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,23 @@ class OpenJob:
     meter: MotionMeter
     cast: Cast
 
+    @property
+    def lacking(self) -> list[str]:
+        """Remarks on what the benchmark tells of that has no picture, and on its words that the world never saw."""
+        player = self.job.player
+        if not isinstance(player, WorldPlayer):
+            return [*self.cast.remarks]
+        typed = " ".join(turn.instruction for game in self.job.played for turn in game.turns)
+        words = player.world.tokenizer().unknown_words(typed)
+        shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
+        unknown = [f"world {player.name!r} never saw these words of the benchmark: {shown}"] if words else []
+        return [*self.cast.remarks, *unknown]
+
+    def check_beside(self, folders: Sequence[Path]) -> None:
+        """ValueError, before anything is played, for a folder that cannot stand beside this run."""
+        for folder in folders:
+            check_beside(read_asked(self.job.out), folder)
+
     def play(self, listeners: Listeners = Listeners(), part: int = 0, parts: int = 1) -> None:  # noqa: B008  frozen
         """Play every `parts`-th game from number `part` (0, 1, ...), as far as they are not finished."""
         job = self.job
@@ -88,7 +108,7 @@ class OpenJob:
         """The table of the finished games; `told` as for `table_of`."""
         job, told = self.job, dict(told or {})
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
-        own = [*self.meter.remarks, *self.cast.remarks, *self._left_out(), *self._quickened()]
+        own = [*self.meter.remarks, *self.lacking, *self._left_out(), *self._quickened()]
         told["remarks"] = [*told.get("remarks", ()), *own]
         return table_of(run, beside, told)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...data.plots import FAINT, GRID, INK, SHARPER, put_words
 from ...data.plots import PAPER as WHITE
 from ...files import save_picture
+from ...fonts import drawable, font_of
 from ...sheet import contact_sheet
 from ...state import GameSession, GameState
 from ...video import read_clip
@@ -77,7 +78,7 @@ def draw_metrics(table: PaperTable) -> Image.Image:
     pairs = [panels[start : start + 2] for start in range(0, len(panels), 2)]
     heights = [_HEAD + _ROW * max(len(bars) for _, bars in pair) + _GAP for pair in pairs]
     sheet, draw = _sheet(WIDTH, 96 + sum(heights) + 20)
-    put_words(draw, (_LEFT, 36), _fitting(table.heading, 100), INK, "lm", 22)
+    put_words(draw, (_LEFT, 36), _fitting(table.heading, 22, WIDTH - 2 * _LEFT), INK, "lm", 22)
     told = "lines are 95 % intervals; grey: the paper's figures, of its own films and towers"
     put_words(draw, (_LEFT, 66), told, FAINT, "lm", 14)
     top = 104.0
@@ -126,7 +127,7 @@ def _panel(draw: ImageDraw.ImageDraw, corner: tuple[float, float], title: str, b
     longest = 1.0 if 0.2 < longest <= 1 else longest
     for place, bar in enumerate(bars):
         middle = top + 32 + place * _ROW
-        put_words(draw, (left, middle), _fitting(bar.name, 20), INK, "lm", 14)
+        put_words(draw, (left, middle), _fitting(bar.name, 14, _LABEL - 8), INK, "lm", 14)
         _box(draw, (start, middle - 8, start + room, middle + 8), GRID)
         _box(draw, (start, middle - 8, start + max(2.0, max(0.0, bar.value) / longest * room), middle + 8), bar.ink)
         if bar.high > bar.low:
@@ -141,7 +142,7 @@ def _levels(draw: ImageDraw.ImageDraw, corner: tuple[float, float], column: Colu
     """One player's five by five levels."""
     left, top = corner
     figure = column.figures["acc_f"]
-    put_words(draw, (left, top + 20), _fitting(column.name, 36), INK, "lm", 18)
+    put_words(draw, (left, top + 20), _fitting(column.name, 18, 5 * _CELL + 56), INK, "lm", 18)
     told = f"ACC-F {figure.value:.3f}, {figure.count} shots" if figure.count else "motion levels were not measured"
     put_words(draw, (left, top + 44), told, FAINT, "lm", 14)
     x0, y0 = left + 56, top + 88
@@ -190,7 +191,10 @@ def _arrow(metric: Metric) -> str:
     return "  (higher is better)" if metric.higher else "  (lower is better)"
 
 
-def _fitting(words: str, letters: int) -> str:
-    """Words that PIL's own font can draw, cut short with dots."""
-    plain = words.encode("latin-1", "replace").decode("latin-1")
-    return plain if len(plain) <= letters else plain[: letters - 3].rstrip() + "..."
+def _fitting(words: str, size: int, width: float) -> str:
+    """The words, with dots in place of their middle where they are too wide: names of runs differ at the end."""
+    shown, kept = words, len(words)
+    while kept > 2 and font_of(shown, size).getlength(drawable(shown)) > width:
+        kept -= 1
+        shown = f"{words[: kept // 2].rstrip()}...{words[len(words) - (kept + 1) // 2 :].lstrip()}"
+    return shown

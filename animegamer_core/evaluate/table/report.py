@@ -12,17 +12,16 @@ from typing import Any
 from ...data.stats import counted
 from ...files import write_text
 from ...state import clean_text
-from ..figures import Figure
+from ..figures import FEW, Figure
 from ..report import machine
 from ..similarity.towers import STAND_IN
 from .metrics import METRICS, Metric, confusion, figures_of
 from .paper import PAPER, SOURCE
-from .records import PlayedRun, differences, read_run
+from .records import PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # of run.json: must be equal for figures to stand side by side
 JSON, MARKDOWN = "report.json", "report.md"
 NONE = "-"
-FEW = 10  # games under which a bootstrap over them says little
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,9 @@ class PaperTable:
     def markdown(self) -> str:
         """The whole report."""
         parts = ["# The paper's table", _plain(self.heading), self.table]
-        parts += ["95 % intervals in brackets: Wilson's for shares of turns; for means a bootstrap over games (2,000 "]
-        parts[-1] += f"draws). The paper's figures ({SOURCE}) are of its own films, characters, towers and models."
+        parts += ["95 % intervals in brackets: Wilson's for shares of turns, too narrow where the turns of a game go "]
+        parts[-1] += "wrong together; for means a bootstrap over games (2,000 draws). The paper's figures "
+        parts[-1] += f"({SOURCE}) are of its own films, characters, towers and models."
         parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in self.remarks)] if self.remarks else []
         parts += ["## Definitions", "\n".join(self._definition(metric) for metric in METRICS)]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
@@ -141,6 +141,10 @@ def table_of(run: PlayedRun, beside: Sequence[Path] = (), told: Mapping[str, Any
     facts = {name: value for name, value in run.asked.items() if name not in ("format", "about")}
     facts["benchmark"] = {**facts["benchmark"], "games": [game.name for game in run.games]}
     facts |= {"seeds": {game.name: game.seed for game in run.games}, "played_on": _played_on(run)}
+    facts["beside"] = {
+        name: {"player": one.asked["player"], "seed": one.asked["seed"], "played_on": _played_on(one)}
+        for name, one in zip(names[1:], others, strict=True)
+    }
     return PaperTable(run, columns, {**told, **facts, "machine": machine()}, tuple(dict.fromkeys(remarks)))
 
 
@@ -155,14 +159,20 @@ def number(value: float, unit: str = "") -> str:
     return f"{value:.2f} {unit}" if unit else f"{value:.3f}"
 
 
-def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
-    """Another run, its games those that ours has; what is to be said of it."""
-    other = read_run(folder)
-    found = [phrase for name in SAME for phrase in differences(other.asked.get(name), run.asked.get(name), name)]
+def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
+    """ValueError where a folder is no run, or none that can stand beside one of which run.json says `asked`."""
+    other = read_asked(folder)
+    found = [phrase for name in SAME for phrase in differences(other.get(name), asked.get(name), name)]
     if found:
         raise ValueError(
             f"{folder} cannot stand beside this run: {'; '.join(found[:3])}; evaluate it with this run's options"
         )
+
+
+def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
+    """Another run, its games those that ours has; what is to be said of it."""
+    check_beside(run.asked, folder)
+    other = read_run(folder)
     wanted = {game.name for game in run.games}
     games = tuple(game for game in other.games if game.name in wanted)
     if not games:
