@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     1 also where nobody reads on.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an instruction may hold what the terminal cannot show
     if not words or words[0] not in VERBS:
@@ -57,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         lost = [_silenced(stream) for stream in (sys.stdout, sys.stderr)]
         if isinstance(error, BrokenPipeError) and any(lost):
             return 1  # who reads has seen enough, as `| head`
-        told = f"{error.filename}: {error.strerror}" if error.filename else error
+        name = error.filename2 or error.filename  # the second is what the user knows, where a new file takes its place
+        told = f"{name}: {error.strerror}" if name else error
         print(f"{words[0]}: {told}", file=sys.stderr)
         return 2
     except ValueError as error:
@@ -68,14 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _silenced(stream: typing.TextIO | None) -> bool:
+def _open_streams() -> None:
+    """Standard streams that were closed before the start, as a service's may be, read and write nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
+def _silenced(stream: typing.TextIO) -> bool:
     """Whether a stream takes no more; what is held for it then goes nowhere, as Python writes it out at its end.
 
-    One without a buffer (`python -u`) holds nothing that could tell; so it is taken to. None: it was closed before
-    the start.
+    One without a buffer (`python -u`) holds nothing that could tell; so it is taken to.
     """
-    if stream is None:
-        return False
     try:
         stream.flush()
     except OSError:

@@ -57,8 +57,16 @@ class GameEngine(nn.Module):
 
     @torch.inference_mode()
     def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
-        """The next game state, greedily. past: the turns of the window, oldest first, with their representations."""
+        """The next game state, greedily. past: the turns of the window, oldest first, with their representations.
+
+        ValueError: more tokens than the engine has positions for, or what `past_states` refuses.
+        """
         prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+        if len(prompt.ids_L) > self.spec.engine.max_positions:
+            raise ValueError(
+                f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens, and the engine reads "
+                f"{self.spec.engine.max_positions}; choose a smaller window, or shorten the instructions"
+            )
         states_KND = self.past_states(past)
         replies = self._replies if self.profile.grammar else None
         if self.profile.shared_prefill:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ class Line:
                     f"or take it and those after it out of the file, to go on after turn {number - 1}"
                 )
             self._keep(entry, text)
+
+    def goes(self, way: Sequence[LineEntry]) -> bool:
+        """Whether it goes all of this way, and perhaps on."""
+        own = self.entries[: len(way)]
+        return len(own) == len(way) and all(entry.meets(other) for entry, other in zip(own, way, strict=True))
 
     def append(self, entry: LineEntry, words: Mapping[str, Any]) -> None:
         """Add a turn; `words` are for people who read the file. ValueError if what was read of it is gone."""

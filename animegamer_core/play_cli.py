@@ -14,7 +14,7 @@ from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .presets import PRESETS, PresetModels, get_preset, overridden, preset_on, settings_by
 from .spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
-from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, clean_text, read_instructions, scope_name
+from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, read_instructions, scope_name
 from .story import Story
 from .train.staged import add_stage_files, open_staged
 
@@ -103,6 +103,16 @@ def _play(player: Player, ahead: Sequence[str] | None, way_on: str) -> int:
         how = way_on if played > after else "the same command"
         print(f"\nStopped after turn {played}; all is kept. Go on with {how}.", file=sys.stderr)
         return 130
+    except RuntimeError as error:
+        import torch
+
+        if not isinstance(error, torch.OutOfMemoryError):
+            raise
+        show.close()
+        raise ValueError(
+            f"{player.settings.device} has not the memory that this world takes there; choose a preset for small "
+            "cards, such as --preset low_vram, or --device cpu"
+        ) from error
     if ahead is None:
         _warn_of_idle_motion(player.settings, after + 1, player.session.next_number - 1)
     for path in player.finish():
@@ -231,15 +241,14 @@ def _converse(player: Player, show: _Show) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """Typed lines, empty ones left out."""
+    """Typed lines; empty ones and those with a # in front are left out, as in a file."""
     while True:
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
             return
-        if clean_text(line):
-            yield clean_text(line)
+        yield from read_instructions(line)
 
 
 class _Show:

@@ -107,7 +107,7 @@ class Shelf:
                 return None
             path = self._path(address, record["suffix"])
             return record if path.stat().st_size == record["bytes"] else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def find(self, address: str) -> dict[str, typing.Any] | None:

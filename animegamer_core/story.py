@@ -160,7 +160,7 @@ class Story:
         shelf = self.openings if opens else self.states
         if shelf.find(address) is None:
             raise self._lost_opening(address) if opens else self._lost_turn(address)
-        return load_file(shelf.path(address))["representation"]
+        return load_file(shelf.path(address))["representation"].clone()  # else a view, by which Windows holds the file
 
     def enter(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
         """Make `turn` with this shot the one of its number in the line; returns its clip `turn-00n`, if drawn.
@@ -179,7 +179,7 @@ class Story:
         if self.entries[index:] and not self.entries[index].meets(entry):
             self._branch(entry, index, keep_later and self.entries[index].state == entry.state, words)
         elif len(self.entries) == index:
-            self._turn_to_one([_goes([*self.entries, entry])], index)
+            self._turn_to_one([lambda line: line.goes([*self.entries, entry])], index)
         if len(self.entries) == index:
             self._line.append(entry, words)
         elif shot is not None and self.entries[index].shot is None:
@@ -191,7 +191,7 @@ class Story:
         """End the line after `count` turns; a longer one is kept, and another goes on. Its clips are published."""
         if count < len(self.entries):
             kept = self.entries[:count]
-            self._switch([lambda entries: len(entries) == count and _meet(entries, kept)], count)
+            self._switch([lambda line: len(line.entries) == count and line.goes(kept)], count)
         if (self.folder / INDEX).exists():
             self._make_current()
         self._publish_all()
@@ -203,7 +203,10 @@ class Story:
 
     def _opened(self, session: GameSession) -> GameSession:
         """An empty session, begun as the line's first turn says."""
-        parent = self._known(self.entries[0].state)[1]["parent"] if self.entries else None
+        first = self.entries[0].state if self.entries else None
+        if first is None or (self.states.record(first) is None and not self.openings.folder.exists()):
+            return session  # a lost first turn of a story without openings began from nothing: playing restores it
+        parent = self._known(first)[1]["parent"]
         if parent is None:
             return session
         record = self.openings.record(parent)
@@ -272,13 +275,13 @@ class Story:
         """Turn to a line that holds `entry` at `index`, or that it can be appended to."""
         before, later = self.entries[:index], self.entries[index + 1 :] if keep_later else []
         way = [*before, entry, *later]
-        fits = [_goes(way)]
+        fits = [lambda line: line.goes(way)]
         if not keep_later:
-            fits.append(lambda entries: len(entries) == index and _meet(entries, before))
+            fits.append(lambda line: len(line.entries) == index and line.goes(before))
         if not self._switch(fits, len(way) if keep_later else index) and keep_later:
             self._line.rewrite(index, entry, words)
 
-    def _switch(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
+    def _switch(self, fits: Sequence[Callable[[Line], bool]], count: int) -> bool:
         """Turn to the first line that fits (True), or else to a new one of the first `count` entries of this one."""
         known = self._turn_to_one(fits, count)
         if not known:
@@ -287,13 +290,13 @@ class Story:
             self._turn_to(name)
         return known
 
-    def _turn_to_one(self, fits: Sequence[Callable[[list[LineEntry]], bool]], count: int) -> bool:
+    def _turn_to_one(self, fits: Sequence[Callable[[Line], bool]], count: int) -> bool:
         """Turn to the first other line that fits, which gets the shots of the first `count` entries of this one."""
         lines = {}
         for name in [name for name in self.lines() if name != self.line]:  # this one never fits, and may be long
             with suppress(ValueError):  # a damaged line is left alone: nobody stands on it
                 lines[name] = Line(self._line_path(name))
-        name = next((name for fit in fits for name in lines if fit(lines[name].entries)), None)
+        name = next((name for fit in fits for name in lines if fit(lines[name])), None)
         if name is not None:
             lines[name].fill(self._line, count)
             self._turn_to(name)
@@ -320,16 +323,6 @@ def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
             f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
             f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
         )
-
-
-def _goes(way: Sequence[LineEntry]) -> Callable[[list[LineEntry]], bool]:
-    """Whether a line goes all of this way, and perhaps on."""
-    return lambda entries: len(entries) >= len(way) and _meet(entries, way)
-
-
-def _meet(entries: Sequence[LineEntry], others: Sequence[LineEntry]) -> bool:
-    """Whether two lines go the same way as far as both go."""
-    return all(entry.meets(other) for entry, other in zip(entries, others))  # noqa: B905 the shorter one decides
 
 
 def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:

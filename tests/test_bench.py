@@ -1,6 +1,7 @@
 """The verb `bench`: what it measures is there, comes from the right work, and compares like with like."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -271,3 +272,10 @@ def test_a_place_that_no_file_can_have_is_refused_before_anything_is_measured(
     (tmp_path / "f").touch()
     assert main(["bench", "--spec", "tiny", "--json", str(tmp_path / place)]) == 2
     assert f"--json {tmp_path / place} {says}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that nobody can write to")
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_measured(capsys, monkeypatch):
+    monkeypatch.setattr(PlainTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
+    assert main(["bench", "--spec", "tiny", "--json", "/proc/bench/b.json"]) == 2
+    assert "bench: /proc/" in capsys.readouterr().err

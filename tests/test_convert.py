@@ -425,7 +425,8 @@ MISTRAL, T5, ADAPTER = (
     [
         (MISTRAL, {"rope_theta": None, "rope_parameters": None}, "rope_parameters is 'None'; expected an object"),
         (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
-        (MISTRAL, {"rope_theta": 0}, "rope_theta is 0.0; expected a number above 0"),
+        (MISTRAL, {"rope_theta": 0}, "rope_theta is 0; expected 10000"),
+        (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
         (MISTRAL, {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; expected a number"),
         (MISTRAL, {"rms_norm_eps": math.nan}, "rms_norm_eps is 'nan'; expected a number"),
         (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
@@ -487,6 +488,13 @@ def test_a_shard_index_cannot_leave_its_folder(src, originals, tmp_path):
     index = src / "Mistral-7B-Instruct-v0.1" / "model.safetensors.index.json"
     index.write_text('{"weight_map": {"a": "../../secret.safetensors"}}')
     refuse(src, tmp_path / "w", "bare file name", ENGINE_ONLY)
+
+
+@pytest.mark.parametrize("name", ["MLLM-Qiqi/pytorch_model.bin", "MLLM-Qiqi/model.safetensors", "3d-vae.pt"])
+def test_what_a_clone_without_lfs_leaves_is_named(whole, tmp_path, name):
+    (whole / "MLLM-Qiqi" / "pytorch_model.bin").unlink()
+    (whole / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
+    refuse(whole, tmp_path / "w", f"{name}: a Git LFS pointer", ENGINE_ONLY)
 
 
 def test_a_folder_of_another_world_is_kept(download, originals, tmp_path):

@@ -215,6 +215,17 @@ def test_states_of_another_world_or_let_go_are_refused(tiny_engine):
             tiny_engine.predict((bad,), LINES[1])
 
 
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_prompt_beyond_the_positions_is_refused_before_it_is_read(window, tiny_tokenizer):
+    few = replace(TINY, engine=replace(TINY.engine, max_positions=60 + 40 * window))
+    engine = GameEngine(few, tiny_tokenizer, PROFILES["paper"]).eval()
+    past = play(engine, LINES[:2], window).past()
+    engine.predict(past, LINES[2])
+    told = f"the {window} before it take .* tokens, and the engine reads {few.engine.max_positions}; choose"
+    with pytest.raises(ValueError, match=told):
+        engine.predict(past, "run " * 60)
+
+
 def test_a_vocabulary_too_large_for_the_spec_is_refused(tiny_tokenizer):
     small = replace(TINY, engine=replace(TINY.engine, vocab_size=10))
     with pytest.raises(ValueError, match="room for 10"):

@@ -225,6 +225,10 @@ def test_a_disk_without_room(tmp_path):
 def test_without_a_connection(hub, tmp_path):
     hub.url = "http://127.0.0.1:9"
     assert "no answer" in one_sentence(fetch(hub, tmp_path / "d", "--yes"))
+    offline = command(hub, tmp_path / "d", "--yes")
+    offline["env"]["HF_HUB_OFFLINE"] = "1"
+    said = one_sentence(subprocess.run(**offline, input="", capture_output=True))
+    assert "HF_HUB_OFFLINE forbids" in said and "again" not in said, "which would not help"
 
 
 def test_an_embedded_world_needs_no_download():

@@ -16,6 +16,7 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import VERBS, main
 from animegamer_core.checkpoint import World
+from animegamer_core.decoder import ShotDecoder
 from animegamer_core.play import Player, PlaySettings
 from animegamer_core.play_cli import parse_motion, plan, read_game
 from animegamer_core.sampler import TRAIN_STEPS
@@ -291,12 +292,33 @@ def test_a_story_that_is_being_played_is_left_alone(world, tmp_path, game, capsy
 
 
 def test_typed_games(world, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{GAME[0]}\n\n{GAME[1]}\n@undo\nYuzu sleeps\nquit\n{GAME[2]}\n"))
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO(f"# begin\n{GAME[0]}\n\n{GAME[1]}\n@undo\nYuzu sleeps\nquit\n{GAME[2]}\n")
+    )
     assert run_play(world, tmp_path) == 0
     out, err = capsys.readouterr()
     turns = opened(world, tmp_path / "out", "story").session(2, 4).turns
     assert [turn.instruction for turn in turns] == [GAME[0], "Yuzu sleeps"]
     assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
+
+
+def test_a_file_that_cannot_take_its_place_is_named(world, tmp_path, game, capsys):
+    assert run_play(world, tmp_path, game) == 0
+    sheet = tmp_path / "out" / "game" / "contact-sheet.png"
+    sheet.unlink()
+    sheet.mkdir()  # as where Windows has a file open
+    assert run_play(world, tmp_path, game) == 2
+    assert f"play: {sheet}: " in capsys.readouterr().err
+
+
+def test_a_card_that_is_too_small_is_one_sentence(world, tmp_path, game, capsys, monkeypatch):
+    def shoot(*given, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nGPU 0 has ...")
+
+    monkeypatch.setattr(ShotDecoder, "shoot", shoot)
+    assert run_play(world, tmp_path, game) == 2
+    err = capsys.readouterr().err
+    assert "cpu has not the memory" in err and "--preset low_vram" in err and len(err.strip().splitlines()) == 1
 
 
 def test_turns_that_were_all_taken_back_stay_so(world, tmp_path, capsys, monkeypatch):
@@ -490,6 +512,13 @@ def test_an_error_is_told_also_where_standard_output_was_closed(tmp_path):
     command = f"{sys.executable} -m animegamer_core play {tmp_path}/absent.txt >&-"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"play: {tmp_path}/absent.txt: No such file or directory\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix closes the streams")
+def test_streams_that_were_closed_before_the_start_end_a_typed_game(world, tmp_path):
+    command = f"{sys.executable} -m animegamer_core play --world '{world.folder}' --out '{tmp_path}' <&- >&-"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr.startswith("One instruction a line") and "Error" not in done.stderr
 
 
 # Kills

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.shelf import ShotKey, StateKey, address_of
-from animegamer_core.state import GameSession, GameState, StateChange
+from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
 from animegamer_core.story import Story
 
 WORLD = "f" * 64
@@ -76,6 +76,16 @@ def test_a_turn_that_was_let_go_is_recalled_by_its_address(tmp_path):
         assert gone.state.representation is None
         assert torch.equal(story.recall(gone).state.representation, kept.state.representation)
         assert story.recall(kept) is kept
+
+
+def test_what_is_recalled_lets_go_of_its_file(tmp_path):
+    """As Windows asks of whoever deletes or replaces it."""
+    kept = Teller(tmp_path).play(["one"]).session.turns[0]
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    read = story.recall(story.session(1, 1).turns[0]).state.representation
+    path = story.states.path(kept.address)
+    path.write_bytes(bytes(path.stat().st_size))  # in place, as a view would show
+    assert torch.equal(read, kept.state.representation)
 
 
 def test_the_clips_of_the_line_have_names_for_people(tmp_path):
@@ -274,6 +284,19 @@ def test_a_line_with_a_lost_turn_says_so(tmp_path):
     (tmp_path / "tale" / "turns" / f"{lost}.json").unlink()
     with pytest.raises(ValueError, match=f"{lost[:12]}.*play the game's file again"):
         Teller(tmp_path, after=2)
+
+
+@pytest.mark.parametrize("damage", [b"", b"[" * 100_000])
+def test_a_lost_first_turn_is_played_anew_unless_nobody_knows_how_its_game_began(tmp_path, damage):
+    teller = Teller(tmp_path).play(["one", "two"])
+    before, record = files(tmp_path), tmp_path / "tale" / "turns" / f"{teller.story.entries[0].state}.json"
+    record.write_bytes(damage)
+    assert Teller(tmp_path).play(["one", "two"]).computed == [record.stem]
+    assert files(tmp_path) == before
+    teller.story.put_opening(GameSession((), 2, CharacterState(stamina=10)))
+    record.write_bytes(damage)
+    with pytest.raises(ValueError, match=f"{record.stem[:12]}.*missing or damaged"):
+        Teller(tmp_path)
 
 
 def test_another_worlds_story_is_refused_by_name(tmp_path):

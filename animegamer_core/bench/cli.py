@@ -7,13 +7,14 @@ import argparse
 import json
 import shlex
 import sys
+import tempfile
 import typing
 from dataclasses import replace
 from pathlib import Path
 
 from ..files import write_text
 from ..presets import PRESETS, get_preset, preset_on
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
+from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, PROGRAM, dtype_name
 
 if typing.TYPE_CHECKING:
     from .run import Plan
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         benches.append(measure_ours(plan, stock, _tell))
         _show(benches[-1])
         if args.json is not None:  # after each, so that what is measured is kept where a later one fails
-            values = {"command": shlex.join(sys.argv), "benches": [bench.values() for bench in benches]}
+            command = shlex.join([*PROGRAM.split(), *sys.argv[1:]])
+            values = {"command": command, "benches": [bench.values() for bench in benches]}
             write_text(args.json, json.dumps(values, indent=1) + "\n")
     if note := known_step_note(benches[0]):
         print(f"({note})")
@@ -72,8 +74,13 @@ def _check_json(path: Path | None) -> None:
     """ValueError where what is measured could not be written."""
     if path is not None and path.is_dir():
         raise ValueError(f"--json {path} is a folder; give a file, such as {path / 'bench.json'}")
-    if path is not None and any(folder.is_file() for folder in path.parents):
+    if path is None:
+        return
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if there.is_file():
         raise ValueError(f"--json {path} lies below a file; give a file in a folder")
+    with tempfile.TemporaryFile(dir=there):
+        pass  # OSError names a folder that takes no files
 
 
 def _show(bench: Bench) -> None:

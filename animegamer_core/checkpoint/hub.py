@@ -164,6 +164,8 @@ def _explained(repo: str, where: str = "") -> Iterator[None]:
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise CheckpointError(f"{repo}: no such repository at {page}, or it needs `hf auth login`") from error
+    except errors.OfflineModeIsEnabled as error:
+        raise CheckpointError(f"{page}: HF_HUB_OFFLINE forbids to ask the hub; unset it for this command") from error
     except (errors.HTTPError, OSError) as error:
         code = getattr(getattr(error, "response", None), "status_code", None)
         why = f"the hub answered {code}" if code else f"no answer ({type(error).__name__})"

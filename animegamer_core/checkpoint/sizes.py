@@ -217,8 +217,10 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     """transformers 5 moved it into `rope_parameters`."""
     holder = config if config.get("rope_theta") is not None else _object(config, "rope_parameters", path)
     theta = number(holder, "rope_theta", path, 10000.0)
-    if theta <= 0:
-        raise CheckpointError(f"{path}: rope_theta is {theta}; expected a number above 0")
+    if theta != EngineSpec.rope_theta:  # of v0.2, whose sizes and tokens are the same
+        raise CheckpointError(
+            f"{path}: rope_theta is {theta:g}; expected {EngineSpec.rope_theta:g} of Mistral-7B-Instruct-v0.1"
+        )
     return theta
 
 

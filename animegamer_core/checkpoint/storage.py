@@ -23,6 +23,7 @@ STEM = "model"  # our parts are `model.safetensors`, or `model-00001-of-0000n.sa
 DEFAULT_SHARD_BYTES = 1 << 30
 LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
+_POINTER = b"version https://git-lfs"
 _TYPES = {  # safetensors' names -> torch's; those that are packed or that torch has no numbers for are left out
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "BOOL": "bool",
@@ -234,6 +235,13 @@ class StagedFolder:
             path.unlink(missing_ok=True)
 
 
+def check_content(path: Path) -> None:
+    """CheckpointError for a file that only points to its content, as a `git clone` without LFS leaves large ones."""
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise CheckpointError(f"{path}: a Git LFS pointer, not the file itself; run `git lfs pull` where it lies")
+
+
 def shards_of(index: Path) -> list[str]:
     """The files that an index lists, in order; CheckpointError where one is no bare file name."""
     weight_map = read_json(index).get("weight_map")
@@ -252,6 +260,7 @@ def _open_safetensors(path: Path) -> typing.Any:
 
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; expected safetensors weights")
+    check_content(path)
     try:
         return safe_open(str(path), framework="pt")
     except (SafetensorError, OSError, ValueError) as error:

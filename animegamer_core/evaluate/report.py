@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import save_picture, write_text
+from ..spec import PROGRAM
 from .figures import Figure
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ TABLE_HEAD = f"{'row':9} {'figure':46} {'target':>16} {'n':>6} {'value':>9} {'95
 
 def command_line() -> str:
     """What was typed, as it can be typed again: the program by its name, not by where its file lies."""
-    return shlex.join(["python", "-m", "animegamer_core", *sys.argv[1:]])
+    return shlex.join([*PROGRAM.split(), *sys.argv[1:]])
 
 
 def machine() -> dict[str, str]:
