@@ -232,7 +232,9 @@ def _converse(player: Player, show: _Show) -> None:
     for line in _lines():
         if line in QUIT:
             break
-        if line != UNDO:
+        if line != UNDO and line.startswith("@"):
+            print(f"no such command: {line}; there are {UNDO} and {QUIT[0]}", file=sys.stderr)
+        elif line != UNDO:
             _warn_of_unknown_words(player.world, line)
             show.turn(player.step(line, show.step))
         elif player.session.next_number > 1:

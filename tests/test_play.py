@@ -293,13 +293,14 @@ def test_a_story_that_is_being_played_is_left_alone(world, tmp_path, game, capsy
 
 def test_typed_games(world, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
-        sys, "stdin", io.StringIO(f"# begin\n{GAME[0]}\n\n{GAME[1]}\n@undo\nYuzu sleeps\nquit\n{GAME[2]}\n")
+        sys, "stdin", io.StringIO(f"# begin\n{GAME[0]}\n\n{GAME[1]}\n@undo\n@Undo 1\nYuzu sleeps\nquit\n{GAME[2]}\n")
     )
     assert run_play(world, tmp_path) == 0
     out, err = capsys.readouterr()
     turns = opened(world, tmp_path / "out", "story").session(2, 4).turns
     assert [turn.instruction for turn in turns] == [GAME[0], "Yuzu sleeps"]
     assert "never saw these words: sleeps" in err and "turn-002.mp4" in out
+    assert "no such command: @Undo 1; there are @undo and @quit" in err
 
 
 def test_a_file_that_cannot_take_its_place_is_named(world, tmp_path, game, capsys):

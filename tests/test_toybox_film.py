@@ -167,6 +167,11 @@ def test_the_same_plan_gives_the_same_film_and_another_seed_another(tmp_path):
     assert json.loads(files[0].with_suffix(".truth.json").read_text())["path"] == "a.mp4"
 
 
+def test_a_folder_is_refused_before_anything_is_drawn(tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder; give a file, such as .*film\.mp4"):
+        make_film(tmp_path, FilmPlan(scenes=2))
+
+
 def test_captions_tell_every_scene_and_no_credits(rich):
     path, truth, _, _ = rich
     spans = [json.loads(line) for line in path.with_suffix(".captions.jsonl").read_text().splitlines()]

@@ -63,8 +63,11 @@ class OwnFolder:
         return note_of(self.folder / path)
 
     def remedy(self, part: str) -> str:
-        """`convert` is the way to make a part."""
-        return f"in {self.folder / PARTS[part].folder}; `convert` makes it from {PARTS[part].source}"
+        """`convert` or training makes a part; one that the manifest lists was there."""
+        where = self.folder / PARTS[part].folder
+        if self.notes(part):
+            return f"in {where}, where files are gone or cut off; put them back, or make the part again as it was made"
+        return f"in {where}; `convert` makes it from {PARTS[part].source}"
 
     def source(self, part: str) -> TensorSource:
         """The part's safetensors."""

@@ -86,7 +86,12 @@ class FilmTruth:
 
 
 def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
-    """Draw and write the film (H.264, with `sound` AAC) with its truth and its captions; the same for the same plan."""
+    """Draw and write the film (H.264, with `sound` AAC) with its truth and its captions; the same for the same plan.
+
+    ValueError where the path is a folder.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a file, such as {path / 'film.mp4'}")
     parts = parts_of(plan)
     starts = starts_of(parts)
     path.parent.mkdir(parents=True, exist_ok=True)
