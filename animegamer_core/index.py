@@ -33,8 +33,8 @@ def check_story_name(name: str, what: str = "story") -> str:
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
         raise ValueError(
-            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, "
-            "and none of the words that Windows keeps for devices"
+            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, - and _, with "
+            "spaces between them, and none of the words that Windows keeps for devices"
         )
     return name
 

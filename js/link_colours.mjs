@@ -26,3 +26,8 @@ export function addColours(table) {
     });
   }
 }
+
+const slots = Object.entries(COLOURS).map(([type, colour]) => `--color-datatype-${type}: ${colour};`);
+
+/** The same for the slots of Nodes 2.0, which take theirs from the page's style: a palette's own stands before it. */
+export const SLOT_STYLE = `:root { ${slots.join(" ")} }\n`;

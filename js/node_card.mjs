@@ -30,7 +30,7 @@ export function dressNode(node, say, app) {
   const { onExecuted, onConfigure } = node;
   node.onExecuted = function (output) {
     onExecuted?.call(this, output);
-    if (node.comfyClass === "PlayGameStory" && output?.images) dropPreviews(node, app);
+    if (output?.images) dropPreviews(node, app);
     shown(output);
   };
   node.onConfigure = function (saved) {
@@ -53,7 +53,7 @@ export function showTurn(nodes, { node: id, state }) {
   node?.animegamerShow?.({ animegamer_state: [state] });
 }
 
-/** Take the pictures of the drawing off a node: the page would go on showing them in place of the turn's clip. */
+/** Take live pictures off a node: the page would go on showing them in place of what the node made, or below it. */
 function dropPreviews(node, app) {
   for (const name of PREVIEWS) {
     const at = node.widgets.findIndex((widget) => widget.name === name);
@@ -61,7 +61,10 @@ function dropPreviews(node, app) {
     node.widgets[at].onRemove?.();
     node.widgets.splice(at, 1);
   }
-  delete app.nodePreviewImages[node.id];
+  const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store that has no public door
+  const key = workflow?.nodeToNodeLocatorId?.(node) ?? node.id;
+  stores?._s?.get("nodeOutput")?.revokePreviewsByLocatorId?.(key);
+  delete app.nodePreviewImages[key];
   node.preview = node.imgs = node.images = undefined;
   app.canvas.setDirty(true, true);
 }

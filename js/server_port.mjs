@@ -49,4 +49,6 @@ export function listen(api, session) {
   for (const [event, method] of Object.entries(events))
     api.addEventListener(event, ({ detail }) => detail && session[method](detail));
   api.addEventListener("reconnected", () => session.catchUp());
+  // A prompt that another page sent, or that somebody took out of the queue, ends without any of these events here.
+  api.addEventListener("status", ({ detail }) => detail && session.catchUp());
 }

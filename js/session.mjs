@@ -50,7 +50,7 @@ export class PlaySession {
   async open(story, world, place = {}) {
     this.leave();
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [] });
-    if (this.#knows(story) || world === undefined || place.jobs?.length) await this.#guard(() => this.#readStory(place));
+    if (this.#knows(story) || world === undefined) await this.#guard(() => this.#readStory(place));
     await this.#guard(async () => {
       this.words = await this.#readWords({ world: this.world });
     });

@@ -1,5 +1,7 @@
 // The look of cards and tab. Colours follow ComfyUI's own (light and dark); the gauges' are the contact sheet's.
 
+import { SLOT_STYLE } from "./link_colours.mjs";
+
 const STYLE = `
 .ag {
   --ag-paper: var(--comfy-menu-bg, #353535);
@@ -175,6 +177,6 @@ export function addStyle() {
   if (document.getElementById("animegamer-style")) return;
   const style = document.createElement("style");
   style.id = "animegamer-style";
-  style.textContent = STYLE;
+  style.textContent = SLOT_STYLE + STYLE;
   document.head.append(style);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
@@ -58,12 +59,13 @@ class ConvertAnimeGamer(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, **widgets: str | None) -> str:
-        """Changes when the world is taken away, or made anew by another."""
-        return CONVERTED.fingerprint(widgets)
+        """Changes when a published file does, or when the world is taken away or made anew by another."""
+        return CONVERTED.fingerprint(widgets | _ages(widgets))
 
     @classmethod
     def execute(cls, source: str, world: str, precision: str) -> io.NodeOutput:
-        called = dict(locals())
+        called = dict(source=source, world=world, precision=precision)
+        called |= _ages(called)
         host.require(*PACKAGES)
         from ..animegamer_core.checkpoint.convert import convert
 
@@ -88,6 +90,12 @@ def _downloads() -> dict[str, tuple[Path, str]]:
         found |= {f"{root.name}/{world}": (root, world) for world in published_worlds(root) if world in direct}
         found |= {f"{folder.name}/{world}": (folder, world) for folder in below for world in published_worlds(folder)}
     return found
+
+
+def _ages(widgets: Mapping[str, str | None]) -> dict[str, str | None]:
+    """What decides a world and lies on disk: the published files; None where the source is not known yet."""
+    found = _downloads().get(widgets.get("source") or "")
+    return {"ages": host.age_of_downloads(*found) if found else None}
 
 
 def _download(source: str) -> tuple[Path, str]:

@@ -21,7 +21,7 @@ from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_tex
 from ..animegamer_core.story import Story
 from . import host
 from .game import LoadAnimeGamer
-from .stories import listed, motion_table, story_name
+from .stories import listed, story_name, world_of
 from .story import PlayGameStory
 from .values import GAUGES
 from .widgets import LAST_TURN, MAX_SEED
@@ -228,10 +228,10 @@ def _story(query: typing.Mapping[str, str]) -> Json:
     if name not in listed():
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
     story = Story.read(host.output_folder(), name)
-    table, current, lines = motion_table(story), story.line, []
+    (world, table), current, lines = world_of(story), story.line, []
     for line in story.lines():
         lines.append({"name": line, **_line(story, line, table)})
-    return {"name": name, "world": story.world_name, "line": current, "lines": lines}
+    return {"name": name, "world": world, "line": current, "lines": lines}
 
 
 def _line(story: Story, line: str, table: MotionTable | None) -> Json:

@@ -166,7 +166,8 @@ class BuildGameDataset(io.ComfyNode):
         text, picture = _told(report, write_review(out)), image_of_picture(draw_stats(out))
         BUILT.done(called, dataset, again=bool(report.open or report.captions.failures))
         notes = dict.fromkeys([*broken.values(), *report.broken.values(), *_lacks(report)])
-        return io.NodeOutput(str(out), text, picture, ui=looks(cls, picture, text, notes))
+        # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken one.
+        return io.NodeOutput(str(out), text, picture, ui=looks(cls, None, text, notes))
 
 
 def _datasets() -> Path:

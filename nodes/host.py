@@ -6,7 +6,7 @@ import importlib.util
 import json
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
@@ -130,7 +130,18 @@ def age_of_world(name: str) -> str:
         return ""
     if (folder / MANIFEST).is_file():
         return age_of_file(folder / MANIFEST)
-    return " ".join(map(age_of_file, _published_files(folder)))
+    return age_of_downloads(*((folder, None) if published_worlds(folder) else (folder.parent, folder.name)))
+
+
+def age_of_downloads(folder: Path, name: str | None = None) -> str:
+    """Changes when a file of a published world, which is read in place, does; empty where there is no such world."""
+    try:
+        found = find_downloads(folder, name)
+    except CheckpointError:
+        return ""
+    parts = (found.engine, found.mistral, found.decoder, found.vae, found.text_tower, found.image_tower)
+    files = (sorted(part.rglob("*")) if part.is_dir() else [part] for part in parts if part is not None)
+    return " ".join(age_of_file(path) for part in files for path in part)
 
 
 def age_of_lora(name: str) -> str:
@@ -306,18 +317,6 @@ def _worlds() -> dict[str, Path]:
         folders = sorted(root.iterdir()) if root.is_dir() else []
         found.update({folder.name: folder for folder in folders if _holds_world(folder)})
     return found
-
-
-def _published_files(world: Path) -> Iterator[Path]:
-    """The files of a published world, which `open_world` reads in place; none where it would not."""
-    folder, name = (world, None) if published_worlds(world) else (world.parent, world.name)
-    try:
-        found = find_downloads(folder, name)
-    except CheckpointError:
-        return
-    for part in (found.engine, found.mistral, found.decoder, found.vae, found.text_tower, found.image_tower):
-        if part is not None:
-            yield from sorted(part.rglob("*")) if part.is_dir() else [part]
 
 
 def _holds_world(folder: Path) -> bool:

@@ -171,12 +171,21 @@ def version(name: str | None) -> str:
     return Story.read(root, name).version() if name in story_names(root) else ""
 
 
-def motion_table(story: Story) -> MotionTable | None:
-    """The motion table of the story's world, if that is installed here."""
-    try:
-        return host.find_world(story.world_name).motion_table
-    except ValueError:
-        return None
+def world_of(story: Story) -> tuple[str, MotionTable | None]:
+    """(name in the list, motion table) of the world that a story was played in: the one of the same weights, whatever
+    its folder is called by now; where there is none, the one of the story's own name for it, or no table.
+    """
+    named = None
+    for name in dict.fromkeys([story.world_name, *host.world_names()]):
+        try:
+            world = host.find_world(name)
+        except ValueError:
+            continue  # not installed, or not whole
+        if world.fingerprint == story.fingerprint:
+            return name, world.motion_table
+        if name == story.world_name:
+            named = world.motion_table
+    return story.world_name, named
 
 
 def shot_path(story: Story, number: int) -> Path | None:

@@ -342,8 +342,9 @@ def image_of_picture(picture: Image.Image) -> Tensor:
     return image_of_bytes(np.array(picture.convert("RGB"))[None])
 
 
-def looks(cls: type[io.ComfyNode], image: Tensor, text: str, notes: Iterable[str] = ()) -> dict[str, typing.Any]:
-    """The `ui` of a job: its picture, its report and notes to the user."""
+def looks(cls: type[io.ComfyNode], image: Tensor | None, text: str, notes: Iterable[str] = ()) -> dict[str, typing.Any]:
+    """The `ui` of a job: its picture if it has one, its report and notes to the user."""
     shown = list(notes)
     noted = {"animegamer_notes": shown} if shown else {}
-    return {**ui.PreviewImage(image, cls=cls).as_dict(), "text": [text], **noted}
+    pictured = {} if image is None else ui.PreviewImage(image, cls=cls).as_dict()
+    return {**pictured, "text": [text], **noted}

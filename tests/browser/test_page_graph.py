@@ -5,6 +5,8 @@ import pytest
 TOLD = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
 PLAY = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
+COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
+  (part) => getComputedStyle(part).backgroundColor)"""
 PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
@@ -189,10 +191,12 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         comfy.run_graph()
         comfy.page.wait_for_selector(f"{CARD} .ag-lines")
         assert_shows(comfy, told(server))
+        assert "rgb(47, 174, 113)" in comfy.page.evaluate(COLOURS_IN, "5"), "slots have the colour of their links"
         comfy.shot("graph-nodes-2")
         comfy.load_prompt(a_story("calmly swim", story="shown in nodes 2"))
         comfy.run_graph()
         assert_the_clip_is_shown(comfy, server)
+        assert comfy.page.locator("[data-node-id='2'] img").count() == 0, "no picture of the drawing below the clip"
         comfy.shot("graph-story-nodes-2")
     finally:
         comfy.set("Comfy.VueNodes.Enabled", False)

@@ -2,12 +2,14 @@
 
 import http.client
 import json
+import shutil
 import threading
 import time
 import urllib.error
 import urllib.parse
 
 import pytest
+from tiny_world import save_tiny_world
 
 from animegamer_core.state import clean_text
 from animegamer_core.toybox.world import CHARACTERS, PLACES
@@ -55,6 +57,21 @@ def test_turns_are_played_waited_for_and_listed(server, story, tiny):
         assert one["changes"] == {name: one["gauges"][name] - before[name] for name in before}
         path = server.output_dir / one["clip"]["subfolder"] / one["clip"]["filename"]
         assert path.is_file() and one["shot"] in path.name
+
+
+def test_a_story_goes_on_in_its_world_whatever_the_folder_of_that_is_called(server, story):
+    other, moved = (server.models_dir / "animegamer" / name for name in ("other", "moved"))
+    address = f"/animegamer/story?name={urllib.parse.quote(story)}"
+    try:
+        save_tiny_world(other, seed=1)
+        play(server, story, world="other")
+        assert server.get(address)["world"] == "other", "not tiny, which is of the same sizes"
+        other.rename(moved)
+        assert server.get(address)["world"] == "moved"
+        assert play(server, story, RUN, world="moved")["turn"] == 2
+    finally:
+        for folder in (other, moved):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_same_turn_twice_is_two_turns(server, story):

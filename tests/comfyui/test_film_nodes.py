@@ -54,7 +54,8 @@ def datasets(server):
 @pytest.fixture(scope="module")
 def built(server, films, datasets):
     """(history entry, dataset) of the film."""
-    entry = server.run(build(), PATIENCE_S)
+    look = {"class_type": "PreviewImage", "inputs": {"images": ["build", 2]}}
+    entry = server.run({**build(), "look": look}, PATIENCE_S)
     return entry, DatasetFolder.open(datasets / "film")
 
 
@@ -80,7 +81,8 @@ def test_a_film_becomes_a_dataset_that_a_person_can_check(server, built):
     shown = entry["outputs"]["build"]
     assert "whole" in shown["text"][0] and str(dataset.path / "review.html") in shown["text"][0]
     assert (dataset.path / "review.html").is_file()
-    picture = shown["images"][0]
+    assert "images" not in shown, "the node shows the film; newer pages would take a picture for a film, too"
+    picture = entry["outputs"]["look"]["images"][0]
     with Image.open(server.base / picture["type"] / picture["subfolder"] / picture["filename"]) as stats:
         assert stats.size == (1280, 860) and len(stats.convert("P").getcolors()) > 8
 

@@ -196,15 +196,23 @@ def downloads(server):
         shutil.rmtree(server.models_dir / "animegamer" / name, ignore_errors=True)
 
 
-def test_a_world_that_was_taken_away_is_converted_again(server, downloads):
+def test_a_world_is_converted_again_when_it_was_taken_away_or_its_files_were_replaced(server, downloads):
     made.write_mistral(downloads / "Mistral-7B-Instruct-v0.1")
-    made.write_all(downloads, made.make_originals(downloads / "Mistral-7B-Instruct-v0.1"))
+    originals = made.make_originals(downloads / "Mistral-7B-Instruct-v0.1")
+    made.write_all(downloads, originals)
     prompt = {"convert": node("ConvertAnimeGamer", source="downloads/qiqi", world="made", precision="keep")}
     server.run(prompt, PATIENCE_S)
     assert not nodes_run(server.run(prompt, PATIENCE_S)), "the world is there"
     shutil.rmtree(server.models_dir / "animegamer" / "made")
     server.run(prompt, PATIENCE_S)
     assert not open_world(server.models_dir / "animegamer" / "made").missing(("engine", "decoder", "vae"))
+    originals.engine.project_in[0].bias.data += 1
+    made.write_all(downloads, originals)
+    server.run(prompt, PATIENCE_S)
+    engine = open_world(server.models_dir / "animegamer" / "made").load_engine()
+    moved = engine.project_in[0].bias - originals.engine.project_in[0].bias
+    assert moved.abs().max() < 1e-3, "the world is made of the new download"
+    assert not nodes_run(server.run(prompt, PATIENCE_S)), "and that one is known"
 
 
 def test_published_files_become_a_world_that_plays(server, downloads):

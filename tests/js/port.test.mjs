@@ -83,3 +83,12 @@ test("every event of a prompt reaches the session", () => {
     ["began", "progressed", "executed", "succeeded", "failed", "interrupted", "catchUp"],
   );
 });
+
+test("a change of the queue makes the session look what became of its prompts, a lost server does not", () => {
+  let looks = 0;
+  const api = fakeApi({});
+  listen(api, { catchUp: () => (looks += 1) });
+  api.tell("status", { exec_info: { queue_remaining: 0 } });
+  api.tell("status", null);
+  assert.equal(looks, 1);
+});

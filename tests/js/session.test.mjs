@@ -169,7 +169,7 @@ test("a reload while the very first turn of a new story is still waiting", async
   await session.play("one");
   const again = new PlaySession(server.port, store, () => {});
   await again.start();
-  assert.equal(again.busy, true);
+  assert.deepEqual([again.busy, again.error], [true, ""], "that there is no such story yet is no error");
   await server.run(again);
   assert.deepEqual(said(again), ["one"]);
   assert.equal(session.story, again.story);
