@@ -125,6 +125,7 @@ def test_requirements_are_those_of_the_project():
     given = set(project["project"]["dependencies"])
     assert wanted == {line for line in given if not line.startswith("torch")}, "ComfyUI brings torch"
     assert not [line for line in given if "==" in line], "never pins a user's packages"
+    assert project["project"]["license"] == "Apache-2.0", "setuptools ends the form with a table in 2027"
     comfy = project["tool"]["comfy"]
     assert comfy["PublisherId"] == "" and comfy["DisplayName"] and "web" not in comfy
     assert comfy["requires-comfyui"] == ">=0.3.64"

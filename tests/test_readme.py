@@ -19,7 +19,7 @@ COMMANDS = [
 ]
 TRIED = [line for line in COMMANDS if "toybox.film" in line or "captioner script" in line]
 PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
-INSTALL = 'pip install ".[data]"'
+INSTALL = 'pip install -e ".[data]"'
 # These need downloads, a GPU, somebody's film, or minutes.
 WORDS = ("convert", "fetch", "dataset", "train", "--world", "toybox.build", "evaluate", "bench")
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 from test_train import TINY, data, new_parts, one_thread, ready, run, written_dataset  # noqa: F401
 from test_train_worlds import FEW, train
 
 from animegamer_core.checkpoint import save_world
 from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.learners import DiffusionLearner, TowerLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.telling import Telling, duration
 
@@ -140,3 +142,45 @@ def test_the_help_says_which_stage_leaves_what():
         "scratch: all weights, written into the world folder (default for specs tiny and toybox)",
     ):
         assert words in told, words
+
+
+def test_a_cpu_computes_few_samples_at_a_time_and_says_so(places, tmp_path):
+    """A row's whole batch of Toybox-size clips takes 50 GiB there, and the system kills the process without a word."""
+    sizes, forward = [], DiffusionLearner.forward
+
+    def counting(self, batch):
+        sizes.append(len(batch["clean"]))
+        return forward(self, batch)
+
+    def trained(out, options):
+        sizes.clear()
+        said = []
+        with mock.patch.object(DiffusionLearner, "forward", counting):
+            assert train("joint", *places, tmp_path / out, FEW.replace("--batch 2", options), said.append) == 0
+        return set(sizes), any(line.startswith("on a CPU 2 samples are computed at a time") for line in said)
+
+    assert trained("few", "--batch 6") == ({2}, True)
+    assert trained("asked", "--batch 6 --per-card 3") == ({3}, False)
+    assert trained("whole", "--batch 6 --per-card 0") == ({6}, False)
+    assert trained("small", "--batch 2") == ({2}, False)
+
+
+def test_clips_that_are_told_from_one_another_stay_together_on_a_cpu(places, tmp_path):
+    sizes, forward = [], TowerLearner.forward
+
+    def counting(self, batch):
+        sizes.append(len(batch["images"]))
+        return forward(self, batch)
+
+    with mock.patch.object(TowerLearner, "forward", counting):
+        assert train("towers", *places, tmp_path / "run", FEW.replace("--batch 2", "--batch 6")) == 0
+    assert set(sizes) == {6}
+
+
+def test_a_card_without_enough_memory_is_told_with_a_remedy(places, tmp_path):
+    def forward(self, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    with mock.patch.object(DiffusionLearner, "forward", forward):
+        with pytest.raises(ValueError, match=r"stage joint does not fit .* \(CUDA out of memory\); .*--per-card 2, or"):
+            train("joint", *places, tmp_path / "run", FEW)

@@ -19,7 +19,7 @@ from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.adapters import read_stage_file, save_stage_file
-from animegamer_core.train.cli import add_arguments
+from animegamer_core.train.cli import CPU_SAMPLES, add_arguments
 from animegamer_core.train.cli import run as train_command
 from animegamer_core.train.log import read_log
 from animegamer_core.train.material import TrainingData
@@ -155,7 +155,7 @@ def test_a_small_world_is_not_cut_into_parts_for_want_of_memory(recipe, kept_wor
     options = f"{FEW} --recipe {recipe} --lora-rank 2 --batch 8"
     assert train("distill", dataset, "toybox", tmp_path / "run", options) == 0
     config = read_stage_file(tmp_path / "run" / "distill.safetensors")[1]
-    assert config.parts(1) == 1 and not config.checkpointing
+    assert config.per_card == CPU_SAMPLES and not config.checkpointing, "the CPU's own limit, and no other"
     assert train("distill", dataset, "toybox", tmp_path / "asked", f"{options} --per-card 2 --checkpointing") == 0
     config = read_stage_file(tmp_path / "asked" / "distill.safetensors")[1]
     assert config.parts(1) == 4 and config.checkpointing

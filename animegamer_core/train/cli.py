@@ -48,6 +48,7 @@ from .telling import Telling, how_it_stopped, tell_interrupt
 from .weights import halves_frozen
 
 IN_WORLD = "in_world"  # of a run's result: the world folder that has got it
+CPU_SAMPLES = 2  # at a time: more take memory there (1.6 GiB a clip in stage vae of the Toybox's size) and save no time
 NOTHING = "unconditional_ND"  # in the decoder's part, zero until a stage trains the encoder along
 
 
@@ -121,7 +122,8 @@ def _say(line: str) -> None:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
-    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit.
+    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit, and where a
+    card's memory does not suffice.
 
     Of the processes of `accelerate launch`, the main one alone speaks and writes. Interrupted, what is kept and the way
     to go on are told.
@@ -134,6 +136,12 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
             _draw_losses(args.out)
         say(how_it_stopped(args.out))
         return 130
+    except torch.OutOfMemoryError as error:
+        told = str(error).partition(". ")[0]
+        raise ValueError(
+            f"stage {args.stage} does not fit into the card's memory ({told}); compute fewer samples at a time, as by "
+            f"--per-card {CPU_SAMPLES}, or give --checkpointing. {how_it_stopped(args.out).capitalize()}"
+        ) from error
 
 
 def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
@@ -159,8 +167,15 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
 
 
 def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object], spec: str = "") -> StageConfig:
-    """The stage's configuration, with a warning where its learning rate is unusual."""
+    """The stage's configuration, with a warning where its learning rate is unusual; on a CPU in small parts, unless
+    parts change its losses or were asked for.
+    """
     config = config_of(args, recipe, spec)
+    chosen = STAGES[args.stage].contrasts or hasattr(args, "option_per_card")
+    many = min(config.batch, config.per_card or config.batch) > CPU_SAMPLES
+    if processes().device.type == "cpu" and many and not chosen:
+        config = dataclasses.replace(config, per_card=CPU_SAMPLES)
+        say(f"on a CPU {CPU_SAMPLES} samples are computed at a time, to save memory; --per-card sets another number")
     if config.deterministic:
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
