@@ -64,8 +64,35 @@ def test_share_lies_in_its_interval(flags):
     assert 0 <= figure.low <= figure.value <= figure.high <= 1
 
 
+def test_turns_that_go_wrong_together_are_worth_fewer():
+    """Two games of four, one right and one wrong throughout: the variance between games, 2 * (2^2 + 2^2) / 8^2 = 1/4,
+    is seven times that of independent turns, (1/4) / 7, so that the eight are worth 8/7.
+    """
+    together = figures.share_over_games([[True] * 4, [False] * 4])
+    assert (together.value, together.count) == (0.5, 8)
+    square = 1.959964**2 * 7 / 8  # z^2/n; Wilson's half width is z sqrt(p (1 - p)/n + z^2/4n^2) / (1 + z^2/n)
+    assert together.high - 0.5 == pytest.approx(math.sqrt(square * (1 + square)) / 2 / (1 + square), abs=1e-6)
+    apart = figures.share_over_games([[True, False], [False, True], [True, False], [True, False]])
+    assert apart == figures.share([True, False] * 4), "never worth more than they are"
+    assert figures.share_over_games([[flag] for flag in (1, 1, 0, 1)]) == figures.share([1, 1, 0, 1])
+    assert figures.share_over_games([[True, False, True], []]) == figures.share([True, False, True])
+    assert figures.share_over_games([[True] * 3] * 2) == figures.share([True] * 6)
+
+
+def test_intervals_of_shares_hold_what_they_promise():
+    """Of 50 games of ten turns, which go wrong together: some 5 % of the intervals miss, and 30 % of Wilson's alone."""
+    random, missed = np.random.default_rng(0), np.zeros(2)
+    for _ in range(400):
+        chances = random.beta(1.87, 0.47, 50)  # mean 0.8, correlation within a game 0.3
+        games = random.random((50, 10)) < chances[:, None]
+        found = figures.share_over_games(games), figures.share(games)
+        missed += [not figure.low <= 1.87 / 2.34 <= figure.high for figure in found]
+    assert missed[0] / 400 < 0.1 and missed[1] / 400 > 0.2
+
+
 def test_nothing_measured_is_no_number():
-    assert figures.share([]).count == 0 and math.isnan(figures.mean([]).value)
+    assert figures.share([]).count == 0 and figures.share_over_games([[]]).count == 0
+    assert math.isnan(figures.mean([]).value)
 
 
 def test_mean_has_the_normal_interval():

@@ -31,13 +31,33 @@ def share(right: ArrayLike) -> Figure:
     Wilson 1927: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
     """
     flags = np.asarray(right, dtype=bool).ravel()
-    count = flags.size
-    if count == 0:
+    return _wilson(float(flags.mean()), flags.size, flags.size) if flags.size else _unmeasured()
+
+
+def share_over_games(games: Sequence[Sequence[bool]]) -> Figure:
+    """The share of true entries, with Wilson's interval for as many turns as they are worth.
+
+    games: whether each game's turns are right. Turns of a game go wrong together, so n of them tell no more than
+    n / d that do not, d >= 1 being the variance between games over that of independent turns (Kish 1965, design
+    effect; as an effective n in Wilson's interval, Franco et al. 2019). One game alone tells nothing of d.
+    """
+    told = [np.asarray(flags, dtype=bool) for flags in games if len(flags)]
+    if not told:
         return _unmeasured()
-    part = float(flags.mean())
-    square = Z95**2 / count
+    right, counts = np.array([flags.sum() for flags in told]), np.array([flags.size for flags in told])
+    count = int(counts.sum())
+    part = float(right.sum()) / count
+    if part in (0, 1) or len(told) == 1:
+        return _wilson(part, count, count)
+    alone = part * (1 - part) / (count - 1)
+    between = len(told) / (len(told) - 1) * float(np.square(right - part * counts).sum()) / count**2
+    return _wilson(part, count / max(1.0, between / alone), count)
+
+
+def _wilson(part: float, worth: float, count: int) -> Figure:
+    square = Z95**2 / worth
     middle = (part + square / 2) / (1 + square)
-    half = Z95 * math.sqrt(part * (1 - part) / count + square / (4 * count)) / (1 + square)
+    half = Z95 * math.sqrt(part * (1 - part) / worth + square / (4 * worth)) / (1 + square)
     return Figure(part, min(part, max(0.0, middle - half)), max(part, min(1.0, middle + half)), count)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...checkpoint.storage import write_json
 from ...data.stats import counted
 from ...files import write_text
-from ..figures import Figure, mean_over_games, share
+from ..figures import Figure, mean_over_games, share_over_games
 from ..report import machine
 from ..similarity.towers import STAND_IN
 from ..table.paper import ABLATIONS, SOURCE
@@ -97,10 +97,10 @@ class Verdict:
 
 
 def figure(samples: Samples, metric: str) -> Figure:
-    """A column as a figure: shares with Wilson's interval, means with a bootstrap one over games."""
+    """A column as a figure: shares with Wilson's interval for games, means with a bootstrap one over games."""
     games = by_game(samples.groups, samples.columns.get(metric, ()))
     if metric in SHARES:
-        return share([value > 0.5 for values in games for value in values])
+        return share_over_games([[value > 0.5 for value in values] for values in games])
     return mean_over_games(games)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from ..figures import Figure, mean_over_games, share
+from ..figures import Figure, mean_over_games, share_over_games
 from .records import GameRecord, TurnRecord
 from .scores import SHOWN
 
@@ -19,8 +19,8 @@ Value = float | bool | None
 @dataclass(frozen=True)
 class Metric:
     """One row. value: a turn's own, None where the turn has none. higher: whether more is better. unit: how it is
-    written. share: counted as right or wrong, with Wilson's interval; others with the bootstrap over games. tower: its
-    name tells which towers computed it. about, source: its definition in words.
+    written. share: counted as right or wrong, with Wilson's interval for games; others with the bootstrap over games.
+    tower: its name tells which towers computed it. about, source: its definition in words.
     """
 
     key: str
@@ -38,7 +38,9 @@ def figure_of(metric: Metric, games: Sequence[GameRecord]) -> Figure:
     """A row's figure over all turns of the games that have a value."""
     values = [[metric.value(turn) for turn in game.turns] for game in games]
     told = [[value for value in row if value is not None] for row in values]
-    return share([value for row in told for value in row]) if metric.share else mean_over_games(told)
+    if metric.share:
+        return share_over_games([[bool(value) for value in row] for row in told])
+    return mean_over_games(told)
 
 
 def figures_of(games: Sequence[GameRecord]) -> dict[str, Figure]:

@@ -89,8 +89,8 @@ class PaperTable:
     def markdown(self) -> str:
         """The whole report."""
         parts = ["# The paper's table", _plain(self.heading), self.table]
-        parts += ["95 % intervals in brackets: Wilson's for shares of turns, too narrow where the turns of a game go "]
-        parts[-1] += "wrong together; for means a bootstrap over games (2,000 draws). The paper's figures "
+        parts += ["95 % intervals in brackets: for shares Wilson's, where turns of a game that go wrong together "]
+        parts[-1] += "count as fewer; for means a bootstrap over games (2,000 draws). The paper's figures "
         parts[-1] += f"({SOURCE}) are of its own films, characters, towers and models."
         parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in self.remarks)] if self.remarks else []
         parts += ["## Definitions", "\n".join(self._definition(metric) for metric in METRICS)]
