@@ -13,6 +13,7 @@ export const TAKES = 3;
 export class PlaySession {
   #settled = Promise.resolve();
   #started = false;
+  #opening = false;
 
   constructor(port, store, onChange) {
     Object.assign(this, { port, onChange, kept: createKept(store) });
@@ -20,8 +21,6 @@ export class PlaySession {
     this.absent = []; // those of the worlds that are not installed
     this.stories = [];
     this.settings = null; // of the form: seed, motion, motionValue, steps; null until the player sets one
-    this.words = {};
-    this.error = "";
     this.leave();
   }
 
@@ -49,11 +48,11 @@ export class PlaySession {
   /** Open a saved story, or (with a world) begin one; `place` is {line, number, jobs} of an earlier visit. */
   async open(story, world, place = {}) {
     this.leave();
+    this.#opening = true;
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [] });
     if (this.#knows(story) || world === undefined) await this.#guard(() => this.#readStory(place));
-    await this.#guard(async () => {
-      this.words = await this.#readWords({ world: this.world });
-    });
+    await this.#guard(async () => void (this.words = await this.#readWords({ world: this.world })));
+    this.#opening = false;
     await this.catchUp();
     this.#changed();
   }
@@ -231,6 +230,7 @@ export class PlaySession {
 
   /** After a lost connection or a reload: what became of the prompts on their way? */
   async catchUp() {
+    if (this.#opening) return; // it ends with this, once the story is there that jobs are turns of
     for (const job of [...this.jobs]) {
       await this.#guard(async () => {
         // The queue first: a prompt that ends in between is then in the history, not in neither.

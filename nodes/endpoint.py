@@ -220,7 +220,7 @@ def _listed(name: str) -> Json:
         story = Story.read(host.output_folder(), name)
     except ValueError as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
-    return {"name": name, "world": story.world_name, "line": story.line, "turns": len(story.entries)}
+    return {"name": name, "world": world_of(story)[0], "line": story.line, "turns": len(story.entries)}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:

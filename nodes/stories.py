@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
@@ -178,14 +178,21 @@ def world_of(story: Story) -> tuple[str, MotionTable | None]:
     named = None
     for name in dict.fromkeys([story.world_name, *host.world_names()]):
         try:
-            world = host.find_world(name)
-        except ValueError:
-            continue  # not installed, or not whole
-        if world.fingerprint == story.fingerprint:
-            return name, world.motion_table
+            fingerprint, table = _facts_of(name, host.age_of_world(name))
+        except (ValueError, OSError):
+            continue  # not installed, not whole, or not readable
+        if fingerprint == story.fingerprint:
+            return name, table
         if name == story.world_name:
-            named = world.motion_table
+            named = table
     return story.world_name, named
+
+
+@lru_cache(maxsize=64)
+def _facts_of(name: str, age: str) -> tuple[str, MotionTable]:
+    """(fingerprint, motion table) of a world whose files are of that age: to open one takes up to half a second."""
+    world = host.find_world(name)
+    return world.fingerprint, world.motion_table
 
 
 def shot_path(story: Story, number: int) -> Path | None:

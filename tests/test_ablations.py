@@ -68,7 +68,7 @@ class MeanColour:
     """A tower that sees nothing but a picture's mean colour, and of a text its length."""
 
     name: str = "mean colour"
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=lambda: {"files": {"colours.safetensors": "0" * 64}})
 
     def pictures(self, frames_MHWC):
         return torch.nn.functional.normalize(torch.from_numpy(frames_MHWC).float().mean((1, 2)) + 1, dim=-1)
@@ -420,8 +420,10 @@ def test_a_folder_of_another_job_is_refused(material):
 
 def test_scores_of_other_towers_are_not_mixed_with_these(done):
     for towers in (None, replace(TOWERS, dreamsim=None)):
-        with pytest.raises(ValueError, match="full.*was scored with other towers"):
+        with pytest.raises(ValueError, match="full.*was scored with other towers: .* was .*, now null"):
             run_ablations(done, Examiner(done, towers), [VARIANTS["addition"]], NEVER)
+    renamed = replace(TOWERS, clip=MeanColour(name="in another folder"))
+    assert run_ablations(done, Examiner(done, renamed), [], NEVER), "the same files"
 
 
 def test_an_export_goes_on_elsewhere(done, material, examiner, tmp_path, monkeypatch):
@@ -576,7 +578,7 @@ def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeyp
     assert cli.run(parser.parse_args([*words, "--export", str(tmp_path / "parcel")])) == 0
     told = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in told["rows"]] == [("addition", "reconstruction")]
-    assert told["command"].startswith("python -m animegamer_core "), "as it can be typed again"
+    assert told["command"].startswith("python -m animegamer_core"), "as it can be typed again"
     assert "full/games" in told["not_scored"] and told["rows"][0]["scored_with"]["towers"] is None
     assert (tmp_path / "parcel" / "ablations.tar.gz.0").is_file()
     assert "ablations.md" in capsys.readouterr().out

@@ -278,4 +278,4 @@ def test_a_place_that_no_file_can_have_is_refused_before_anything_is_measured(
 def test_a_folder_that_takes_no_files_is_refused_before_anything_is_measured(capsys, monkeypatch):
     monkeypatch.setattr(PlainTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
     assert main(["bench", "--spec", "tiny", "--json", "/proc/bench/b.json"]) == 2
-    assert "bench: /proc/" in capsys.readouterr().err
+    assert "bench: --json /proc/bench/b.json: /proc takes no files" in capsys.readouterr().err

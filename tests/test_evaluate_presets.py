@@ -38,7 +38,7 @@ def run(tiny_world, tmp_path_factory):  # noqa: F811
 
 def test_exact_comes_first_and_everything_is_held_against_it(run):
     status, values = run
-    assert status == 0 and values["command"].startswith("python -m animegamer_core "), "as it can be typed again"
+    assert status == 0 and values["command"].startswith("python -m animegamer_core"), "as it can be typed again"
     assert [score["preset"]["name"] for score in values["presets"]] == ["exact", "none", "live"]
     exact, none, live = values["presets"]
     assert (exact["steps"], none["steps"], live["steps"]) == (2, 2, 1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 import typing
 from dataclasses import replace
 from pathlib import Path
 
+from ..evaluate.report import command_line
 from ..files import write_text
 from ..presets import PRESETS, get_preset, preset_on
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, PROGRAM, dtype_name
+from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 
 if typing.TYPE_CHECKING:
     from .run import Plan
@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> int:
         benches.append(measure_ours(plan, stock, _tell))
         _show(benches[-1])
         if args.json is not None:  # after each, so that what is measured is kept where a later one fails
-            command = shlex.join([*PROGRAM.split(), *sys.argv[1:]])
-            values = {"command": command, "benches": [bench.values() for bench in benches]}
+            values = {"command": command_line(), "benches": [bench.values() for bench in benches]}
             write_text(args.json, json.dumps(values, indent=1) + "\n")
     if note := known_step_note(benches[0]):
         print(f"({note})")
@@ -72,15 +71,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_json(path: Path | None) -> None:
     """ValueError where what is measured could not be written."""
-    if path is not None and path.is_dir():
-        raise ValueError(f"--json {path} is a folder; give a file, such as {path / 'bench.json'}")
     if path is None:
         return
-    there = next(folder for folder in path.absolute().parents if folder.exists())
-    if there.is_file():
-        raise ValueError(f"--json {path} lies below a file; give a file in a folder")
-    with tempfile.TemporaryFile(dir=there):
-        pass  # OSError names a folder that takes no files
+    if path.is_dir():
+        raise ValueError(f"--json {path} is a folder; give a file, such as {path / 'bench.json'}")
+    there = next((folder for folder in path.absolute().parents if folder.exists()), None)
+    if there is None or there.is_file():
+        below = "no folder" if there is None else "a file"
+        raise ValueError(f"--json {path} lies below {below}; give a file in a folder")
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise ValueError(f"--json {path}: {there} takes no files ({error.strerror}); give a file elsewhere") from error
 
 
 def _show(bench: Bench) -> None:

@@ -66,7 +66,7 @@ class OwnFolder:
         """`convert` or training makes a part; one that the manifest lists was there."""
         where = self.folder / PARTS[part].folder
         if self.notes(part):
-            return f"in {where}, where files are gone or cut off; put them back, or make the part again as it was made"
+            where = f"{where}, where files are gone or cut off; put them back, or train a small world's part anew"
         return f"in {where}; `convert` makes it from {PARTS[part].source}"
 
     def source(self, part: str) -> TensorSource:

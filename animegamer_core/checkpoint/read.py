@@ -16,7 +16,7 @@ from pickle import UnpicklingError  # the exception only; nothing here unpickles
 import numpy
 import torch
 
-from .storage import CheckpointError, SafetensorsSource, TensorSource, check_content, find_safetensors, shards_of
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -120,7 +120,7 @@ def _check_container(path: Path) -> bool:
     """Whether the file is torch's zip form. Refuses zips whose content is larger than the file, before reading any."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
-    check_content(path)
+    refuse_pointer(path)
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             if file.read(2) == b"PK":

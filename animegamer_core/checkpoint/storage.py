@@ -235,7 +235,7 @@ class StagedFolder:
             path.unlink(missing_ok=True)
 
 
-def check_content(path: Path) -> None:
+def refuse_pointer(path: Path) -> None:
     """CheckpointError for a file that only points to its content, as a `git clone` without LFS leaves large ones."""
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
@@ -260,7 +260,7 @@ def _open_safetensors(path: Path) -> typing.Any:
 
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file; expected safetensors weights")
-    check_content(path)
+    refuse_pointer(path)
     try:
         return safe_open(str(path), framework="pt")
     except (SafetensorError, OSError, ValueError) as error:

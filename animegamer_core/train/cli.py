@@ -23,6 +23,7 @@ from ..prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
 from .adapters import tensor_names, trained_by
+from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import set_cublas_workspace
 from .job import FEATURES, Job, models_of, own_run, run_job
 from .log import LOG, PICTURE, read_log
@@ -138,9 +139,10 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
         return 130
     except torch.OutOfMemoryError as error:
         told = str(error).partition(". ")[0]
+        kept = " With one of these --resume goes on." if list_checkpoints(args.out / CHECKPOINTS) else ""
         raise ValueError(
-            f"stage {args.stage} does not fit into the card's memory ({told}); compute fewer samples at a time, as by "
-            f"--per-card {CPU_SAMPLES}, or give --checkpointing. {how_it_stopped(args.out).capitalize()}"
+            f"stage {args.stage} does not fit into the card's memory ({told}); --checkpointing, a smaller --per-card, "
+            f"or several cards with FSDP2 take less of it.{kept}"
         ) from error
 
 
@@ -172,10 +174,11 @@ def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], 
     """
     config = config_of(args, recipe, spec)
     chosen = STAGES[args.stage].contrasts or hasattr(args, "option_per_card")
-    many = min(config.batch, config.per_card or config.batch) > CPU_SAMPLES
+    at_once = config.batch // (processes().num_processes * config.accumulation)
+    many = min(at_once, config.per_card or at_once) > CPU_SAMPLES
     if processes().device.type == "cpu" and many and not chosen:
         config = dataclasses.replace(config, per_card=CPU_SAMPLES)
-        say(f"on a CPU {CPU_SAMPLES} samples are computed at a time, to save memory; --per-card sets another number")
+        say(f"on a CPU at most {CPU_SAMPLES} samples are computed at a time, to save memory; --per-card allows more")
     if config.deterministic:
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:

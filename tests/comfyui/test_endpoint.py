@@ -68,6 +68,8 @@ def test_a_story_goes_on_in_its_world_whatever_the_folder_of_that_is_called(serv
         assert server.get(address)["world"] == "other", "not tiny, which is of the same sizes"
         other.rename(moved)
         assert server.get(address)["world"] == "moved"
+        listed = {one["name"]: one["world"] for one in server.get("/animegamer/stories")["stories"]}
+        assert listed[story] == "moved"
         assert play(server, story, RUN, world="moved")["turn"] == 2
     finally:
         for folder in (other, moved):

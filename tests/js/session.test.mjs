@@ -175,6 +175,22 @@ test("a reload while the very first turn of a new story is still waiting", async
   assert.equal(session.story, again.story);
 });
 
+test("a change of the queue while the story is still being read does not take us back", async () => {
+  const { server, store, session } = await begun();
+  for (const instruction of ["one", "two"]) {
+    await session.play(instruction);
+    if (instruction === "one") await server.run(session);
+  }
+  await server.run(); // turn two ends while no page is there
+  const getJson = async (path) => {
+    if (path.startsWith("/animegamer/story?")) await again.catchUp();
+    return server.port.getJson(path);
+  };
+  const again = new PlaySession({ ...server.port, getJson }, store, () => {});
+  await again.start();
+  assert.deepEqual([said(again), again.busy], [["one", "two"], false]);
+});
+
 test("a reload keeps the settings of the form", async () => {
   const { server, store, session } = await begun();
   const settings = { motion: "fast", motionValue: 5, seed: 7, steps: 4 };

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,6 +14,7 @@ from ...train.adapters import read_stage_file, save_stage_file
 from ...train.checkpoints import CHECKPOINTS, list_checkpoints, write_slimmed
 from ...train.log import LOG
 from ...train.run import RESULT
+from ..table.records import differences
 from .scores import Examiner, Samples
 from .shop import Deadline, Shop
 from .variants import VARIANTS, Variant
@@ -54,13 +55,18 @@ def run_ablations(
 
 
 def _check_towers(shop: Shop, examiner: Examiner) -> None:
-    towers = None if examiner.towers is None else json.loads(json.dumps(examiner.towers.facts))
+    now = _files(None if examiner.towers is None else examiner.towers.facts)
     for path in (shop.scores_file(row.name, family) for row in VARIANTS.values() for family in row.families):
-        if path.is_file() and Samples.read(path).facts["towers"] != towers:
+        if path.is_file() and (found := list(differences(_files(Samples.read(path).facts["towers"]), now))):
             raise ValueError(
-                f"{path} was scored with other towers; give those, or delete it and all others like it, and they are "
-                "scored anew"
+                f"{path} was scored with other towers: {'; '.join(found[:3])}; give those, or delete it and all others "
+                "like it, and they are scored anew"
             )
+
+
+def _files(towers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The files of towers, with their hashes, which alone decide a similarity; their folders may have other names."""
+    return {name: (towers.get(name) or {}).get("files") for name in ("clip", "dreamsim")} if towers else {}
 
 
 def _score(shop: Shop, examiner: Examiner, variant: Variant, family: str, deadline: Deadline) -> None:

@@ -91,7 +91,7 @@ def carry_out(job: TableJob, beside: Sequence[Path] = (), part: int = 0, parts: 
         if main:
             opened.check_beside(beside)
             print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
-            for remark in opened.lacking:
+            for remark in opened.remarks():
                 print(f"({remark})", flush=True)
         try:
             opened.play(Listeners(said.turn, said.game), part, parts)

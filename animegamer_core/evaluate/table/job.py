@@ -75,9 +75,8 @@ class OpenJob:
     meter: MotionMeter
     cast: Cast
 
-    @property
-    def lacking(self) -> list[str]:
-        """Remarks on what the benchmark tells of that has no picture, and on its words that the world never saw."""
+    def remarks(self) -> list[str]:
+        """What is to be said before anything is played: of the cast's pictures, and of words the world never saw."""
         player = self.job.player
         if not isinstance(player, WorldPlayer):
             return [*self.cast.remarks]
@@ -108,7 +107,7 @@ class OpenJob:
         """The table of the finished games; `told` as for `table_of`."""
         job, told = self.job, dict(told or {})
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
-        own = [*self.meter.remarks, *self.lacking, *self._left_out(), *self._quickened()]
+        own = [*self.meter.remarks, *self.remarks(), *self._left_out(), *self._quickened()]
         told["remarks"] = [*told.get("remarks", ()), *own]
         return table_of(run, beside, told)
 
