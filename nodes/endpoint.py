@@ -9,6 +9,7 @@ as any other. Names are compared and checked, never joined into paths as they co
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import typing
 import urllib.parse
@@ -21,7 +22,7 @@ from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_tex
 from ..animegamer_core.story import Story
 from . import host
 from .game import LoadAnimeGamer
-from .stories import listed, story_name, world_of
+from .stories import listed, played_world, story_name
 from .story import PlayGameStory
 from .values import GAUGES
 from .widgets import LAST_TURN, MAX_SEED
@@ -208,19 +209,21 @@ def _failure(entry: Json) -> tuple[int, str]:
 
 
 def _stories(_: typing.Mapping[str, str]) -> Json:
+    world_of = functools.cache(played_world)  # most stories are of the same few worlds
     return {
-        "stories": [_listed(name) for name in listed()],
+        "stories": [_listed(name, world_of) for name in listed()],
         "absent": [name for name in host.PUBLISHED if not host.age_of_world(name)],  # offered, but not installed
     }
 
 
-def _listed(name: str) -> Json:
-    """A story in the list; `error` says why, where it cannot be read."""
+def _listed(name: str, world_of: Callable[[str, str], tuple[str, MotionTable | None]]) -> Json:
+    """A story in the list; `error` says why, where it cannot be read. world_of: `played_world`, which remembers."""
     try:
         story = Story.read(host.output_folder(), name)
     except ValueError as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
-    return {"name": name, "world": world_of(story)[0], "line": story.line, "turns": len(story.entries)}
+    world, _ = world_of(story.world_name, story.fingerprint)
+    return {"name": name, "world": world, "line": story.line, "turns": len(story.entries)}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:
@@ -228,7 +231,7 @@ def _story(query: typing.Mapping[str, str]) -> Json:
     if name not in listed():
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
     story = Story.read(host.output_folder(), name)
-    (world, table), current, lines = world_of(story), story.line, []
+    (world, table), current, lines = played_world(story.world_name, story.fingerprint), story.line, []
     for line in story.lines():
         lines.append({"name": line, **_line(story, line, table)})
     return {"name": name, "world": world, "line": current, "lines": lines}

@@ -171,21 +171,22 @@ def version(name: str | None) -> str:
     return Story.read(root, name).version() if name in story_names(root) else ""
 
 
-def world_of(story: Story) -> tuple[str, MotionTable | None]:
-    """(name in the list, motion table) of the world that a story was played in: the one of the same weights, whatever
-    its folder is called by now; where there is none, the one of the story's own name for it, or no table.
+def played_world(told: str, played: str) -> tuple[str, MotionTable | None]:
+    """(name in the list, motion table) of the world that a story was played in, by the name and the fingerprint that
+    the story tells: the one of the same weights, whatever its folder is called by now; where there is none, the one of
+    that name, or no table.
     """
     named = None
-    for name in dict.fromkeys([story.world_name, *host.world_names()]):
+    for name in dict.fromkeys([told, *host.world_names()]):
         try:
             fingerprint, table = _facts_of(name, host.age_of_world(name))
         except (ValueError, OSError):
             continue  # not installed, not whole, or not readable
-        if fingerprint == story.fingerprint:
+        if fingerprint == played:
             return name, table
-        if name == story.world_name:
+        if name == told:
             named = table
-    return story.world_name, named
+    return told, named
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from . import host
 from .drawing import PREDICTED, shot_inputs, told_motion
 from .models import PACKAGES, GameModel
 from .replay import Replays
-from .stories import Game, clip_of, clip_ui, listed, open_story, opening_of, start, story_ui, version, world_of
+from .stories import Game, clip_of, clip_ui, listed, open_story, opening_of, played_world, start, story_ui, version
 from .values import (
     CATEGORY,
     HistorySocket,
@@ -238,6 +238,7 @@ class LoadGameStory(io.ComfyNode):
         told = "\n".join(turn.instruction for turn in session.turns if turn.number > 0)
         clip = clip_of(kept, number)
         absent = host.blocked(f"turn {number} of story {story!r} was saved without a shot")
-        state = Moment(session, world_of(kept)[1]) if session.turns else host.blocked("this game has no turn yet")
+        table = played_world(kept.world_name, kept.fingerprint)[1]
+        state = Moment(session, table) if session.turns else host.blocked("this game has no turn yet")
         images, fps = (absent, absent) if clip is None else (image_of_bytes(clip.frames), clip.fps)
         return io.NodeOutput(session, state, images, fps, told)

@@ -11,7 +11,6 @@ import typing
 from dataclasses import replace
 from pathlib import Path
 
-from ..evaluate.report import command_line
 from ..files import write_text
 from ..presets import PRESETS, get_preset, preset_on
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
@@ -48,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; returns the exit status."""
+    from ..evaluate.report import command_line
     from .run import check_plan, known_step_note, measure_ours, measure_stock
 
     _check_json(args.json)
