@@ -186,6 +186,36 @@ def test_a_cross_fade_is_one_cut_in_its_middle():
     assert round((before.end - before.fade_out) * FPS) <= 41 and round((after.start + after.fade_in) * FPS) >= 53
 
 
+def test_a_cross_fade_is_found_where_pictures_are_held_for_long_and_between_scenes_that_move():
+    finder, seconds = SceneFinder(SceneSettings(), 12.0), 0.0  # a varying rate: half as many frames as a steady one
+    frames = [(picture(1), 9 / 24)] * 12 + [(mix, 1 / 24) for mix in mixed(picture(1), picture(2), 10)]
+    for number, (image, held) in enumerate([*frames, *[(picture(2), 9 / 24)] * 12]):
+        finder.add(FilmFrame(number, seconds, image))
+        seconds += held
+    assert [scene.begins for scene in finder.finish(seconds)] == ["start", "fade"]
+    wide = [cv2.resize(picture(seed), (640, 90), interpolation=cv2.INTER_CUBIC) for seed in (3, 8)]
+    shares = np.clip((np.arange(120) - 50) / 14, 0, 1)
+    for step in (1, 2):
+        moving = [[image[:, step * at : step * at + 160] for at in range(120)] for image in wide]
+        pans = [np.rint((1 - s) * one + s * two).astype(np.uint8) for s, one, two in zip(shares, *moving, strict=True)]
+        before, after = found(pans)
+        assert 50 <= round(after.start * FPS) <= 64 and after.begins == "fade"
+        assert (before.end - before.fade_out) * FPS < 55 and (after.start + after.fade_in) * FPS > 60
+
+
+def test_tones_that_give_way_to_one_another_are_nothing_to_fade():
+    white, black = (np.full((90, 160, 3), tone, np.uint8) for tone in (255, 0))
+    assert len(found([*shown((white, 20)), *mixed(white, black, 14), *shown((black, 20))])) <= 2
+
+
+def test_a_black_flash_in_a_scene_that_shows_more_and_more_is_no_fade():
+    last = picture(1).astype(np.float32)
+    scene = [np.rint(80 + (0.4 + 0.01 * at) * (last - 80)).clip(0, 255).astype(np.uint8) for at in range(60)]
+    black = np.zeros_like(picture(1))
+    (only,) = found([*scene[:30], black, black, *scene[32:]])
+    assert [round(first * FPS) for first, _ in only.flashes] == [30, 31]
+
+
 def test_a_film_that_begins_and_ends_in_black_has_its_fades_but_no_more_scenes():
     black = np.zeros((90, 160, 3), np.uint8)
     frames = [

@@ -148,6 +148,15 @@ def test_black_and_still_segments_are_told_from_dark_and_calm_ones():
     assert why_left_out(lamp, 1.0) is None
 
 
+def test_what_a_codec_sharpens_bit_by_bit_is_still_and_as_much_motion_in_the_dark_is_not():
+    grey = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9)).astype(np.float32), (144, 96))
+    drawing = np.repeat(grey[..., None], 3, axis=-1)
+    for scale, reason in ((1.0, "still"), (0.2, None)):
+        clip = np.repeat((scale * drawing + 10)[None], 17, axis=0)
+        clip[:, 40:52, 60:72] += np.linspace(0, 6, 17)[:, None, None, None]
+        assert why_left_out(np.rint(clip.clip(0, 255)).astype(np.uint8), 1.0) == reason
+
+
 def test_letters_on_any_plain_ground_are_credits_and_stars_are_not():
     clip = np.full((17, 240, 360, 3), (20, 20, 90), np.uint8)
     stars = clip.copy()

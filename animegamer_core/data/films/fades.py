@@ -5,14 +5,15 @@ Frames are told by their number in the film. `spread` is Look.spread: how much a
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .looks import Look, change
+from .looks import Look
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,25 +22,37 @@ PLATEAU = 4  # frames without a further rise end the way into or out of a fade
 SHORTEST = 3  # frames of half a fade: what is quicker is a flash
 EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is the darkest (whitest)
 GRADUAL = 0.6  # beside a blank frame a fade shows less than this share of what its scene shows
-WINDOWS = (0.4, 0.7, 1.0, 1.5)  # seconds of film looked at for a cross-fade
-SAMPLES = 9  # frames of a window that are compared
+WINDOWS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5)  # seconds of film looked at for a cross-fade
+SAMPLES = 9  # moments of a window whose pictures are compared
+LEAST_SAMPLES = 5  # pictures among them: what is shown in fewer jumps
+SAME_TIME = 1e-4  # seconds: times are sums of floats
 STEP, BACK = 0.4, 0.06  # the most of a cross-fade that may pass from one sample to the next, on and back
+AMID = 0.08  # of the way, from either end: what passes there may be slower
 CHANGING = 0.3  # the least share of the picture that a cross-fade changes
+
+Change = Callable[[Look, Look], float]
 
 
 @dataclass(frozen=True)
 class Melt:
     """What makes a cross-fade. Its frames lie between two pictures that are `distance` or more apart, in grey levels.
 
+    dip: a mixture shows less than its pictures do; the most contrast, as a share of theirs, amid the fade.
     residue: how far, as a share of the distance, half of the picture may lie off the line between the two: what moves
-    leaves it. dip: a mixture shows less than its pictures do; the most contrast, as a share of theirs, amid the fade.
-    unmoved: least share of the change from frame to frame that no shift explains, which is most of it in a pan.
+    leaves it. even: the smallest step amid the way from one to the other, as a share of the median step; wild motion
+    comes in fits. unmoved: least share of the change from frame to frame that no shift explains; in a pan shifts
+    explain most of it. Where much moves, more residue is allowed, up to residue_most, if more contrast is lost, by
+    `deeper` for each share beyond `dip`, and if unmoved_most is unexplained.
     """
 
     distance: float = 16.0
+    dip: float = 0.96
     residue: float = 0.25
-    dip: float = 0.94
-    unmoved: float = 0.7
+    even: float = 0.7
+    unmoved: float = 0.75
+    deeper: float = 4.0
+    residue_most: float = 0.7
+    unmoved_most: float = 0.89
 
 
 @dataclass(frozen=True)
@@ -107,43 +120,61 @@ def _way(spreads: Sequence[float]) -> int:
     return at if at >= SHORTEST and spreads[0] <= GRADUAL * most else 0
 
 
-def melting(looks: Sequence[Look], fps: float, melt: Melt) -> Iterator[Join]:
-    """Cross-fades that the film's last frames may be, one a window that ends at the last of `looks`."""
-    for seconds in WINDOWS:
-        frames = round(seconds * fps)
-        if not SAMPLES <= frames < len(looks):
+def melting(looks: Sequence[Look], seconds: Sequence[float], melt: Melt, change: Change) -> Iterator[Join]:
+    """Cross-fades that the film's last frames may be, one a window that ends at the last of `looks`.
+
+    seconds: when each frame of the film is shown, by its number. change: `looks.change`, which is asked for the same
+    frames again and again. A window is a time: films of varying rate hold some pictures for long, so that a number of
+    frames would say little.
+    """
+    now, base = seconds[looks[-1].number], looks[0].number
+    for window in WINDOWS:
+        if seconds[base] > now - window:
             continue
-        picked = np.linspace(len(looks) - 1 - frames, len(looks) - 1, SAMPLES).round().astype(int)
+        times = np.linspace(now - window, now, SAMPLES) + SAME_TIME
+        picked = [bisect.bisect_right(seconds, time, lo=base) - 1 - base for time in times]
         way = looks[picked[-1]].tiny - looks[picked[0]].tiny
         apart = float(way @ way)
-        if apart < way.size * melt.distance**2:
+        if len(set(picked)) < LEAST_SAMPLES or apart < way.size * melt.distance**2:
             continue
-        passed = _passed([looks[at] for at in picked], way, apart, melt)
-        if passed is not None:
+        passed, unmoved = _passed([looks[at] for at in picked], way, apart, melt)
+        if passed is not None and _unmoved(itertools.islice(looks, picked[0], None), change) >= unmoved:
             begins, middle, ends = (int(np.interp(share, passed, picked)) for share in (0.03, 0.5, 0.97))
-            base = looks[0].number
             yield Join(base + middle, "fade", base + begins, base + ends + 1, apart)
 
 
-def _passed(looks: Sequence[Look], way: NDArray[np.float32], apart: float, melt: Melt) -> NDArray[np.float64] | None:
-    """How far (0..1) each look has come on the way from the first to the last, None where this is no cross-fade."""
+def _passed(
+    looks: Sequence[Look], way: NDArray[np.float32], apart: float, melt: Melt
+) -> tuple[NDArray[np.float64] | None, float]:
+    """How far (0..1) each look has come on the way from the first to the last, None where this is no cross-fade; and
+    how much of its change no shift may explain."""
     steps = np.stack([look.tiny for look in looks]) - looks[0].tiny
     passed = steps @ way / apart
-    if np.diff(passed).max() > STEP or np.diff(passed).min() < -BACK:
-        return None
+    each = np.diff(passed)
+    amid = each[(passed[:-1] > AMID) & (passed[1:] < 1 - AMID)]
+    if each.max() > STEP or each.min() < -BACK or (amid.size and amid.min() < melt.even * np.median(amid)):
+        return None, 0.0
     between = [look.contrast for look, share in zip(looks, passed, strict=True) if 0.3 < share < 0.7]
-    if not between or min(between) > melt.dip * (looks[0].contrast + looks[-1].contrast) / 2:
-        return None
+    whole = (looks[0].contrast + looks[-1].contrast) / 2
+    if not between or whole == 0 or (dipped := min(between) / whole) > melt.dip:
+        return None, 0.0
     cells = np.linalg.norm(way.reshape(-1, 3), axis=1)
     off = np.linalg.norm((steps - passed[:, None] * way).reshape(len(looks), -1, 3), axis=2).max(axis=0)
     changing = cells > melt.distance
-    if changing.mean() < CHANGING or np.median(off[changing] / cells[changing]) > melt.residue:
-        return None
+    if changing.mean() < CHANGING:
+        return None, 0.0
+    residue = np.median(off[changing] / cells[changing])
+    if residue > min(melt.residue + melt.deeper * (melt.dip - dipped), melt.residue_most):
+        return None, 0.0
+    unmoved = melt.unmoved if residue <= melt.residue else melt.unmoved_most
+    return np.maximum.accumulate(passed.astype(float)), unmoved
+
+
+def _unmoved(looks: Iterable[Look], change: Change) -> float:
+    """How much of the change from each look to the next no shift explains, as a share of all of it."""
     pairs = list(itertools.pairwise(looks))
     whole = sum(float(np.abs(one.small_HWC - other.small_HWC).mean()) for one, other in pairs)
-    if sum(change(*pair) for pair in pairs) < melt.unmoved * whole:
-        return None
-    return np.maximum.accumulate(passed.astype(float))
+    return sum(change(*pair) for pair in pairs) / whole
 
 
 def heaviest(joins: Sequence[Join]) -> list[Join]:

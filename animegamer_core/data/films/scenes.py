@@ -8,10 +8,9 @@ blank pictures they pass through, or, where one scene melts into the next, from 
 from __future__ import annotations
 
 import itertools
-import math
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,7 @@ class SceneFinder:
         self._detector = AdaptiveDetector(
             adaptive_threshold=settings.ratio, min_content_val=settings.score, min_scene_len=0
         )
-        self._looks: deque[Look] = deque(maxlen=max(3 * AROUND, math.ceil(max(WINDOWS) * fps) + 2))
+        self._looks: deque[Look] = deque()
         self._proposals: deque[int] = deque()
         self._known: dict[tuple[int, int], float] = {}  # changes by the numbers of the two looks
         self._cuts: list[Join] = []
@@ -108,16 +107,20 @@ class SceneFinder:
         self._blanks.append(look.blank)
         timecode = FrameTimecode(number, fps=self.fps)  # it counts frames; their true seconds are kept here
         self._proposals.extend(found.frame_num for found in self._detector.process_frame(timecode, picture))
-        self._melts.extend(melting(self._looks, self.fps, self.settings.melt))
+        self._melts.extend(melting(self._looks, self._seconds, self.settings.melt, self._unlike))
         self._decide(upto=number - AROUND)
+        while len(self._looks) > 3 * AROUND and self._seconds[self._looks[1].number] <= frame.seconds - max(WINDOWS):
+            self._looks.popleft()
 
     def finish(self, end_seconds: float) -> list[Scene]:
         """The film's scenes in order, the last one ending at `end_seconds`; none where no frame was added."""
         count = len(self._seconds)
         self._decide(upto=count)
-        fades = blank_fades(self._blanks, self._spreads, round(self.settings.fade_seconds * self.fps))
+        blanks = list(_without(self._flashed, self._blanks))
+        fades = blank_fades(blanks, self._spreads, round(self.settings.fade_seconds * self.fps))
         cuts = _merged([cut for cut in self._cuts if not any(cut.meets(fade) for fade in fades)])
-        melts = [melt for melt in self._melts if not any(melt.meets(join) for join in (*fades, *cuts))]
+        melts = [melt for melt in self._melts if not self._flashed.intersection(range(melt.begins, melt.ends))]
+        melts = [melt for melt in melts if not any(melt.meets(join) for join in (*fades, *cuts))]
         joins = sorted([*fades, *cuts, *heaviest(melts)], key=lambda join: join.number)
         return list(_scenes(joins, sorted(self._flashed), [*self._seconds, end_seconds]))
 
@@ -164,11 +167,14 @@ class SceneFinder:
         return [(place, self._change(place - 1, place)) for place in range(max(1, first), min(len(self._looks), end))]
 
     def _change(self, first: int, second: int) -> float:
-        looks = self._looks[first], self._looks[second]
-        key = looks[0].number, looks[1].number
+        return self._unlike(self._looks[first], self._looks[second])
+
+    def _unlike(self, first: Look, second: Look) -> float:
+        """Their `change`, computed once."""
+        key = first.number, second.number
         if key not in self._known:
             self._known = self._known if len(self._known) < KNOWN else {}
-            self._known[key] = change(*looks)
+            self._known[key] = change(first, second)
         return self._known[key]
 
     def _flash(self, at: int, found: float) -> range:
@@ -196,6 +202,16 @@ def _reduced(rgb_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if width > 2 * WIDTH:
         rgb_HWC = cv2.resize(rgb_HWC, (2 * small[0], 2 * small[1]), interpolation=cv2.INTER_LINEAR)
     return np.ascontiguousarray(cv2.resize(rgb_HWC, small, interpolation=cv2.INTER_AREA)[..., ::-1])
+
+
+def _without(flashed: Collection[int], blanks: Sequence[str]) -> Iterator[str]:
+    """Each frame's Look.blank, but '' for blank frames that are nothing but a flash."""
+    first = 0
+    for _, run in itertools.groupby(blanks, key=bool):
+        kinds = list(run)
+        is_flash = all(number in flashed for number in range(first, first + len(kinds)))
+        yield from [""] * len(kinds) if is_flash else kinds
+        first += len(kinds)
 
 
 def _merged(cuts: Sequence[Join]) -> list[Join]:

@@ -35,7 +35,7 @@ PAPER, INK = 16.0, 50.0  # grey levels from the commonest tone: up to PAPER is g
 GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least shares of ground and of ink in a page of letters
 STROKE, THIN_SHARE = 9, 0.9  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so
 LINE_SHARE = 0.03  # ink in the rows that have any: lines of letters fill them, stars do not
-STILL, NOISE_RATIO, STILL_MOST = 1.3, 4.0, 4.0  # see is_still
+STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.04, 4.0, 4.0  # see is_still
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,15 @@ def _page(grey_HW: NDArray[np.float32]) -> str:
 def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
     """Whether nothing moves but grain and what the codec does to it, which flow alone takes for motion.
 
-    Noise shakes all pixels about alike, even the calmest fifth of them; motion shakes some by far more than those.
+    Noise shakes all pixels about alike, even the calmest fifth of them; motion shakes some by far more than those. A
+    codec that sharpens a picture bit by bit changes a few pixels, by a small share of the picture's contrast.
     """
     import cv2
 
     blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in _grey(frames_FHWC, STILL_HEIGHT)])
     calm, most = np.percentile(blurred.std(axis=0), (20, 99.8))
-    return bool(most <= max(STILL, min(NOISE_RATIO * calm, STILL_MOST)))
+    sharpened = STILL_SHARE * blurred[len(blurred) // 2].std()
+    return bool(most <= max(STILL, sharpened, min(NOISE_RATIO * calm, STILL_MOST)))
 
 
 def _grey(frames_FHWC: Sequence[NDArray[np.uint8]], height: int) -> list[NDArray[np.float32]]:
