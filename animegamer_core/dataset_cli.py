@@ -226,6 +226,8 @@ def _tell(report: BuildReport, said_before: Collection[str]) -> None:
             print(sentence, file=sys.stderr)
     for film, scenes in report.open.items():
         print(f"{film}: {counted(scenes, 'scene')} not cut; name the film again to cut the rest", file=sys.stderr)
+    for sentence in report.otherwise.values():
+        print(sentence, file=sys.stderr)
     dataset = report.dataset
     films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
     print(f"{films}, {clips}, left out: {_counts(report.dropped)}")

@@ -165,9 +165,9 @@ class BuildGameDataset(io.ComfyNode):
         write_stats(out)
         text, picture = _told(report, write_review(out)), image_of_picture(draw_stats(out))
         BUILT.done(called, dataset, again=bool(report.open or report.captions.failures))
-        notes = dict.fromkeys([*broken.values(), *report.broken.values(), *_lacks(report)])
+        said = [*broken.values(), *report.broken.values(), *report.otherwise.values(), *_lacks(report)]
         # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken one.
-        return io.NodeOutput(str(out), text, picture, ui=looks(cls, None, text, notes))
+        return io.NodeOutput(str(out), text, picture, ui=looks(cls, None, text, dict.fromkeys(said)))
 
 
 def _datasets() -> Path:

@@ -393,6 +393,24 @@ def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, 
     assert contents(out) == before
 
 
+def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(unbroken, films, tmp_path):
+    out = build(tmp_path / "out", films[:1])
+    note = out / "films" / "one.json"
+    values = json.loads(note.read_text())
+    values["settings"]["scenes"] = {"melt": {"dip": 0.5}}
+    note.write_text(json.dumps(values))
+    assert cut_films(films, out, SETTINGS, 1) == {}
+    report = finish(out, SETTINGS, script(films))
+    ((name, told),) = report.otherwise.items()
+    assert name == "one" and "one.mp4: its scenes were found with other settings" in told and str(note) in told
+    assert turns(out).keys() == turns(unbroken).keys()
+    facts = report.dataset.info["provenance"]["films"]
+    assert facts["one"]["scene_settings"] == {"melt": {"dip": 0.5}} and "scene_settings" not in facts["two"]
+    note.unlink()
+    assert turns(build(out, films)).keys() == turns(unbroken).keys()
+    assert "scene_settings" not in DatasetFolder.open(out).info["provenance"]["films"]["one"]
+
+
 def test_another_film_of_the_same_name_is_refused_until_it_takes_the_place(unbroken, films, tmp_path):
     (tmp_path / "films").mkdir()
     other = Path(os.link(films[1], tmp_path / "films" / "one.mp4") or tmp_path / "films" / "one.mp4")

@@ -29,7 +29,8 @@ OnProgress = Callable[[str, int, int], None]  # (what is done, how much of it, o
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """What decides the clips of a dataset, and its games. Clips of one folder are all cut with the same settings."""
+    """What decides the clips of a dataset, and its games. Clips of one folder are all cut with the same settings, but
+    for `scenes`: a film keeps the scenes that it was cut into before."""
 
     shape: ClipShape
     scenes: SceneSettings = SceneSettings()
@@ -54,7 +55,8 @@ def cut_films(
     """Survey and cut films into the folder; returns film -> sentence for those that could not be read to their end.
 
     Scenes that were finished before are left as they are. workers: processes, None for one a core; the result is the
-    same for any number. ValueError: two films of one name, or clips in the folder that were cut with other settings.
+    same for any number. ValueError: two films of one name, or clips in the folder that were cut with other settings
+    (other `scenes` are no hindrance).
     OSError where the folder cannot be written to; what is finished stays.
     """
     told = on_progress or (lambda what, done, total: None)

@@ -19,7 +19,7 @@ from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
 from .dataset import GAMES, TURNS, DatasetFolder, levelled, write_tables
 from .films.cutting import Cut, is_cut
-from .films.filmnotes import FILMS, FilmNote, check_same, noted_scenes, read_notes
+from .films.filmnotes import FILMS, FilmNote, check_same, cut_otherwise, noted_scenes, read_notes
 from .films.segments import Duplicates
 from .games import games_of
 from .records import ClipRecord
@@ -30,11 +30,13 @@ from .tables import ADVERBS, CAPTION_FIELDS, DROPPED, LOCK, DatasetError, read_r
 @dataclass(frozen=True)
 class BuildReport:
     """What a folder holds now. dropped: reason -> segments left out. broken: film -> why only its beginning is there.
-    open: film -> scenes that are not cut yet, or whose clips are gone."""
+    open: film -> scenes that are not cut yet, or whose clips are gone. otherwise: film -> that its scenes were found
+    with other settings."""
 
     dropped: Mapping[str, int]
     broken: Mapping[str, str]
     open: Mapping[str, int]
+    otherwise: Mapping[str, str]
     captions: CaptionReport
     dataset: DatasetFolder
 
@@ -76,7 +78,7 @@ def finish(
             report.records,
             games_of(report.records, settings.games, before),
             {
-                "films": {name: note.provenance for name, note in notes.items()},
+                "films": {name: note.provenance(cutting) for name, note in notes.items()},
                 "captioner": None if captioner is None else captioner.name,
             },
             {
@@ -87,7 +89,8 @@ def finish(
             },
         )
     broken = {name: note.survey.broken for name, note in notes.items() if note.survey.broken is not None}
-    return BuildReport(_counted([*found.dropped, *found.by_people]), broken, found.open, report, dataset)
+    dropped, otherwise = _counted([*found.dropped, *found.by_people]), cut_otherwise(notes, cutting, out)
+    return BuildReport(dropped, broken, found.open, otherwise, report, dataset)
 
 
 @dataclass

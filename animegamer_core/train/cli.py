@@ -32,7 +32,7 @@ from .material import TrainingData
 from .parts import MODELS, WorldParts
 from .plot import plot_log
 from .run import RESULT, StageResult, train_stage
-from .spread import processes
+from .spread import close_at_exit, processes
 from .stages import (
     ALL_STAGES,
     BASELINE_STAGES,
@@ -131,7 +131,9 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     """
     say = say if processes().is_main_process else lambda line: None
     try:
-        return _run(args, say)
+        status = _run(args, say)
+        close_at_exit()
+        return status
     except KeyboardInterrupt:
         if read_log(args.out / LOG):
             _draw_losses(args.out)

@@ -8,6 +8,7 @@ weights in bf16 and trained ones in fp32 lie in one shard.
 
 from __future__ import annotations
 
+import atexit
 import copy
 from collections.abc import Iterable
 
@@ -23,6 +24,14 @@ _REPEATED = ("layers", "block", "transformer_blocks")  # lists of a model's equa
 def processes() -> PartialState:
     """The processes of this run as accelerate counts them, also where its launcher asked for the CPU."""
     return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
+
+
+def close_at_exit() -> None:
+    """Let the processes part as the program ends; torch warns of those that do not.
+
+    For a run that succeeded: one that failed would wait for the others, and they for it.
+    """
+    atexit.register(processes().destroy_process_group)
 
 
 def wanted() -> bool:

@@ -25,6 +25,7 @@ from .cutting import Cut, Span, from_line, to_line
 from .survey import Survey
 
 FILMS = "films"
+SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # how scenes are found: of the settings, and of a film alone
 LONGEST_NAME = 60
 # No file of Windows may be called so, and what begins with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
@@ -39,9 +40,9 @@ class FilmNote:
     settings: Mapping[str, Any]
     survey: Survey
 
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """What dataset.json says of the film."""
+    def provenance(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What dataset.json says of the film: with how its scenes were found, where that is not as in `settings`."""
+        own = self.settings.get(SCENES)
         return {
             "file": _plain(self.file),
             "bytes": self.bytes,
@@ -49,6 +50,7 @@ class FilmNote:
             "seconds_read": self.survey.seconds,
             "scenes": len(self.survey.scenes),
             "broken": self.survey.broken and _plain(self.survey.broken),
+            **({} if own == settings[SCENES] else {SCENE_SETTINGS: own}),
         }
 
 
@@ -102,7 +104,10 @@ def _plain(told: str) -> str:
 def check_same(
     out: Path, notes: Mapping[str, FilmNote], named: Mapping[str, Path], settings: Mapping[str, Any]
 ) -> None:
-    """ValueError if a film of the folder was cut with other settings, or one of those named was another film."""
+    """ValueError if a film of the folder was cut with other settings, or one of those named was another film.
+
+    Other settings of how scenes are found are no obstacle: clips can still be compared, and a later version's differ.
+    """
     for name, note in notes.items():
         path = out / FILMS / f"{name}.json"
         if name in named and note.bytes != named[name].stat().st_size:
@@ -110,11 +115,22 @@ def check_same(
                 f"{named[name]} is not the film {note.file!r} that was cut as {name!r}; rename it, or, "
                 f"if it is to take that film's place, delete {path}; what is told of the old film's clips then goes"
             )
-        if note.settings != settings:
+        differing = _differing(note.settings, {**settings, SCENES: note.settings.get(SCENES)})
+        if differing:
             raise ValueError(
-                f"the clips of {note.file} in {out} were cut with other settings ({_differing(note.settings, settings)}"
+                f"the clips of {note.file} in {out} were cut with other settings ({differing}"
                 "); give the same ones, or build in another folder"
             )
+
+
+def cut_otherwise(notes: Mapping[str, FilmNote], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
+    """Film -> sentence of each whose scenes were found with other settings than these, and stay as they are."""
+    return {
+        name: f"{_plain(note.file)}: its scenes were found with other settings, as by an earlier version, and stay; "
+        f"to find them anew delete {out / FILMS / name}.json and name the film again"
+        for name, note in notes.items()
+        if note.settings.get(SCENES) != settings[SCENES]
+    }
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> str:

@@ -35,7 +35,7 @@ PAPER, INK = 16.0, 50.0  # grey levels from the commonest tone: up to PAPER is g
 GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least shares of ground and of ink in a page of letters
 STROKE, THIN_SHARE = 9, 0.9  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so
 LINE_SHARE = 0.03  # ink in the rows that have any: lines of letters fill them, stars do not
-STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.04, 4.0, 4.0  # see is_still
+STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.06, 4.0, 4.0  # see is_still
 
 
 @dataclass(frozen=True)
