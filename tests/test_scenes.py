@@ -208,12 +208,18 @@ def test_tones_that_give_way_to_one_another_are_nothing_to_fade():
     assert len(found([*shown((white, 20)), *mixed(white, black, 14), *shown((black, 20))])) <= 2
 
 
-def test_a_black_flash_in_a_scene_that_shows_more_and_more_is_no_fade():
-    last = picture(1).astype(np.float32)
-    scene = [np.rint(80 + (0.4 + 0.01 * at) * (last - 80)).clip(0, 255).astype(np.uint8) for at in range(60)]
-    black = np.zeros_like(picture(1))
-    (only,) = found([*scene[:30], black, black, *scene[32:]])
+@pytest.mark.parametrize("tone", [0, 255])
+def test_a_flash_is_no_fade_where_the_picture_goes_at_once_and_a_quick_fade_is_one(tone):
+    last, blank = picture(1).astype(np.float32), np.full((90, 160, 3), tone, np.uint8)
+    grey = last.mean()
+    rising = [np.rint(grey + (0.4 + 0.01 * at) * (last - grey)).astype(np.uint8) for at in range(60)]
+    (only,) = found([*rising[:30], blank, blank, *rising[32:]])
     assert [round(first * FPS) for first, _ in only.flashes] == [30, 31]
+    shares = (np.arange(1, 10) / 10) ** 3  # ever quicker into the blank, ever slower out of it
+    into = [np.rint((1 - share) * picture(1) + share * blank).astype(np.uint8) for share in shares]
+    out = [np.rint((1 - share) * picture(2) + share * blank).astype(np.uint8) for share in shares[::-1]]
+    scenes = found([*shown((picture(1), 40)), *into, blank, blank, *out, *shown((picture(2), 40))])
+    assert [scene.begins for scene in scenes] == ["start", "fade"]
 
 
 def test_a_film_that_begins_and_ends_in_black_has_its_fades_but_no_more_scenes():

@@ -31,7 +31,8 @@ def close_at_exit() -> None:
 
     For a run that succeeded: one that failed would wait for the others, and they for it.
     """
-    atexit.register(processes().destroy_process_group)
+    if processes().num_processes > 1:
+        atexit.register(processes().destroy_process_group)
 
 
 def wanted() -> bool:

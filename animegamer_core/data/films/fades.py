@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,27 +74,32 @@ class Join:
         return self.begins - 1 <= other.ends and other.begins <= self.ends + 1
 
 
-def blank_fades(blanks: Sequence[str], spreads: Sequence[float], longest: int) -> list[Join]:
+def blank_fades(
+    blanks: Sequence[str], spreads: Sequence[float], longest: int, flashed: Container[int] = ()
+) -> list[Join]:
     """The fades through black or white of a film, in order.
 
-    blanks: each frame's Look.blank. longest: frames that either half of a fade may take. A film that begins or ends in
-    black has a join there too, its number the first frame or one after the last.
+    blanks: each frame's Look.blank. longest: frames that either half of a fade may take. flashed: frames of flashes;
+    blank frames that are nothing else are a fade only if the picture goes and comes by and by. A film that begins or
+    ends in black has a join there too, its number the first frame or one after the last.
     """
     joins, first = [], 0
     for picture, run in itertools.groupby(blanks, key=lambda blank: not blank):
         kinds = list(run)
         if not picture and set(kinds) & {"black", "white"}:
-            joins += _blank_fade(first, kinds, spreads, longest)
+            flash = all(number in flashed for number in range(first, first + len(kinds)))
+            joins += _blank_fade(first, kinds, spreads, longest, flash)
         first += len(kinds)
     return joins
 
 
-def _blank_fade(first: int, kinds: Sequence[str], spreads: Sequence[float], longest: int) -> list[Join]:
-    """The fade around the blank frames from `first` on: none where the scenes on both sides stop and begin at once."""
+def _blank_fade(first: int, kinds: Sequence[str], spreads: Sequence[float], longest: int, flash: bool) -> list[Join]:
+    """The fade around the blank frames from `first` on: none where the scenes on both sides stop and begin at once, or,
+    if it may be a flash, one of them."""
     end = first + len(kinds)
     before = _way(spreads[max(0, first - longest) : first][::-1])
     after = _way(spreads[end : end + longest])
-    if not before and not after:
+    if (not before and not after) or (flash and not (before and after)):
         return []
     number = 0 if first == 0 else len(spreads) if end == len(spreads) else end
     if before and after and first < number < len(spreads):
@@ -154,7 +159,9 @@ def _passed(
     amid = each[(passed[:-1] > AMID) & (passed[1:] < 1 - AMID)]
     if each.max() > STEP or each.min() < -BACK or (amid.size and amid.min() < melt.even * np.median(amid)):
         return None, 0.0
-    between = [look.contrast for look, share in zip(looks, passed, strict=True) if 0.3 < share < 0.7]
+    # a flash of white or black shows nothing either, and says nothing of a mixture
+    amidst = [look for look, share in zip(looks, passed, strict=True) if 0.3 < share < 0.7 and not look.blank]
+    between = [look.contrast for look in amidst]
     whole = (looks[0].contrast + looks[-1].contrast) / 2
     if not between or whole == 0 or (dipped := min(between) / whole) > melt.dip:
         return None, 0.0

@@ -127,7 +127,8 @@ def cut_otherwise(notes: Mapping[str, FilmNote], settings: Mapping[str, Any], ou
     """Film -> sentence of each whose scenes were found with other settings than these, and stay as they are."""
     return {
         name: f"{_plain(note.file)}: its scenes were found with other settings, as by an earlier version, and stay; "
-        f"to find them anew delete {out / FILMS / name}.json and name the film again"
+        f"to find them anew delete {out / FILMS / name}.json and name the film again; "
+        "what was said of clips that then begin elsewhere goes"
         for name, note in notes.items()
         if note.settings.get(SCENES) != settings[SCENES]
     }

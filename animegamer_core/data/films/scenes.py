@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 WIDTH = 160  # of the pictures that PySceneDetect compares; its own scale for films of this kind
 AROUND = 9  # frames on either side of a proposal that tell how much motion there is: three drawings on threes
 PEAK = 1.1  # how many times its strongest neighbour a cut must be, where that is no flash or cut itself
-KNOWN = 1000  # changes that are kept, since neighbouring proposals ask for the same ones
+KNOWN = 1000  # changes that are kept, since neighbouring proposals and windows ask for the same ones
+MOST_LOOKS = 500  # kept: the longest window at 300 frames a second; timestamps may lie closer than any film's frames
 CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a tear between
 
 
@@ -109,18 +110,18 @@ class SceneFinder:
         self._proposals.extend(found.frame_num for found in self._detector.process_frame(timecode, picture))
         self._melts.extend(melting(self._looks, self._seconds, self.settings.melt, self._unlike))
         self._decide(upto=number - AROUND)
-        while len(self._looks) > 3 * AROUND and self._seconds[self._looks[1].number] <= frame.seconds - max(WINDOWS):
+        while len(self._looks) > 3 * AROUND and (
+            len(self._looks) > MOST_LOOKS or self._seconds[self._looks[1].number] <= frame.seconds - max(WINDOWS)
+        ):
             self._looks.popleft()
 
     def finish(self, end_seconds: float) -> list[Scene]:
         """The film's scenes in order, the last one ending at `end_seconds`; none where no frame was added."""
         count = len(self._seconds)
         self._decide(upto=count)
-        blanks = list(_without(self._flashed, self._blanks))
-        fades = blank_fades(blanks, self._spreads, round(self.settings.fade_seconds * self.fps))
+        fades = blank_fades(self._blanks, self._spreads, round(self.settings.fade_seconds * self.fps), self._flashed)
         cuts = _merged([cut for cut in self._cuts if not any(cut.meets(fade) for fade in fades)])
-        melts = [melt for melt in self._melts if not self._flashed.intersection(range(melt.begins, melt.ends))]
-        melts = [melt for melt in melts if not any(melt.meets(join) for join in (*fades, *cuts))]
+        melts = [melt for melt in self._melts if not any(melt.meets(join) for join in (*fades, *cuts))]
         joins = sorted([*fades, *cuts, *heaviest(melts)], key=lambda join: join.number)
         return list(_scenes(joins, sorted(self._flashed), [*self._seconds, end_seconds]))
 
@@ -202,16 +203,6 @@ def _reduced(rgb_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if width > 2 * WIDTH:
         rgb_HWC = cv2.resize(rgb_HWC, (2 * small[0], 2 * small[1]), interpolation=cv2.INTER_LINEAR)
     return np.ascontiguousarray(cv2.resize(rgb_HWC, small, interpolation=cv2.INTER_AREA)[..., ::-1])
-
-
-def _without(flashed: Collection[int], blanks: Sequence[str]) -> Iterator[str]:
-    """Each frame's Look.blank, but '' for blank frames that are nothing but a flash."""
-    first = 0
-    for _, run in itertools.groupby(blanks, key=bool):
-        kinds = list(run)
-        is_flash = all(number in flashed for number in range(first, first + len(kinds)))
-        yield from [""] * len(kinds) if is_flash else kinds
-        first += len(kinds)
 
 
 def _merged(cuts: Sequence[Join]) -> list[Join]:
