@@ -56,8 +56,7 @@ def cut_films(
 
     Scenes that were finished before are left as they are. workers: processes, None for one a core; the result is the
     same for any number. ValueError: two films of one name, or clips in the folder that were cut with other settings
-    (other `scenes` are no hindrance).
-    OSError where the folder cannot be written to; what is finished stays.
+    than these, `scenes` aside. OSError where the folder cannot be written to; what is finished stays.
     """
     told = on_progress or (lambda what, done, total: None)
     named = named_films(films)

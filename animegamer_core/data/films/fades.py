@@ -142,37 +142,40 @@ def melting(looks: Sequence[Look], seconds: Sequence[float], melt: Melt, change:
         apart = float(way @ way)
         if len(set(picked)) < LEAST_SAMPLES or apart < way.size * melt.distance**2:
             continue
-        passed, unmoved = _passed([looks[at] for at in picked], way, apart, melt)
-        if passed is not None and _unmoved(itertools.islice(looks, picked[0], None), change) >= unmoved:
+        found = _passed([looks[at] for at in picked], way, apart, melt)
+        if found is None:
+            continue
+        passed, unmoved = found
+        if _unmoved(itertools.islice(looks, picked[0], None), change) >= unmoved:
             begins, middle, ends = (int(np.interp(share, passed, picked)) for share in (0.03, 0.5, 0.97))
             yield Join(base + middle, "fade", base + begins, base + ends + 1, apart)
 
 
 def _passed(
     looks: Sequence[Look], way: NDArray[np.float32], apart: float, melt: Melt
-) -> tuple[NDArray[np.float64] | None, float]:
-    """How far (0..1) each look has come on the way from the first to the last, None where this is no cross-fade; and
-    how much of its change no shift may explain."""
+) -> tuple[NDArray[np.float64], float] | None:
+    """How far (0..1) each look has come on the way from the first to the last, and how much of the change between them
+    has to be left unexplained by shifts; None where this is no cross-fade."""
     steps = np.stack([look.tiny for look in looks]) - looks[0].tiny
     passed = steps @ way / apart
     each = np.diff(passed)
     amid = each[(passed[:-1] > AMID) & (passed[1:] < 1 - AMID)]
     if each.max() > STEP or each.min() < -BACK or (amid.size and amid.min() < melt.even * np.median(amid)):
-        return None, 0.0
+        return None
     # a flash of white or black shows nothing either, and says nothing of a mixture
-    amidst = [look for look, share in zip(looks, passed, strict=True) if 0.3 < share < 0.7 and not look.blank]
-    between = [look.contrast for look in amidst]
+    shown = [(look.contrast, share) for look, share in zip(looks, passed, strict=True) if not look.blank]
+    between = [contrast for contrast, share in shown if 0.3 < share < 0.7]
     whole = (looks[0].contrast + looks[-1].contrast) / 2
     if not between or whole == 0 or (dipped := min(between) / whole) > melt.dip:
-        return None, 0.0
+        return None
     cells = np.linalg.norm(way.reshape(-1, 3), axis=1)
     off = np.linalg.norm((steps - passed[:, None] * way).reshape(len(looks), -1, 3), axis=2).max(axis=0)
     changing = cells > melt.distance
     if changing.mean() < CHANGING:
-        return None, 0.0
+        return None
     residue = np.median(off[changing] / cells[changing])
     if residue > min(melt.residue + melt.deeper * (melt.dip - dipped), melt.residue_most):
-        return None, 0.0
+        return None
     unmoved = melt.unmoved if residue <= melt.residue else melt.unmoved_most
     return np.maximum.accumulate(passed.astype(float)), unmoved
 

@@ -42,7 +42,6 @@ class FilmNote:
 
     def provenance(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """What dataset.json says of the film: with how its scenes were found, where that is not as in `settings`."""
-        own = self.settings.get(SCENES)
         return {
             "file": _plain(self.file),
             "bytes": self.bytes,
@@ -50,8 +49,12 @@ class FilmNote:
             "seconds_read": self.survey.seconds,
             "scenes": len(self.survey.scenes),
             "broken": self.survey.broken and _plain(self.survey.broken),
-            **({} if own == settings[SCENES] else {SCENE_SETTINGS: own}),
+            **({SCENE_SETTINGS: self.settings.get(SCENES)} if self.found_otherwise(settings) else {}),
         }
+
+    def found_otherwise(self, settings: Mapping[str, Any]) -> bool:
+        """Whether its scenes were found with other settings than these."""
+        return self.settings.get(SCENES) != settings[SCENES]
 
 
 def film_name(path: Path) -> str:
@@ -130,7 +133,7 @@ def cut_otherwise(notes: Mapping[str, FilmNote], settings: Mapping[str, Any], ou
         f"to find them anew delete {out / FILMS / name}.json and name the film again; "
         "what was said of clips that then begin elsewhere goes"
         for name, note in notes.items()
-        if note.settings.get(SCENES) != settings[SCENES]
+        if note.found_otherwise(settings)
     }
 
 
