@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -101,18 +101,23 @@ def test_the_mask_rule():
     assert torch.equal(seen, expected)
 
 
-def test_training_in_a_padded_batch_equals_playing(tiny_engine):
-    session = play(tiny_engine, LINES[:1])
-    first = session.turns[0]
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("answered", [False, True])
+def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, tiny_tokenizer):
+    engine = with_profile(tiny_engine, tiny_tokenizer, **asdict(PROFILES[name]))
+    first = play(engine, LINES[:1]).turns[0]
     past = first.state.representation[None]
-    prompts = [tiny_engine.prompt([], LINES[0]), tiny_engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    block = state_block(tiny_tokenizer, (3, 1, 0, -1), engine.profile)[1:] if answered else []
     with torch.no_grad():
-        output = tiny_engine(prompts, [past[:0], past])
-    torch.testing.assert_close(output.states_BND[0], first.state.representation, atol=1e-5, rtol=1e-4)
-    played = tiny_engine.represent(prompts[1], past)
-    torch.testing.assert_close(output.states_BND[1], played, atol=1e-5, rtol=1e-4)
-    logits = output.logits_BAV[0, -1]
-    torch.testing.assert_close(logits, tiny_engine.first_logits(prompts[0], past[:0]), atol=1e-5, rtol=1e-4)
+        output = engine([prompt.followed_by(block) for prompt in asked], [past[:0], past], answers=len(block))
+    for row, (prompt, states) in enumerate(zip(asked, [past[:0], past], strict=True)):
+        for ours, played in (
+            (output.states_BND[row], engine.represent(prompt, states)),
+            (output.logits_BAV[row, 0], engine.first_logits(prompt, states)),
+            (output.logits_BAV[row, -1], engine.first_logits(prompt.followed_by(block[:-1]), states)),
+        ):
+            torch.testing.assert_close(ours, played, atol=1e-5, rtol=1e-4)
 
 
 def chosen_one_by_one(engine, past, instruction):

@@ -134,8 +134,8 @@ PUBLIC = {
     "play": "PlayedTurn Player choose_device export keep_turn put_shot state_key",
     "sheet": "contact_sheet",
     "shelf": "OpeningKey Shelf ShotKey StateKey address_of opening_address opening_key with_opening_address",
-    "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
-    "dtype_name get_profile get_spec",
+    "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile Reading StateSpec TextTowerSpec "
+    "VaeSpec dtype_name get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "level_of motion_text read_instructions scope_name",
     "story": "Story",

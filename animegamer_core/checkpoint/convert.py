@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -142,6 +143,7 @@ class _Progress:
 def _prepare(published: Published, out: Path) -> World:
     """The world folder: a new one, or one that an earlier run of the same sizes left."""
     known: Mapping[str, str] = {}
+    stated: dict[str, Any] = {"profile": "reference"}
     if (out / MANIFEST).is_file():
         before = open_world(out)
         if before.spec.state != published.spec.state or before.spec.name != published.spec.name:
@@ -150,8 +152,11 @@ def _prepare(published: Published, out: Path) -> World:
                 "expected an empty folder or one that an earlier convert of these files left"
             )
         known = before.provenance
+        # parts that a stage trained since stay, and are read and told of motion as it says
+        stated = {"profile": before.profile.name, "motion_table": before.motion_table}
+        stated["trained_window"] = before.trained_window
     provenance = {**known, "made_by": "convert"}
-    return save_world(out, published.spec, profile="reference", provenance=provenance, licence=LICENCE)
+    return save_world(out, published.spec, provenance=provenance, licence=LICENCE, **stated)
 
 
 def _finished(world: World, part: str, signature: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -112,11 +113,22 @@ def updates_off(learner: nn.Module) -> Iterator[None]:
             layer.set_scale(ADAPTER, 1.0)
 
 
-def save_stage_file(path: Path, stage: str, config: StageConfig, tensors: Mapping[str, Tensor], about: Any) -> None:
-    """Write what a stage trained; the file's metadata says which stage, with which settings, of which spec."""
+def save_stage_file(
+    path: Path,
+    stage: str,
+    config: StageConfig,
+    tensors: Mapping[str, Tensor],
+    about: Any,
+    stated: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write what a stage trained; the file's metadata says which stage, with which settings, of which spec.
+
+    stated: how it is to be played, as `staged.TrainedFile` reads it: `reading` and `motion`.
+    """
     from safetensors.torch import save_file
 
     notes = {"format": str(FORMAT), "stage": stage, "config": json.dumps(asdict(config)), "about": json.dumps(about)}
+    notes |= {name: json.dumps(value) for name, value in stated.items()}
     with replacing(path) as part:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
 
@@ -138,6 +150,12 @@ def trained_by(path: Path, baseline: bool = False) -> frozenset[str]:
             f"{path} is of stage {stage}, a baseline's and no world's; give it to evaluate --baseline-lora"
         )
     return frozenset(name.partition(".")[0] for name in names) - {"heads"}
+
+
+def stated_in(path: Path) -> dict[str, str]:
+    """A stage file's metadata; ValueError as for `read_stage_file`."""
+    with _opened(path) as file:
+        return dict(file.metadata())
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:

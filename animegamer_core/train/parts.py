@@ -123,6 +123,7 @@ class WorldParts:
             motion_table=world.motion_table,
             provenance=world.provenance,
             licence=world.licence,
+            trained_window=world.trained_window,
         )
         for name in MODELS:
             if getattr(self, name) is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from ..data.dataset import DatasetFolder
 from ..encoder import ShotEncoder
 from ..files import replacing
 from ..prompt import unknown_words
+from ..spec import Reading
 from . import spread
 from .adapters import check_trainable, save_stage_file, take_off_updates
 from .checkpoints import CHECKPOINTS, list_checkpoints
@@ -78,6 +80,7 @@ def train_stage(
     device, is_main = options.device or processes().device, processes().is_main_process
     check_free(out, options)
     check_stage(stage, config, parts, data)
+    stated = what_it_states(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with set_aside(learner):
         check_trainable(learner, config)  # before features, which may take hours
@@ -94,7 +97,7 @@ def train_stage(
             parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"
     if is_main:
-        _write(file, stage, config, parts, trained)
+        save_stage_file(file, stage, config, _without_heads(file, trained), parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
     return StageResult(True, result.step, result.seconds, parts, data.without(*STAGES[stage].outdates), file)
 
@@ -125,6 +128,19 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     if STAGES[stage].games:
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
+
+
+def what_it_states(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> dict[str, Any]:
+    """What the stage's file will state of how it is to be played, as `staged.TrainedFile` reads it. Of motion, nothing
+    where the dataset has no levels yet.
+    """
+    facts, stated = STAGES[stage], {}
+    if facts.games:
+        stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
+    folder = data.folder
+    if facts.told_motion and folder.has_motion_table:
+        stated["motion"] = {"table": asdict(folder.motion_table), "provenance": folder.motion_provenance}
+    return stated
 
 
 def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
@@ -265,12 +281,12 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
     return (squares / count - (total / count) ** 2) ** -0.5
 
 
-def _write(file: Path, stage: str, config: StageConfig, parts: WorldParts, trained: dict[str, Tensor]) -> None:
+def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a stage file; helpers that only its training needs go to a file of their own beside it."""
     from safetensors.torch import save_file
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}
     if heads:
         with replacing(file.with_name(HEADS)) as part:
             save_file(heads, part)
-    rest = {name: value for name, value in trained.items() if not name.startswith("heads.")}
-    save_stage_file(file, stage, config, rest, parts.spec.to_dict())
+    return {name: value for name, value in trained.items() if not name.startswith("heads.")}

@@ -29,7 +29,7 @@ class WorldPlayer:
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
-        self._begun = GameSession(window=settings.window)  # or says now that there is no such window
+        self._begun = GameSession(window=settings.window_in(world))  # or says now that there is no such window
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class WorldPlayer:
             "kind": "world",
             "fingerprint": self.world.fingerprint,
             "profile": self.world.profile.name,
-            "window": self.settings.window,
+            "window": self._begun.window,
             "steps": self.settings.steps or self.world.spec.decoder.steps,
             "guidance": self.settings.guidance or self.world.profile.guidance,
             "precision": self.settings.precision,
