@@ -57,14 +57,15 @@ def convert(
 def _write(published: Published, out: Path, on_progress: OnProgress | None, precision: str) -> World:
     """Write what is not in the world folder yet."""
     world = _prepare(published, out)
-    signatures = {part: _signature(files, precision) for part, files in published.files.items()}
+    signatures = {part: _signature(published, part, precision) for part in published.sources}
     todo = [part for part in published.sources if not _finished(world, part, signatures[part])]
     stored = {part: _Narrowed(published, part, precision) for part in todo}
     progress = _Progress(sum(source.total for source in stored.values()), on_progress)
-    _check_room(world.folder, progress.total)
+    _check_room(world.folder, progress.total + sum(published.sources[part].lora_bytes for part in todo))
     for part in todo:
         model = build_model(lambda part=part: empty_model(published, PARTS[part].model))
-        staged = stage_part(world.folder, part, model, progress.watch(part, stored[part]), DEFAULT_SHARD_BYTES)
+        watched, updates = progress.watch(part, stored[part]), published.sources[part].lora()
+        staged = stage_part(world.folder, part, model, watched, DEFAULT_SHARD_BYTES, updates)
         world = replace(world, provenance={**world.provenance, part: signatures[part]})
         world = commit_part(world, part, staged)
     return world
@@ -170,9 +171,11 @@ def _finished(world: World, part: str, signature: str) -> bool:
     return True
 
 
-def _signature(files: tuple[Path, ...], precision: str) -> str:
-    """The names and signatures of the source files, as one checksum."""
-    facts = [precision, *(f"{path.name}:{signature_of(path).sha256}" for path in files)]
+def _signature(published: Published, part: str, precision: str) -> str:
+    """The names and signatures of a part's source files, as one checksum."""
+    facts = [precision, *(f"{path.name}:{signature_of(path).sha256}" for path in published.files[part])]
+    if published.sources[part].lora_bytes:
+        facts.append("lora beside")  # earlier versions merged it into 16-bit weights, and lost much of it
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 

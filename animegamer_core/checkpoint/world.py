@@ -88,6 +88,11 @@ class World:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
+    def base(self) -> World:
+        """The world without trained files on top of it."""
+        return self
+
+    @property
     def reading(self) -> Reading:
         """How its engine was trained to be read."""
         return Reading(self.profile, self.trained_window)
@@ -158,10 +163,8 @@ class World:
         """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
         from ..engine import GameEngine
 
-        sources = self._sources(("engine",))
         tokenizer = self.tokenizer()
-        model = load_model(lambda: GameEngine(self.spec, tokenizer, self.profile), sources, device, dtype)
-        return self._changed("engine", model)
+        return self._load("engine", lambda: GameEngine(self.spec, tokenizer, self.profile), ("engine",), device, dtype)
 
     def load_decoder(
         self,
@@ -172,8 +175,7 @@ class World:
         """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
         from ..decoder import ShotDecoder
 
-        model = load_model(lambda: ShotDecoder(self.spec, self.profile), self._sources(parts), device, dtype)
-        return self._changed("decoder", model)
+        return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
 
     def load_encoder(
         self,
@@ -184,8 +186,46 @@ class World:
         """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
         from ..encoder import ShotEncoder
 
-        sources, tokenizer = self._sources(parts), self.storage.text_tokenizer()
-        return self._changed("encoder", load_model(lambda: ShotEncoder(self.spec, tokenizer), sources, device, dtype))
+        tokenizer = self.storage.text_tokenizer()
+        return self._load("encoder", lambda: ShotEncoder(self.spec, tokenizer), parts, device, dtype)
+
+    def _load(
+        self,
+        kind: str,
+        build: typing.Callable[[], typing.Any],
+        parts: tuple[str, ...],
+        device: str | torch.device,
+        dtype: torch.dtype | None,
+    ) -> typing.Any:
+        """A model with its weights, the low-rank updates of 16-bit ones beside them."""
+        model = load_model(build, self._sources(parts), device, dtype)
+        self._attach(model, parts)
+        return self._changed(kind, model)
+
+    def _attach(self, model: nn.Module, parts: tuple[str, ...]) -> None:
+        """Give a model the low-rank updates that the world itself holds; CheckpointError for one that does not fit."""
+        for part in parts:
+            if updates := self.storage.lora(part):
+                from .lora import WORLD, attach, check_fit
+
+                check_fit(model, updates, self.folder / PARTS[part].folder)
+                attach(model, updates, WORLD)
+
+    def refit(self, kind: str, model: nn.Module) -> None:
+        """Make a loaded model what this world would load: the same weights with other files on top, or at other
+        strengths, without loading it again. Only what such files changed is read.
+
+        kind: `engine`, `decoder` or `encoder`. The model came from this world or one that differs in files on top, and
+        was not optimized since.
+        """
+        from .lora import restore
+
+        restore(model, {part: self.storage for part in parts_of(kind)})
+        if kind == "decoder":
+            model.vae.register_to_config(scaling_factor=self.spec.decoder.vae.scaling_factor)
+        if kind != "encoder":
+            model.profile = self.profile
+        self._changed(kind, model)
 
     def _changed(self, kind: str, model: typing.Any) -> typing.Any:
         """A loaded model as it is played: here as it was stored."""
@@ -281,8 +321,11 @@ def save_part(
     """
     if not isinstance(world.storage, OwnFolder):
         raise _kept(world.folder)
+    from .lora import updates_of
+
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
-        staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes)
+        updates = {} if PARTS[part].prefix else updates_of(model)  # VAE and towers never have any
+        staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
         world = commit_part(world, part, staged)
     return world
 

@@ -17,7 +17,7 @@ from ..files import replacing
 from ..prompt import unknown_words
 from ..spec import Reading
 from . import spread
-from .adapters import check_trainable, save_stage_file, take_off_updates
+from .adapters import check_trainable, drop_updates, keep_updates, save_stage_file
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import deterministic
 from .engine_learner import EngineLearner, add_predictions
@@ -89,7 +89,7 @@ def train_stage(
         sheets = ShotSheets(stage, config, parts, data, out)
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
         if not result.done:
-            take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
+            drop_updates(learner)  # the next call begins as this one did, and loads the checkpoint
             if is_main or not spread.wanted():
                 learner.stopped()
             return StageResult(False, result.step, result.seconds, parts, data)
@@ -257,7 +257,7 @@ def _finish(
     own = dict(learner.named_parameters())
     copy_into({name: own[name] for name in trained}, trained)
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
-    take_off_updates(learner, merge=True)
+    keep_updates(learner)
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # else the latents are what they were
         parts = parts.with_scaling_factor(measured_scale(parts, data))

@@ -61,6 +61,12 @@ class StagedWorld(World):
     plain: World | None = None
 
     @property
+    def base(self) -> World:
+        """The world without these files."""
+        assert self.plain is not None
+        return self.plain
+
+    @property
     def fingerprint(self) -> str:
         """As the world's own, and also of the files, if what they train is played, and of their strengths; ValueError
         where one is gone.
