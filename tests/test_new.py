@@ -77,12 +77,17 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_told_zeros(world, downloa
     torch.manual_seed(timestep)
     latents, at = torch.randn(2, *world.spec.decoder.latent_shape), torch.full((2,), timestep)
     shown = encoder(["run quickly", "sleep"], torch.rand(2, 3, 40, 60) * 2 - 1)
+    told = (decoder.unconditional_ND.expand(2, -1, -1), shown, encoder.unconditional().expand(2, -1, -1))
     with torch.no_grad():
         texts = torch.zeros(2, world.spec.state.tokens, made.TEXT)
+        found = [decoder.velocity(latents, at, states, torch.full((2,), motion)) for states in told]
         expected = stock(latents, texts, timestep=at, return_dict=False)[0]
-        for states in (decoder.unconditional_ND.expand(2, -1, -1), shown, encoder.unconditional().expand(2, -1, -1)):
-            found = decoder.velocity(latents, at, states, torch.full((2,), motion))
-            assert (found - expected).abs().max() <= 1e-5
+        # CogVideoX's own code ends with an eps of 1e-6, as our decoder does; diffusers with 1e-5, which drifts by 5e-6.
+        stock.norm_out.norm.eps = 1e-6
+        exact = stock(latents, texts, timestep=at, return_dict=False)[0]
+    for velocity in found:
+        torch.testing.assert_close(velocity, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(velocity, exact, rtol=1e-6, atol=1e-6)
     assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
 
 
