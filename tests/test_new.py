@@ -211,7 +211,7 @@ def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(downl
     folders, out = BaseFolders(cogvideox, downloads / "Mistral-7B-Instruct-v0.1"), tmp_path / "w"
     assert command(folders, out) == 0
     said = capsys.readouterr().out
-    assert "text_tower is missing" in said and "--t5 DIR" in said and "--clip DIR" in said
+    assert "text encoder is missing" in said and "--t5 DIR" in said and "--clip DIR" in said
     places = ["--dataset", str(dataset), "--world", str(out), "--out", str(tmp_path / "run")]
     assert main(["train", "warmup", *places, *FEW, "--steps", "1"]) == 2
     assert "text_tower is not complete" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from .storage import CheckpointError
 from .world import World
 
 SEEDS = range(2**63)
-ADDED_BY = {"text_tower": "--t5 DIR", "image_tower": "--clip DIR"}  # part -> the option that brings it
+ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image encoder", "--clip DIR")}
 
 
 def new_world(
@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
 def described(world: World) -> list[str]:
     """Lines for people: where a new world lies, what it cannot do yet, under which licences, and the next command."""
     size = sum(note.bytes for note in world.files.values())
-    lacking = [part for part in ADDED_BY if not world.has(part)]
+    lacking = [ADDED_BY[part] for part in ADDED_BY if not world.has(part)]
     lines = [f"world {world.spec.name!r} is in {world.folder}, {size / 1e9:.2f} GB; it has not learned a film yet"]
-    lines += [f"{part} is missing, which training needs: run this again with {ADDED_BY[part]}" for part in lacking]
+    lines += [f"its {what} is missing, which training needs; run this again with {how}" for what, how in lacking]
     next_step = f"{PROGRAM} train warmup --dataset DATASET --world {shlex.quote(str(world.folder))} --out runs/warmup"
     return [*lines, "", world.licence, f"Next: {next_step}"]
