@@ -2,23 +2,30 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import stock_files as made
 import torch
-from diffusers import CogVideoXTransformer3DModel
+from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from published_files import image_tower_tensors
 from safetensors.torch import load_file, save_file
 from test_train import small_world, written_dataset
-from transformers import MistralForCausalLM
+from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import CheckpointError, open_world
+from animegamer_core.checkpoint import CheckpointError, base, open_world
+from animegamer_core.checkpoint.base_checks import check_release
 from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
 from animegamer_core.checkpoint.convert import convert
 from animegamer_core.checkpoint.new import new_world
-from animegamer_core.checkpoint.parts import PARTS
+from animegamer_core.checkpoint.parts import PARTS, build_model
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.encoder import image_tower, text_tower
+from animegamer_core.spec import RELEASE
 from animegamer_core.train.adapters import read_stage_file
 from animegamer_core.train.material import TrainingData
 
@@ -93,14 +100,9 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_told_zeros(world, downloa
 
 def test_guidance_changes_nothing_before_training(world):
     decoder = world.load_decoder()
-    states = torch.randn(1, world.spec.state.tokens, made.WIDTH)
-    shots = [
-        decoder.sample(states * 0 + decoder.unconditional_ND, torch.ones(1), [3], guidance=name) for name in GUIDANCE
-    ]
-    assert torch.allclose(shots[0], shots[1], atol=1e-4)
-
-
-GUIDANCE = ("cosine", "constant")
+    state = world.load_encoder()(["run"], torch.rand(1, 3, 40, 60) * 2 - 1)
+    shots = [decoder.sample(state, torch.ones(1), [3], guidance=name) for name in ("cosine", "constant")]
+    assert torch.allclose(*shots, atol=1e-4)
 
 
 def test_the_engine_is_mistral_with_added_rows(world, downloads):
@@ -401,13 +403,72 @@ def test_a_text_encoder_of_another_width(src, tmp_path):
     refuse(src, tmp_path / "w", "a text encoder 32 wide; expected 16, as CogVideoX reads it")
 
 
-@pytest.mark.parametrize(
-    ("change", "match"), [(None, "Mistral-7B-Instruct-v0.1: hidden is 16; expected 4096 of spec 'release'")]
-)
-def test_the_published_sizes_can_be_insisted_on(src, tmp_path, change, match):
-    refuse(src, tmp_path / "w", match, spec="release")
+def test_the_published_sizes_can_be_insisted_on(src, tmp_path):
+    refuse(
+        src, tmp_path / "w", "Mistral-7B-Instruct-v0.1: hidden is 16; expected 4096 of spec 'release'", spec="release"
+    )
     with pytest.raises(ValueError, match="spec is 'toybox'; choose release"):
         new_world(find_base(src), tmp_path / "w", spec="toybox")
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "match"),
+    [
+        ("engine", {"layers": 2}, "mistral: layers is 2; expected 32"),
+        ("decoder", {"layers": 42}, "video/transformer: layers is 42; expected 30"),
+        ("decoder", {"vae": replace(RELEASE.decoder.vae, layers_per_block=1)}, "video/vae: vae.layers_per_block is 1"),
+        ("encoder", {"text": replace(RELEASE.encoder.text, layers=4)}, "t5: text.layers is 4; expected 24"),
+        ("encoder", {"image": replace(RELEASE.encoder.image, width=1024, heads=16)}, "clip: image.width is 1024"),
+    ],
+)
+def test_the_file_that_has_another_size_is_named(part, changes, match):
+    spec = replace(RELEASE, **{part: replace(getattr(RELEASE, part), **changes)})
+    with pytest.raises(CheckpointError, match=match):
+        check_release(spec, BaseFolders(*map(Path, ("video", "mistral", "t5", "clip"))))
+
+
+class Shapes:
+    """Weights of a model without memory: what may be asked of them before anything is written."""
+
+    files, half = (), "float16"
+
+    def __init__(self, tensors, path):
+        self.path, self._tensors = path, tensors
+        self.keys = tensors.keys
+
+    def shape(self, key):
+        return tuple(self._tensors[key].shape)
+
+    def dtype(self, key):
+        return self._tensors[key].dtype
+
+
+def test_models_of_the_published_sizes_are_known_as_such(tmp_path):
+    """By names, shapes and configurations alone, as the libraries have them; no weights take part."""
+    spec, video, llm = RELEASE, tmp_path / "CogVideoX-2b", tmp_path / "Mistral-7B-Instruct-v0.1"
+    kinds = {"down_block_types": ("CogVideoXDownBlock3D",) * 4, "up_block_types": ("CogVideoXUpBlock3D",) * 4}
+    transformer, vae = build_model(CogVideoXTransformer3DModel), build_model(lambda: AutoencoderKLCogVideoX(**kinds))
+    transformer.save_config(video / "transformer")
+    vae.save_config(video / "vae")
+    t5 = build_model(lambda: text_tower(spec.encoder.text))
+    t5.config.save_pretrained(video / "text_encoder")
+    made.write_letters(video / "tokenizer" / "tokenizer.json", 32100)
+    config = MistralConfig(vocab_size=32000, max_position_embeddings=32768, rms_norm_eps=1e-5)
+    config.save_pretrained(llm)
+    made.write_letters(llm / "tokenizer.json", 32000, "\u2581")
+    (tmp_path / made.CLIP).mkdir()
+    weights = {
+        "transformer": transformer.state_dict(),
+        "vae": vae.state_dict(),
+        "text_encoder": t5.state_dict(),
+        llm.name: build_model(lambda: MistralForCausalLM(config)).state_dict(),
+        made.CLIP: image_tower_tensors(build_model(lambda: image_tower(spec.encoder.image))),
+    }
+    with mock.patch.object(base, "open_weights", lambda folder, *_: Shapes(weights[folder.name], folder)):
+        found = base.open_base(find_base(tmp_path), spec="release")
+    assert found.spec == RELEASE and set(found.sources) == set(PARTS)
+    shapes = {name: source.shape(name) for source in found.sources.values() for name in source.keys()}  # noqa: SIM118
+    assert shapes["llm.lm_head.weight"] == (32284, 4096) and shapes["unconditional_ND"] == (226, 1920)
 
 
 def test_a_world_of_another_origin_is_kept(downloads, world, tmp_path):
