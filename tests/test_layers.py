@@ -170,7 +170,7 @@ def test_the_verbs_and_the_options_of_play():
     from animegamer_core.__main__ import VERBS
     from animegamer_core.play_cli import add_arguments
 
-    assert list(VERBS) == ["play", "convert", "fetch", "parity", "dataset", "train", "evaluate", "bench"]
+    assert list(VERBS) == ["play", "convert", "fetch", "new", "parity", "dataset", "train", "evaluate", "bench"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}

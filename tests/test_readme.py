@@ -21,7 +21,7 @@ TRIED = [line for line in COMMANDS if "toybox.film" in line or "captioner script
 PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
 INSTALL = 'pip install -e ".[data]"'
 # These need downloads, a GPU, somebody's film, or minutes.
-WORDS = ("convert", "fetch", "dataset", "train", "--world", "toybox.build", "evaluate", "bench")
+WORDS = ("convert", "fetch", "core new", "dataset", "train", "--world", "toybox.build", "evaluate", "bench")
 
 ELSEWHERE = [line for line in COMMANDS if line not in TRIED and any(word in line for word in WORDS)]
 

@@ -71,7 +71,7 @@ class OwnFolder:
         where = self.folder / PARTS[part].folder
         if self.notes(part):
             where = f"{where}, where files are gone or cut off; put them back, or train a small world's part anew"
-        return f"in {where}; `convert` makes it from {PARTS[part].source}"
+        return f"in {where}; `convert` or `new` makes it from {PARTS[part].source}"
 
     def source(self, part: str) -> TensorSource:
         """The part's safetensors."""
