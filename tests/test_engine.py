@@ -160,6 +160,39 @@ def test_all_replies_read_at_once_choose_as_one_after_another_in_the_toybox():
     assert len({turn.state.levels for turn in session.turns}) > 2
 
 
+def reader(engine):
+    """The pass that this profile reads text with."""
+    return engine._read if engine.profile.shared_prefill else engine._read_text
+
+
+def logits_token_by_token(engine, prompt, states, tokens):
+    """(1 + A, V): the logits behind a prompt, and behind each of these tokens, which are fed singly with the cache."""
+    hidden_LH, cache = reader(engine)(prompt, states)
+    rows = [hidden_LH[-1], *(engine._feed([token], cache)[-1] for token in tokens)]
+    return engine.llm.lm_head(torch.stack(rows))
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+@pytest.mark.parametrize("name", ["paper", "reference"])
+@torch.inference_mode()
+def test_all_replies_read_at_once_have_the_logits_of_each_fed_token_by_token(name, turns, tiny_engine, tiny_tokenizer):
+    """A wrong position or mask moves the logits, but seldom changes which choice is the highest."""
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+    past = play(engine, LINES[:turns]).past()
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], LINES[2])
+    states, replies = engine.past_states(past), Replies.of(tiny_tokenizer)
+    hidden_RH = reader(engine)(prompt, states, replies)[0][len(prompt.ids_L) - 1 :]
+    whole = [numbers for numbers in replies.ends if len(numbers) == len(GRAMMAR) - 1]
+    assert len(whole) == 5 * 2 * 2
+    for numbers in whole:
+        tokens = state_block(tiny_tokenizer, (*numbers, 1), engine.profile)[1:10]
+        branch = replies.seen_RR[replies.ends[numbers] - 1].nonzero().flatten()
+        at_once = engine.llm.lm_head(hidden_RH[[0, *(branch + 1).tolist()]])
+        singly = logits_token_by_token(engine, prompt, states, tokens)
+        torch.testing.assert_close(at_once, singly, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name, passes", [("paper", 1), ("reference", 2)])
 def test_a_turn_is_one_pass_and_the_replies_change_nothing_that_is_read(name, passes, tiny_engine, tiny_tokenizer):
     engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
