@@ -233,6 +233,23 @@ def test_another_take_keeps_the_turns_after_it_where_asked(tmp_path):
     assert len(story.entries) == 2 and story.lines() == ["main", "line-2", "line-3"]
 
 
+def test_a_turn_of_another_state_does_not_land_before_turns_that_followed_another_one(tmp_path):
+    """The turns after it were predicted from the state that it replaces, so they stay in the branch that they are in."""
+    teller = Teller(tmp_path).play(["one", "two", "three"])
+    story, before = teller.story, list(teller.story.entries)
+    other = Teller(tmp_path / "elsewhere").play(["one", "other"])
+    turn = other.session.turns[1]
+    story.put_state(StateKey(WORLD, before[0].state, "other", 2, "paper", "float32"), turn.state)
+    shot = shot_of(story, turn.address)
+    for _ in range(2):  # the second time it finds its branch
+        story.use("main")
+        story.enter(turn, shot, keep_later=True)
+        assert (story.line, story.lines()) == ("line-2", ["main", "line-2"])
+        assert states(story) == [before[0].state, turn.address] and told(story) == ["one", "other"]
+    story.use("main")
+    assert story.entries == before and told(story) == ["one", "two", "three"]
+
+
 # How a game begins
 
 
