@@ -234,7 +234,7 @@ def test_another_take_keeps_the_turns_after_it_where_asked(tmp_path):
 
 
 def test_a_turn_of_another_state_does_not_land_before_turns_that_followed_another_one(tmp_path):
-    """The turns after it were predicted from the state that it replaces, so they stay in the branch that they are in."""
+    """The later turns were predicted from the state that it replaces, so they stay in their own branch."""
     teller = Teller(tmp_path).play(["one", "two", "three"])
     story, before = teller.story, list(teller.story.entries)
     other = Teller(tmp_path / "elsewhere").play(["one", "other"])
