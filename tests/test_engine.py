@@ -49,6 +49,43 @@ def test_a_free_reply_that_cannot_be_read_is_zeros_only_as_run(tiny_engine, tiny
     assert tiny_engine.predict((), LINES[0]).levels[0] in range(1, 6)
 
 
+@pytest.fixture
+def scripted(tiny_engine, tiny_tokenizer, monkeypatch):
+    """What an engine as run replies if its logits are these, each step's all -1 but for {token: logit}."""
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES["as_run"]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+
+    def reply(*steps):
+        left = iter(steps)
+
+        def logits(hidden_LH):
+            row = torch.full((TINY.engine.vocab_size,), -1.0)
+            for token, value in next(left).items():
+                row[token] = value
+            return row
+
+        monkeypatch.setattr(engine, "_logits", logits)
+        text = engine.reply(engine.prompt([], LINES[0]), torch.zeros(0, 8, 32))
+        assert next(left, None) is None, "the reply ended before its last step"
+        return text
+
+    return reply
+
+
+def test_a_free_reply_that_begins_a_frame_runs_through_all_slots(scripted, tiny_tokenizer):
+    token, strength = tiny_tokenizer.token, tiny_tokenizer.strength
+    loud = {strength(5): 9.0}  # never heard while a frame is written
+    frame = [{token("<frame>"): 5.0}, *[loud] * (8 + 1)]  # the slots and `</frame>`
+    rest = [{strength(2): 1.0, tiny_tokenizer.slots(8)[4]: 9.0}, {token("</s>"): 1.0, token("</frame>"): 9.0}]
+    assert scripted(*frame, *rest) == "<Strength_2> </s>"
+
+
+def test_a_slot_wins_a_free_reply_only_where_all_else_is_below_zero(scripted, tiny_tokenizer):
+    last = {tiny_tokenizer.token("</s>"): 1.0}
+    assert scripted({}, *[{}] * 8, last) == "</s>", "the first slot, then forced ones, which are not told"
+    assert scripted({tiny_tokenizer.strength(3): 0.5}, last) == "<Strength_3> </s>"
+
+
 def test_what_the_model_said_first_is_kept(tiny_engine):
     state = tiny_engine.predict((), LINES[0])
     first = int(tiny_engine.first_logits(tiny_engine.prompt([], LINES[0]), torch.zeros(0, 8, 32)).argmax())

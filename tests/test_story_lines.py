@@ -191,6 +191,19 @@ def test_a_line_that_was_filled_is_appended_to_where_it_ends(tmp_path):
     assert Line(undrawn.path).entries == undrawn.entries == turns
 
 
+@pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
+def test_a_line_takes_shots_of_its_own_states_only_and_of_no_later_turn(count, filled, tmp_path):
+    turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    undrawn, drawn = Line(tmp_path / "main.jsonl"), Line(tmp_path / "line-2.jsonl")
+    for turn in turns:
+        drawn.append(turn, {})
+        undrawn.append(replace(turn, shot=None), {})
+    undrawn.rewrite(2, LineEntry("f" * 64, None, 2), {})
+    undrawn.fill(drawn, count)
+    assert [entry.shot is not None for entry in undrawn.entries] == filled
+    assert Line(undrawn.path).entries == undrawn.entries
+
+
 def test_a_shot_fills_the_turn_that_was_kept_without_one(tmp_path):
     story = opened(tmp_path)
     session = undrawn(story, GameSession((), 2), "one", "two", "three")
