@@ -199,6 +199,13 @@ class Profile:
     def __post_init__(self) -> None:
         _one_of("guidance", self.guidance, GUIDANCE_NAMES)
 
+    @property
+    def released_timesteps(self) -> bool:
+        """Whether shots take the released scripts' timesteps; False: evenly spaced ones, rounded down exactly."""
+        # Not a field: the fields are part of World.fingerprint, so one more would make every older story foreign.
+        # The released guidance needs them, since a timestep that is off by one changes its scale arbitrarily.
+        return self.guidance == "reference_wave"
+
 
 _AS_RUN = Profile(
     name="as_run",
