@@ -1,0 +1,158 @@
+"""The memory and disk that a stage takes, computed from models without weights: nothing is loaded or trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from accelerate import init_empty_weights
+
+from ..checkpoint import World
+from ..checkpoint.parts import build_model
+from ..data.cache import SHARD_BYTES
+from ..decoder import ShotDecoder
+from ..encoder import ShotEncoder
+from ..engine import GameEngine
+from ..prompt import GameTokenizer
+from ..spec import ModelSpec, get_profile
+from .adapters import set_trainable
+from .checkpoints import KEPT
+from .learners import Learner
+from .material import IMAGE_FEATURES, TrainingData, name_weights
+from .parts import MODELS, WorldParts, name_of
+from .run import LEARNERS, check_stage
+from .spread import processes, wanted
+from .stages import STAGES, StageConfig
+from .weights import halves_frozen
+
+FLOAT32, HALF = 4, 2
+HEADER = 72  # bytes of a tensor's entry in a safetensors file, beside its name
+BLOCK = 256  # values that share a scale in an 8-bit moment
+_TOWERS = ("encoder.text_tower", "encoder.image_tower")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a stage takes, in bytes.
+
+    weights: loaded on the device that trains. state: trained values' gradients, moments and average on top of that.
+    checkpoint: one of them. kept: checkpoints that stay. stage_file: with the heads beside it.
+    """
+
+    weights: int
+    state: int
+    checkpoint: int
+    kept: int
+    stage_file: int
+
+
+def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, models: Iterable[str]) -> WorldParts:
+    """A world's models without memory, named by the world's files; world: None for one that is still to be made."""
+    stored = world is not None and world.has("text_tower")
+    reader = world.storage.text_tokenizer() if stored else tokenizer.backend
+    profile = world.profile if world is not None else get_profile("paper")
+    build = {
+        "encoder": lambda: ShotEncoder(spec, reader),
+        "decoder": lambda: ShotDecoder(spec, profile),
+        "engine": lambda: GameEngine(spec, tokenizer, profile),
+    }
+    made = {name: build_model(build[name]) for name in models}
+    if "encoder" in made:  # without memory, T5's one table of words is built as two
+        made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
+    for path in ("decoder.vae", *_TOWERS):  # so that features which they computed are known again
+        model, _, part = path.partition(".")
+        if model in made and world is not None and world.has(part):
+            name_weights(made[model].get_submodule(part), name_of(world, part))
+    return WorldParts(spec, **made)
+
+
+def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> Learner:
+    """A stage at work but for its weights; ValueError for what `check_stage` and `check_trainable` refuse, so that the
+    last stage of several is refused before the first is trained.
+    """
+    check_stage(stage, config, parts, data)
+    plain = replace(config, compile=False)
+    learner = LEARNERS[stage](plain, parts, data)
+    with init_empty_weights(include_buffers=False):
+        set_trainable(learner, plain)
+    return learner
+
+
+def size_of(stage: str, config: StageConfig, learner: Learner, towers: bool) -> Size:
+    """What a stage takes; towers: whether their features are still to be computed, so that a CPU holds them as well.
+
+    Of the processes of FSDP2 each holds a share of weights and state.
+    """
+    device = processes().device
+    trained = {name: value.numel() for name, value in learner.named_parameters() if value.requires_grad}
+    moments = _moments(config, trained)
+    average = FLOAT32 * sum(trained.values()) if config.ema else 0
+    state = FLOAT32 * sum(trained.values()) + moments + average  # the first of these are gradients
+    half = halves_frozen(config, device)
+    weights = 0
+    for name, value in learner.named_parameters():
+        if _is_loaded(name, learner, device, towers):
+            whole = name in trained or not half or name.startswith("encoder.")
+            weights += value.numel() * (FLOAT32 if whole else HALF)
+    shards = processes().num_processes if wanted() else 1
+    tensors = 3 + bool(config.ema)
+    checkpoint = FLOAT32 * sum(trained.values()) + average + moments + tensors * _headers(trained)
+    saves = math.ceil(config.steps / config.save_every)
+    constant = FLOAT32 * math.prod(_constant_shape(learner)) if STAGES[stage].mixes else 0
+    stage_file = FLOAT32 * sum(trained.values()) + constant + _headers(trained)
+    return Size(weights // shards, state // shards, checkpoint, min(KEPT, saves), stage_file)
+
+
+def _is_loaded(name: str, learner: Learner, device: torch.device, towers: bool) -> bool:
+    """Whether a weight takes memory on the device: what no step reads waits on the CPU, if it is loaded at all."""
+    if not any(name.startswith(f"{model}.") for model in learner.idle):
+        return True
+    return device.type == "cpu" and (towers or not name.startswith(_TOWERS))
+
+
+def _moments(config: StageConfig, trained: Mapping[str, int]) -> int:
+    """The bytes of AdamW's two moments."""
+    if config.optimizer == "adamw":
+        return 2 * FLOAT32 * sum(trained.values())
+    return 2 * sum(trained.values()) * (BLOCK + FLOAT32) // BLOCK
+
+
+def _headers(trained: Iterable[str]) -> int:
+    return sum(HEADER + len(name) for name in trained)
+
+
+def _constant_shape(learner: Learner) -> tuple[int, int]:
+    return tuple(learner.decoder.unconditional_ND.shape)
+
+
+def world_bytes(parts: WorldParts) -> tuple[int, int]:
+    """The bytes of a world's files where all of its models are stored as they are trained: (all, the largest one)."""
+    models = [model for name in MODELS if (model := getattr(parts, name)) is not None]
+    sizes = [sum(FLOAT32 * value.numel() for value in model.parameters()) for model in models]
+    return sum(sizes), max(sizes)
+
+
+def features_read(stage: str, config: StageConfig) -> tuple[str, ...]:
+    """The features that a stage reads, itself or to compute others."""
+    names = dict.fromkeys((*STAGES[stage].reads, *(("predicted",) if config.history_own else ())))
+    if "states" in names:
+        names |= dict.fromkeys(("text", "image"))
+    image = IMAGE_FEATURES[config.encoder_frame]
+    return tuple(image if name == "image" else name for name in names)
+
+
+def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
+    """The bytes of a feature of so many clips."""
+    state, encoder, decoder = spec.state, spec.encoder, spec.decoder
+    per_clip = {
+        "frames": decoder.frames * decoder.height * decoder.width * 3,
+        "latents": 2 * math.prod(decoder.latent_shape) * HALF,
+        "text": state.text_tokens * encoder.text.width * HALF,
+        "image": state.image_tokens * encoder.image.width * HALF,
+        "states": state.tokens * state.width * HALF,
+    }
+    per_clip |= {"image_random": per_clip["image"], "predicted": per_clip["states"]}
+    shards = math.ceil(clips * per_clip[name] / SHARD_BYTES)
+    return clips * per_clip[name] + shards * 4 * HEADER
