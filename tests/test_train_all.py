@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import re
@@ -265,13 +266,35 @@ def test_the_plans_disk_figures_are_what_is_written(whole):
         assert checkpoints == pytest.approx(bytes_in(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1)
         assert file == pytest.approx((out / stage / f"{stage}.safetensors").stat().st_size, rel=0.1)
     (line,) = [line for line in said if line.startswith("features: ")]
-    for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line):
+    for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line.partition(";")[0]):
         written = bytes_in(out / "features", f"{name}-*.safetensors")
         assert float(size) * {"B": 1, "KiB": 1024}[unit] == pytest.approx(written, rel=0.1), name
     (line,) = [line for line in said if line.startswith("disk: ")]
     told = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
     spare = max(checkpoints for checkpoints, _ in planned.values()) / 2  # a third checkpoint, while it is written
     assert told - spare == pytest.approx(bytes_in(out, "**/*.safetensors"), rel=0.1)
+
+
+def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
+    """But for gradients, which are gone between steps, and the features of 24 small clips."""
+    found, said = [], []
+
+    def living() -> int:
+        tensors = [value for value in gc.get_objects() if type(value) in (torch.Tensor, torch.nn.Parameter)]
+        return sum({value.untyped_storage().data_ptr(): value.untyped_storage().nbytes() for value in tensors}.values())
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if line.startswith("adapt 4/4"):
+            found.append(living() - before)
+
+    gc.collect()
+    before = living()
+    assert train("all", *places, tmp_path, f"{LORA} --stages adapt", hear) == 0
+    row = next(line for line in said if line.startswith("  adapt"))
+    planned = float(re.search(r"([\d.]+) MiB  \d x", row)[1]) * 2**20
+    gradients = bytes_in(tmp_path / "adapt", "*.safetensors")
+    assert found[0] + gradients == pytest.approx(planned, rel=0.2)
 
 
 def test_the_plan_of_a_new_world_counts_its_files_and_all_that_trains(places, tmp_path):
@@ -318,6 +341,18 @@ def test_the_first_twenty_steps_say_what_the_rest_takes(places, tmp_path):
     pace = float(re.search(r": ([\d.e-]+) s a step, stage warmup takes \d+ s more", line)[1])
     last = read_log(tmp_path / "warmup" / "log.jsonl")[-1]
     assert pace == pytest.approx(last["seconds"] / 30, rel=0.9)
+
+
+def test_a_trial_measures_all_stages_before_the_first_and_leaves_the_run_as_it_would_be(whole, places, tmp_path):
+    said, out = [], tmp_path / "run"
+    assert train("all", *places, out, f"{LORA} --trial --plan --set joint.steps=50000", said.append) == 0
+    paces = [re.match(r"trial of stage (\w+): [\d.e-]+ s a step", line) for line in said]
+    assert [found[1] for found in paces if found] == list(STAGES)
+    (line,) = [line for line in said if line.startswith("time left on this machine: ")]
+    assert re.search(r"warmup \d+ s; joint .*(min|h).*; predict \d+ s; adapt \d+ s$", line), line
+    assert [path.name for path in out.iterdir()] == ["features"], "what the run needs anyway"
+    assert train("all", *places, out, f"{LORA} --trial") == 0
+    assert same_weights(out, whole[0]) and not (out / "trial").exists()
 
 
 def test_a_pace_leaves_out_the_first_step_which_compiles():
@@ -380,5 +415,7 @@ def test_one_stage_takes_no_option_of_all(places, tmp_path):
 def test_a_world_in_place_begins_from_no_file(places, tmp_path):
     with pytest.raises(ValueError, match="--start: recipe scratch begins from the world itself; leave it out"):
         train("all", *places, tmp_path, f"{EVERY} --start {tmp_path / 'a.safetensors'}")
+    with pytest.raises(ValueError, match="--trial: recipe scratch trains the world itself"):
+        train("all", *places, tmp_path, f"{EVERY} --trial")
     with pytest.raises(ValueError, match="new is no world yet; say with --spec which sizes it shall have"):
         train("all", places[0], tmp_path / "new", tmp_path / "run", EVERY)

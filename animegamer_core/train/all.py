@@ -1,8 +1,7 @@
 """`train all`: a plan, then the stages of a recipe one after another as `train STAGE` runs them; a done one is skipped.
 
-Hours are measured on the first 20 steps of each stage as it runs, not on a trial of all stages before the first: a
-trial would load every model twice, and let an untrained engine play the whole dataset. Its steps would be thrown away,
-since a stage begins from what the one before has learned.
+Hours are measured on the first 20 steps of each stage as it runs. Those steps are the run's own; but a stage begins
+from what the one before has learned, so its pace is not known before. `--trial` measures all of them first.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..checkpoint import World, open_world
@@ -25,11 +25,12 @@ from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, step_of
 from .cli import IN_WORLD, config_of, is_there, words_tokenizer
 from .job import FEATURES, check_job
 from .pace import MEASURED_STEPS, FirstSteps, Pace
-from .plan import Chain, Plan, StagePlan, StageRun, make_plan, size_text
+from .plan import Chain, Plan, StagePlan, StageRun, make_plan, size_text, stage_file, with_paces
 from .run import RESULT
 from .spread import processes
 from .stages import SCRATCH_SPECS, StageConfig
 from .telling import duration
+from .trial import run_trial
 
 Say = Callable[[str], object]
 Train = Callable[[argparse.Namespace, Say], int]
@@ -41,6 +42,14 @@ def run_all(args: argparse.Namespace, train: Train, say: Say) -> int:
     """
     chain = _open(args)
     plan = make_plan(chain, args.world, args.out)
+    if args.trial:
+        plan.check_disk()
+        processes().wait_for_everyone()
+        paces = run_trial(chain, args.out, train, say)
+        if paces is None:
+            say("the trial was stopped, and nothing is begun; the same command begins again")
+            return 130
+        plan = with_paces(plan, paces)
     for line in plan.lines():
         say(line)
     plan.check_disk()
@@ -63,6 +72,8 @@ def _open(args: argparse.Namespace) -> Chain:
     recipe = args.recipe or (SCRATCH if spec.name in SCRATCH_SPECS else "lora")
     if recipe == SCRATCH and args.start:
         raise ValueError("--start: recipe scratch begins from the world itself; leave it out, or give --recipe lora")
+    if recipe == SCRATCH and args.trial:
+        raise ValueError("--trial: recipe scratch trains the world itself, so there is none to try on; leave it out")
     args = argparse.Namespace(**{**vars(args), "cache": args.cache or _own_cache(args, recipe)})
     names = stages_of(recipe, args.stages)
     for name in () if args.resume or args.plan else names:
@@ -85,11 +96,6 @@ def _open(args: argparse.Namespace) -> Chain:
 def _own_cache(args: argparse.Namespace, recipe: str) -> Path | None:
     """Where features are kept unless --cache says: in one folder for all stages; those of small worlds in memory."""
     return None if recipe == SCRATCH else args.out / FEATURES
-
-
-def stage_file(out: Path) -> Path:
-    """The file that a stage leaves in its folder."""
-    return out / f"{out.name}.safetensors"
 
 
 def _refuse_second(out: Path) -> None:
@@ -144,6 +150,8 @@ def _stage_run(
         start = [(file, 1.0) for file in args.start]
         check_job(args.out, args.stage, folder, start, None if recipe == SCRATCH else world)
         stored = read_json(kept[-1] / "state.json")["config"] if kept else _settings_of(stage_file(args.out))
+        if not hasattr(args, "option_window"):  # a world may state its own
+            config = replace(config, window=stored["window"])
         check_settings(kept[-1] if kept else args.out, args.stage, stored, config)
     return StageRun(args.stage, args, config, begins, done, step_of(kept[-1]) if kept else 0)
 

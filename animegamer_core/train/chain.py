@@ -38,11 +38,17 @@ def add_all_arguments(parser: argparse.ArgumentParser) -> None:
         help="an option of one stage, such as joint.steps=2000; spaces separate several values; may be repeated",
     )
     group.add_argument("--plan", action="store_true", help="print the plan and stop")
+    group.add_argument(
+        "--trial",
+        action="store_true",
+        help="first take 20 steps of each stage in a folder of its own and throw them away, so that the plan states "
+        "hours before the first step; recipes lora and lora24",
+    )
 
 
 def refuse_all_arguments(args: argparse.Namespace) -> None:
     """ValueError where a single stage is given an option of `train all`."""
-    for name in ("stages", "set", "plan"):
+    for name in ("stages", "set", "plan", "trial"):
         if getattr(args, name, None):
             raise ValueError(f"--{name} belongs to `train all`; leave it out of `train {args.stage}`")
 
@@ -142,4 +148,5 @@ def stage_arguments(
     """The arguments of `train STAGE` for one stage of `train all`."""
     own = {f"option_{name}": value for name, value in options.items()}
     own |= {"stage": stage, "out": args.out / stage, "start": (*args.start, *start)}
-    return argparse.Namespace(**{**vars(args), "stages": None, "set": [], "plan": False, **own})
+    own |= {} if STAGES[stage].games else {"profile": None}  # other stages read no turns
+    return argparse.Namespace(**{**vars(args), "stages": None, "set": [], "plan": False, "trial": False, **own})

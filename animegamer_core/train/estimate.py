@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from accelerate import init_empty_weights
+from torch import nn
 
 from ..checkpoint import World
 from ..checkpoint.parts import build_model
@@ -29,6 +30,7 @@ from .weights import halves_frozen
 
 FLOAT32, HALF = 4, 2
 HEADER = 72  # bytes of a tensor's entry in a safetensors file, beside its name
+NOTES = 4096  # bytes of a stage file's settings and spec in its header
 BLOCK = 256  # values that share a scale in an 8-bit moment
 _TOWERS = ("encoder.text_tower", "encoder.image_tower")
 
@@ -80,29 +82,44 @@ def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: Train
     return learner
 
 
-def size_of(stage: str, config: StageConfig, learner: Learner, towers: bool) -> Size:
-    """What a stage takes; towers: whether their features are still to be computed, so that a CPU holds them as well.
+def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> Size:
+    """What a stage takes; parts: that it loads. A CPU also holds those that only compute features, the text and image
+    encoders among them only where theirs are missing (`towers`).
 
     Of the processes of FSDP2 each holds a share of weights and state.
     """
-    device = processes().device
     trained = {name: value.numel() for name, value in learner.named_parameters() if value.requires_grad}
-    moments = _moments(config, trained)
-    average = FLOAT32 * sum(trained.values()) if config.ema else 0
-    state = FLOAT32 * sum(trained.values()) + moments + average  # the first of these are gradients
+    values = FLOAT32 * sum(trained.values())
+    average, moments = values if config.ema else 0, _moments(config, trained)
+    shards = processes().num_processes if wanted() else 1
+    tensors = 3 + bool(config.ema)  # of each trained one: itself, its moments, its average
+    constant = FLOAT32 * math.prod(learner.decoder.unconditional_ND.shape) if STAGES[stage].mixes else 0
+    return Size(
+        weights=_weights(config, learner, parts, towers) // shards,
+        state=(values + moments + average) // shards,  # the first are gradients
+        checkpoint=values + moments + average + tensors * _headers(trained),
+        kept=min(KEPT, math.ceil(config.steps / config.save_every)),
+        stage_file=values + constant + _headers(trained) + NOTES,
+    )
+
+
+def _weights(config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> int:
+    """The bytes of the weights on the device."""
+    device = processes().device
     half = halves_frozen(config, device)
-    weights = 0
+    total = _resting(learner, parts, towers) if device.type == "cpu" else 0
     for name, value in learner.named_parameters():
         if _is_loaded(name, learner, device, towers):
-            whole = name in trained or not half or name.startswith("encoder.")
-            weights += value.numel() * (FLOAT32 if whole else HALF)
-    shards = processes().num_processes if wanted() else 1
-    tensors = 3 + bool(config.ema)
-    checkpoint = FLOAT32 * sum(trained.values()) + average + moments + tensors * _headers(trained)
-    saves = math.ceil(config.steps / config.save_every)
-    constant = FLOAT32 * math.prod(_constant_shape(learner)) if STAGES[stage].mixes else 0
-    stage_file = FLOAT32 * sum(trained.values()) + constant + _headers(trained)
-    return Size(weights // shards, state // shards, checkpoint, min(KEPT, saves), stage_file)
+            whole = value.requires_grad or not half or name.startswith("encoder.")
+            total += value.numel() * (FLOAT32 if whole else HALF)
+    return total
+
+
+def _resting(learner: Learner, parts: WorldParts, towers: bool) -> int:
+    """The weights of models that are loaded beside those that train."""
+    idle = {name: model for name in MODELS if (model := getattr(parts, name)) and not hasattr(learner, name)}
+    names = ((f"{name}.{path}", value) for name, model in idle.items() for path, value in model.named_parameters())
+    return FLOAT32 * sum(value.numel() for path, value in names if towers or not path.startswith(_TOWERS))
 
 
 def _is_loaded(name: str, learner: Learner, device: torch.device, towers: bool) -> bool:
@@ -123,14 +140,31 @@ def _headers(trained: Iterable[str]) -> int:
     return sum(HEADER + len(name) for name in trained)
 
 
-def _constant_shape(learner: Learner) -> tuple[int, int]:
-    return tuple(learner.decoder.unconditional_ND.shape)
+def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts) -> int:
+    """The weights of the largest model that computes these features before the first step, alone on the device."""
+    names = set(names)
+    half = HALF if halves_frozen(config, processes().device) else FLOAT32
+    towers = bool(names & {"text", *IMAGE_FEATURES.values()})
+    sizes = [0]
+    if "latents" in names:
+        sizes.append(FLOAT32 * _values(parts.of("decoder").vae))
+    if towers or "states" in names:
+        whole = _values(parts.of("encoder"))
+        rest = sum(_values(parts.of("encoder").get_submodule(path.partition(".")[2])) for path in _TOWERS)
+        sizes.append(FLOAT32 * (whole if towers else whole - rest))
+    if "predicted" in names:
+        sizes.append(half * _values(parts.of("engine")))
+    return max(sizes)
+
+
+def _values(model: nn.Module) -> int:
+    return sum(value.numel() for value in model.parameters())
 
 
 def world_bytes(parts: WorldParts) -> tuple[int, int]:
     """The bytes of a world's files where all of its models are stored as they are trained: (all, the largest one)."""
     models = [model for name in MODELS if (model := getattr(parts, name)) is not None]
-    sizes = [sum(FLOAT32 * value.numel() for value in model.parameters()) for model in models]
+    sizes = [FLOAT32 * _values(model) for model in models]
     return sum(sizes), max(sizes)
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..checkpoint import World
@@ -16,9 +16,19 @@ from ..prompt import GameTokenizer
 from ..spec import ModelSpec
 from .chain import SCRATCH
 from .checkpoints import CHECKPOINTS
-from .estimate import Size, bare_learner, bare_parts, feature_bytes, features_read, size_of, world_bytes
+from .estimate import (
+    Size,
+    bare_learner,
+    bare_parts,
+    feature_bytes,
+    features_read,
+    preparing_bytes,
+    size_of,
+    world_bytes,
+)
+from .job import models_of
 from .material import IMAGE_FEATURES, TrainingData, digest_of
-from .pace import MEASURED_STEPS, seconds_a_step
+from .pace import MEASURED_STEPS, Pace, seconds_a_step
 from .parts import MODELS, has_tower_features, name_of
 from .stages import STAGES, StageConfig
 from .telling import duration
@@ -59,7 +69,8 @@ class Chain:
 @dataclass(frozen=True)
 class StagePlan:
     """One stage of the plan. size: None where the stage is done. features: to be computed before its first step, in
-    bytes, on disk or in memory. steps_left: of config.steps. seconds: of a step as far as it is known.
+    bytes, on disk or in memory. preparing: weights of the largest model that computes them. steps_left: of
+    config.steps. seconds: of a step as far as it is known.
     """
 
     stage: str
@@ -67,6 +78,7 @@ class StagePlan:
     begins: tuple[str, ...]
     size: Size | None
     features: Mapping[str, int]
+    preparing: int
     steps_left: int
     seconds: float | None
 
@@ -157,7 +169,11 @@ def _memory(plan: Plan) -> list[str]:
         f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top"
     ]
     if features:
-        lines.append(f"features: {features}, {'kept in memory' if plan.in_memory else 'kept on disk'}")
+        preparing = max(plan.stages, key=lambda stage: stage.preparing)
+        lines.append(
+            f"features: {features}, {'kept in memory' if plan.in_memory else 'kept on disk'}; the largest model that "
+            f"computes them, before stage {preparing.stage}, has {size_text(preparing.preparing)} of weights"
+        )
     return lines
 
 
@@ -192,6 +208,19 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
+def stage_file(out: Path) -> Path:
+    """The file that a stage leaves in its folder."""
+    return out / f"{out.name}.safetensors"
+
+
+def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
+    """The plan with the pace of stages that a trial measured."""
+    stages = [
+        replace(stage, seconds=paces[stage.stage].seconds) if stage.stage in paces else stage for stage in plan.stages
+    ]
+    return replace(plan, stages=stages)
+
+
 def make_plan(chain: Chain, world: str, out: Path) -> Plan:
     """The plan of a run; ValueError for what would refuse one of its stages."""
     cache = chain.runs[0].args.cache
@@ -213,12 +242,15 @@ def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence
     """One stage, which computes these features; ValueError for what would refuse it before its first step."""
     features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
     if run.done:
-        return StagePlan(run.stage, run.config, run.begins, None, features, 0, None)
-    parts = bare_parts(chain.world, chain.spec, chain.tokenizer, STAGES[run.stage].needs)
+        return StagePlan(run.stage, run.config, run.begins, None, features, 0, 0, None)
+    models = models_of(run.stage, run.config.shots_every > 0)
+    parts = bare_parts(chain.world, chain.spec, chain.tokenizer, models)
+    preparing = preparing_bytes(names, run.config, parts)
     learner = bare_learner(run.stage, run.config, parts, data)
-    size = size_of(run.stage, run.config, learner, bool({"text", *IMAGE_FEATURES.values()} & set(names)))
-    left = run.config.steps - run.steps
-    return StagePlan(run.stage, run.config, run.begins, size, features, left, seconds_a_step(run.args.out))
+    towers = bool({"text", *IMAGE_FEATURES.values()} & set(names))
+    size = size_of(run.stage, run.config, learner, parts, towers)
+    left, pace = run.config.steps - run.steps, seconds_a_step(run.args.out)
+    return StagePlan(run.stage, run.config, run.begins, size, features, preparing, left, pace)
 
 
 def _cached(chain: Chain, data: TrainingData) -> set[str]:
