@@ -23,7 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "new": ("animegamer_core.checkpoint.new", "make a world to train from free base models"),
     "parity": ("animegamer_core.parity", "compare this code with recorded results of the published code"),
     "dataset": ("animegamer_core.dataset_cli", "turn films into captioned clips to train on"),
-    "train": ("animegamer_core.train.cli", "train one stage of a world on a dataset folder"),
+    "train": ("animegamer_core.train.cli", "train a stage of a world, or all of them, on a dataset folder"),
     "evaluate": ("animegamer_core.evaluate.cli", "measure a world"),
     "bench": ("animegamer_core.bench.cli", "time a turn, beside the same turn by stock calls"),
 }

@@ -146,7 +146,7 @@ class TrainLoRAStage(io.ComfyNode):
         called |= dict(games=games, seed=seed, resume=resume, game_dataset=game_dataset, profile=profile)
         called |= _ages(called)
         host.require(*PACKAGES, "peft")
-        from ..animegamer_core.train.job import Job, brief, run_job, to_train
+        from ..animegamer_core.train.job import FEATURES, Job, brief, run_job, to_train
         from ..animegamer_core.train.log import LOG, read_log
         from ..animegamer_core.train.loop import RunOptions
         from ..animegamer_core.train.plot import draw_losses
@@ -159,7 +159,9 @@ class TrainLoRAStage(io.ComfyNode):
         config = brief(row, steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
         config = replace(config, window=opened.window)
         clips = Path(game_dataset) if game_dataset else _dataset_folder(dataset, games, seed, show)
-        job = Job(stage, config, opened, clips, out, [(Path(path), share) for path, share in begun])
+        # The stages of a run read the same clips: what one computes of them, the next finds.
+        start, features = [(Path(path), share) for path, share in begun], out.parent / FEATURES
+        job = Job(stage, config, opened, clips, out, start, features)
         heard = _LossPreview(show, out / LOG)
         result = run_job(job, RunOptions(resume, heard, _asked_to_stop, host.clear_device()), show)
         lines = read_log(out / LOG)

@@ -9,11 +9,12 @@ from PIL import Image
 from test_nodes_load import FROZEN
 
 from animegamer_core.toybox.world import vocabulary, words
+from animegamer_core.train.stages import STAGES
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-EXPECTED = "1-one-turn 2-five-turns 3-branching 4-motion-sweep 5-story 6-own-picture 7-train".split()
+EXPECTED = "1-one-turn 10-film-to-world 2-five-turns 3-branching 4-motion-sweep 5-story 6-own-picture 7-train".split()
 EXPECTED += ["8-published-24gb", "8-published-8gb", "9-film"]
 SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora", "game_dataset"}  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
@@ -204,6 +205,19 @@ def test_the_film_of_the_example_is_told_in_words_that_the_toybox_knows():
     told = [text for span in spans for text in (*span["character"], span["motion"], span["background"])]
     told += [word for span in spans for word in span["adverbs"].values()]
     assert len(spans) == 8 and {word for text in told for word in words(text)} <= set(vocabulary())
+
+
+def test_a_film_becomes_a_world_in_the_order_of_the_stages():
+    """Each stage begins from the files of those before, and the world is played with all of them."""
+    prompt = read(FOLDER / "api" / "10-film-to-world.json")
+    (key,) = [key for key, node in prompt.items() if node["class_type"] == "LoadAnimeGamer"]
+    stages = []
+    while "lora" in prompt[key]["inputs"]:
+        key = prompt[key]["inputs"]["lora"][0]
+        stages.append(prompt[key]["inputs"]["stage"])
+    assert stages[::-1] == [name for name, stage in STAGES.items() if stage.after is not None]
+    nodes = [node["inputs"] for node in prompt.values() if node["class_type"] == "TrainLoRAStage"]
+    assert len({(node["run"], node["world"], *node["game_dataset"]) for node in nodes}) == 1
 
 
 def test_published_examples_are_for_their_cards():

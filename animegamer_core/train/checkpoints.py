@@ -12,7 +12,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +109,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     info = read_json(path / "state.json")
     if info.get("format") != FORMAT or info.get("stage") != state.stage:
         raise ValueError(f"{path} is of stage {info.get('stage')!r}, not {state.stage!r}; give another folder (--out)")
-    fixed = SPLITTING if STAGES[state.stage].contrasts else ()
-    free = set(FREE_FIELDS) - set(fixed)
-    _check_config(path, info["config"], dataclasses.asdict(state.config), free)
+    check_settings(path, state.stage, info["config"], state.config)
     source = SafetensorsSource(find_safetensors(path))
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
@@ -184,13 +182,14 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
     return source.tensor(name)
 
 
-def _check_config(path: Path, stored: Mapping[str, Any], settings: Mapping[str, Any], free: Container[str]) -> None:
-    """ValueError for the first setting that differs and is not free to.
+def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
+    """ValueError for the first setting that differs from those `stored` at `path` and is not free to.
 
     One that an older program did not know had its default there.
     """
+    free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}
-    now = json.loads(json.dumps(settings))
+    now = json.loads(json.dumps(dataclasses.asdict(config)))
     for name, value in now.items():
         before = stored.get(name, defaults[name])
         if name not in free and before != value:

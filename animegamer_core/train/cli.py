@@ -23,6 +23,7 @@ from ..prompt import GameTokenizer
 from ..spec import TRAINED_PROFILES, ModelSpec, get_spec
 from ..state import clean_text
 from .adapters import tensor_names, trained_by
+from .chain import ALL, add_all_arguments, refuse_all_arguments
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import set_cublas_workspace
 from .job import FEATURES, Job, models_of, own_run, run_job, to_train
@@ -58,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `train`."""
     parser.add_argument(
         "stage",
-        choices=ALL_STAGES,
+        choices=(*ALL_STAGES, ALL),
         help=f"what to train; a new world takes {', '.join(STAGES_IN_ORDER)} in this order. distill: the decoder "
         "learns to draw with one pass a step; leaves a stage file with every recipe. gc: the text-to-video baseline; "
-        "leaves a folder gc in --out",
+        "leaves a folder gc in --out. all: the stages of the recipe one after another",
     )
     parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")
     parser.add_argument(
@@ -90,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache", type=Path, help="folder of computed features (`dataset cache`); without it, one in --out"
     )
+    add_all_arguments(parser)
     group = parser.add_argument_group("stage options (defaults: the recipe's row for the stage)")
     kinds = typing.get_type_hints(StageConfig)
     for field in dataclasses.fields(StageConfig):
@@ -137,7 +139,12 @@ def run(args: argparse.Namespace, say: Callable[[str], object] = _say) -> int:
     to go on are told.
     """
     say = say if processes().is_main_process else lambda line: None
+    if args.stage == ALL:
+        from .all import run_all  # which calls this function for each stage
+
+        return run_all(args, run, say)
     try:
+        refuse_all_arguments(args)
         status = _run(args, say)
         close_at_exit()
         return status
@@ -221,7 +228,7 @@ def _begun_from(parts: WorldParts, files: Sequence[Path], say: Callable[[str], o
 def _options(args: argparse.Namespace, telling: Telling) -> RunOptions:
     """How the stage is run: with its losses told."""
     heard = tell_interrupt if processes().is_main_process else None
-    return RunOptions(args.resume, on_step=telling.step, on_interrupt=heard)
+    return RunOptions(args.resume, telling.step, getattr(args, "after_step", None), on_interrupt=heard)
 
 
 def _told(
@@ -348,7 +355,7 @@ def _world(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str],
     name = args.world
     if name in EMBEDDED and (Path(name) / MANIFEST).is_file():
         raise ValueError(f"{name} is a world of this package and a folder here; give ./{name}, or rename the folder")
-    if _is_there(name):
+    if is_there(name):
         world = open_world(name)
         if args.spec and get_spec(args.spec).name != world.spec.name:
             raise ValueError(f"{name} has spec {world.spec.name!r}, not {args.spec!r}; leave --spec out")
@@ -362,7 +369,7 @@ def _world(args: argparse.Namespace, folder: DatasetFolder, say: Callable[[str],
     return world
 
 
-def _is_there(name: str) -> bool:
+def is_there(name: str) -> bool:
     """Whether `open_world` looks at something of that name, rather than a folder to be made."""
     folder = EMBEDDED.get(name, Path(name))
     if (folder / MANIFEST).is_file() or published_worlds(folder):

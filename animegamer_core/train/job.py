@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,28 +163,58 @@ def _check_same(
     world: World | None,
     profile: str | None,
 ) -> None:
-    facts = {
+    facts = _facts(stage, folder, start, world, profile)
+    path = out / JOB
+    begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
+    before = read_json(path) if begun else facts
+    if not begun:
+        (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were taken away
+    _refuse_other(out, before, facts)
+    write_json(path, facts)
+
+
+def check_job(
+    out: Path,
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None = None,
+) -> None:
+    """ValueError where the folder's run began from another stage, profile, dataset or world; nothing is written."""
+    if (out / JOB).is_file():
+        _refuse_other(out, read_json(out / JOB), _facts(stage, folder, start, world, profile))
+
+
+def _facts(
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None,
+) -> dict[str, object]:
+    """What a run begins from, as its folder notes it."""
+    return {
         "stage": stage,
         "profile": profile,
         "world": world and world.fingerprint,
         "dataset": folder.digest(captions=True),
         "start": [[path.name, strength, _digest(path)] for path, strength in start],
     }
-    path = out / JOB
-    begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
-    before = read_json(path) if begun else facts
-    if not begun:
-        (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were taken away
+
+
+def _refuse_other(out: Path, before: Mapping[str, object], facts: Mapping[str, object]) -> None:
+    """ValueError for the first fact that differs from those before."""
     if before.get("world") is None:  # as runs noted it that write to their world
         before = {**before, "world": facts["world"]}
-    before.setdefault("profile", facts["profile"])  # runs of earlier versions noted none; their world tells them apart
+    # runs of earlier versions noted no profile; their world tells them apart
+    before = {"profile": facts["profile"], **before}
     for name, value in json.loads(json.dumps(facts)).items():
         if before.get(name) != value:
             raise ValueError(
                 f"{out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
                 "choose another folder for this one"
             )
-    write_json(path, facts)
 
 
 def _digest(path: Path) -> str:

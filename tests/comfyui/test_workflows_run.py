@@ -17,6 +17,7 @@ from animegamer_core.video import read_clip
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 POINTS = 5  # of one unit of change
+STAGES = ("warmup", "joint", "predict", "adapt")
 START = {"stamina": 50, "social": 50, "entertainment": 50}
 
 
@@ -195,6 +196,27 @@ def test_9_a_film_becomes_a_world(server, play):
     (video,) = outputs(played, "SaveVideo").values()
     assert clip(server, video).shape == (17, 96, 144, 3)
     times = {kind: data["timestamp"] for kind, data in played[1]["status"]["messages"]}
+    assert (times["execution_success"] - times["execution_start"]) / 1000 < 180, "within three minutes"
+
+
+def test_10_a_film_becomes_a_world_in_four_stages(server, play):
+    played = play("10-film-to-world")
+    prompt, entry = played
+    shown = [entry["outputs"][key] for key, node in prompt.items() if node["class_type"] == "TrainLoRAStage"]
+    reports = [item["text"][0] for item in shown]
+    assert [report.partition(":")[0] for report in reports] == ["warmup", "joint", "predict", "adapt"]
+    dataset = server.output_dir / "animegamer" / "datasets" / "my-film"
+    assert all(f"trained on {dataset}" in report and "6 steps in" in report for report in reports)
+    run = server.output_dir / "animegamer" / "runs" / "my-world"
+    begun = [[name for name, *_ in json.loads((run / stage / "job.json").read_text())["start"]] for stage in STAGES]
+    assert begun == [[f"{name}.safetensors" for name in STAGES[:count]] for count in range(4)]
+    assert (run / "features").is_dir() and not list(run.glob("*/features")), "computed once for all stages"
+    (turn,) = outputs(played, "StateDisplay").values()
+    (told,) = texts(prompt).values()
+    assert state(turn)["instruction"] == told and state(turn)["gauges"] == gauges_after(told)
+    (video,) = outputs(played, "SaveVideo").values()
+    assert clip(server, video).shape == (17, 96, 144, 3)
+    times = {kind: data["timestamp"] for kind, data in entry["status"]["messages"]}
     assert (times["execution_success"] - times["execution_start"]) / 1000 < 180, "within three minutes"
 
 

@@ -1,0 +1,192 @@
+"""The memory and disk that a stage takes, computed from models without weights: nothing is loaded or trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from accelerate import init_empty_weights
+from torch import nn
+
+from ..checkpoint import World
+from ..checkpoint.parts import build_model
+from ..data.cache import SHARD_BYTES
+from ..decoder import ShotDecoder
+from ..encoder import ShotEncoder
+from ..engine import GameEngine
+from ..prompt import GameTokenizer
+from ..spec import ModelSpec, get_profile
+from .adapters import set_trainable
+from .checkpoints import KEPT
+from .learners import Learner
+from .material import IMAGE_FEATURES, TrainingData, name_weights
+from .parts import MODELS, WorldParts, name_of
+from .run import LEARNERS, check_stage
+from .spread import processes, wanted
+from .stages import STAGES, StageConfig
+from .weights import halves_frozen
+
+FLOAT32, HALF = 4, 2
+HEADER = 72  # bytes of a tensor's entry in a safetensors file, beside its name
+NOTES = 4096  # bytes of a stage file's settings and spec in its header
+BLOCK = 256  # values that share a scale in an 8-bit moment
+_TOWERS = ("encoder.text_tower", "encoder.image_tower")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a stage takes, in bytes.
+
+    weights: loaded on the device that trains. state: trained values' gradients, moments and average on top of that.
+    checkpoint: one of them. kept: checkpoints that stay. stage_file: with the heads beside it.
+    """
+
+    weights: int
+    state: int
+    checkpoint: int
+    kept: int
+    stage_file: int
+
+
+def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, models: Iterable[str]) -> WorldParts:
+    """A world's models without memory, named by the world's files; world: None for one that is still to be made."""
+    stored = world is not None and world.has("text_tower")
+    reader = world.storage.text_tokenizer() if stored else tokenizer.backend
+    profile = world.profile if world is not None else get_profile("paper")
+    build = {
+        "encoder": lambda: ShotEncoder(spec, reader),
+        "decoder": lambda: ShotDecoder(spec, profile),
+        "engine": lambda: GameEngine(spec, tokenizer, profile),
+    }
+    made = {name: build_model(build[name]) for name in models}
+    if "encoder" in made:  # without memory, T5's one table of words is built as two
+        made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
+    for path in ("decoder.vae", *_TOWERS):  # so that features which they computed are known again
+        model, _, part = path.partition(".")
+        if model in made and world is not None and world.has(part):
+            name_weights(made[model].get_submodule(part), name_of(world, part))
+    return WorldParts(spec, **made)
+
+
+def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> Learner:
+    """A stage at work but for its weights; ValueError for what `check_stage` and `check_trainable` refuse, so that the
+    last stage of several is refused before the first is trained.
+    """
+    check_stage(stage, config, parts, data)
+    plain = replace(config, compile=False)
+    learner = LEARNERS[stage](plain, parts, data)
+    with init_empty_weights(include_buffers=False):
+        set_trainable(learner, plain)
+    return learner
+
+
+def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> Size:
+    """What a stage takes; parts: that it loads. A CPU also holds those that only compute features, the text and image
+    encoders among them only where theirs are missing (`towers`).
+
+    Of the processes of FSDP2 each holds a share of weights and state.
+    """
+    trained = {name: value.numel() for name, value in learner.named_parameters() if value.requires_grad}
+    values = FLOAT32 * sum(trained.values())
+    average, moments = values if config.ema else 0, _moments(config, trained)
+    shards = processes().num_processes if wanted() else 1
+    tensors = 3 + bool(config.ema)  # of each trained one: itself, its moments, its average
+    constant = FLOAT32 * math.prod(learner.decoder.unconditional_ND.shape) if STAGES[stage].mixes else 0
+    return Size(
+        weights=_weights(config, learner, parts, towers) // shards,
+        state=(values + moments + average) // shards,  # the first are gradients
+        checkpoint=values + moments + average + tensors * _headers(trained),
+        kept=min(KEPT, math.ceil(config.steps / config.save_every)),
+        stage_file=values + constant + _headers(trained) + NOTES,
+    )
+
+
+def _weights(config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> int:
+    """The bytes of the weights on the device."""
+    device = processes().device
+    half = halves_frozen(config, device)
+    total = _resting(learner, parts, towers) if device.type == "cpu" else 0
+    for name, value in learner.named_parameters():
+        if _is_loaded(name, learner, device, towers):
+            whole = value.requires_grad or not half or name.startswith("encoder.")
+            total += value.numel() * (FLOAT32 if whole else HALF)
+    return total
+
+
+def _resting(learner: Learner, parts: WorldParts, towers: bool) -> int:
+    """The weights of models that are loaded beside those that train."""
+    idle = {name: model for name in MODELS if (model := getattr(parts, name)) and not hasattr(learner, name)}
+    names = ((f"{name}.{path}", value) for name, model in idle.items() for path, value in model.named_parameters())
+    return FLOAT32 * sum(value.numel() for path, value in names if towers or not path.startswith(_TOWERS))
+
+
+def _is_loaded(name: str, learner: Learner, device: torch.device, towers: bool) -> bool:
+    """Whether a weight takes memory on the device: what no step reads waits on the CPU, if it is loaded at all."""
+    if not any(name.startswith(f"{model}.") for model in learner.idle):
+        return True
+    return device.type == "cpu" and (towers or not name.startswith(_TOWERS))
+
+
+def _moments(config: StageConfig, trained: Mapping[str, int]) -> int:
+    """The bytes of AdamW's two moments."""
+    if config.optimizer == "adamw":
+        return 2 * FLOAT32 * sum(trained.values())
+    return 2 * sum(trained.values()) * (BLOCK + FLOAT32) // BLOCK
+
+
+def _headers(trained: Iterable[str]) -> int:
+    return sum(HEADER + len(name) for name in trained)
+
+
+def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts) -> int:
+    """The weights of the largest model that computes these features before the first step, alone on the device."""
+    names = set(names)
+    half = HALF if halves_frozen(config, processes().device) else FLOAT32
+    towers = bool(names & {"text", *IMAGE_FEATURES.values()})
+    sizes = [0]
+    if "latents" in names:
+        sizes.append(FLOAT32 * _values(parts.of("decoder").vae))
+    if towers or "states" in names:
+        whole = _values(parts.of("encoder"))
+        rest = sum(_values(parts.of("encoder").get_submodule(path.partition(".")[2])) for path in _TOWERS)
+        sizes.append(FLOAT32 * (whole if towers else whole - rest))
+    if "predicted" in names:
+        sizes.append(half * _values(parts.of("engine")))
+    return max(sizes)
+
+
+def _values(model: nn.Module) -> int:
+    return sum(value.numel() for value in model.parameters())
+
+
+def world_bytes(parts: WorldParts) -> tuple[int, int]:
+    """The bytes of a world's files where all of its models are stored as they are trained: (all, the largest one)."""
+    models = [model for name in MODELS if (model := getattr(parts, name)) is not None]
+    sizes = [FLOAT32 * _values(model) for model in models]
+    return sum(sizes), max(sizes)
+
+
+def features_read(stage: str, config: StageConfig) -> tuple[str, ...]:
+    """The features that a stage reads, itself or to compute others."""
+    names = dict.fromkeys((*STAGES[stage].reads, *(("predicted",) if config.history_own else ())))
+    if "states" in names:
+        names |= dict.fromkeys(("text", "image"))
+    image = IMAGE_FEATURES[config.encoder_frame]
+    return tuple(image if name == "image" else name for name in names)
+
+
+def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
+    """The bytes of a feature of so many clips."""
+    state, encoder, decoder = spec.state, spec.encoder, spec.decoder
+    per_clip = {
+        "frames": decoder.frames * decoder.height * decoder.width * 3,
+        "latents": 2 * math.prod(decoder.latent_shape) * HALF,
+        "text": state.text_tokens * encoder.text.width * HALF,
+        "image": state.image_tokens * encoder.image.width * HALF,
+        "states": state.tokens * state.width * HALF,
+    }
+    per_clip |= {"image_random": per_clip["image"], "predicted": per_clip["states"]}
+    shards = math.ceil(clips * per_clip[name] / SHARD_BYTES)
+    return clips * per_clip[name] + shards * 4 * HEADER

@@ -1,0 +1,292 @@
+"""The plan of `train all`: for each stage what it reads, begins from and takes, told before the first step."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..checkpoint import World
+from ..data.cache import FeatureStore
+from ..data.dataset import DatasetFolder
+from ..prompt import GameTokenizer
+from ..spec import ModelSpec
+from .chain import SCRATCH
+from .checkpoints import CHECKPOINTS
+from .estimate import (
+    Size,
+    bare_learner,
+    bare_parts,
+    feature_bytes,
+    features_read,
+    preparing_bytes,
+    size_of,
+    world_bytes,
+)
+from .job import models_of
+from .material import IMAGE_FEATURES, TrainingData, digest_of
+from .pace import MEASURED_STEPS, Pace, seconds_a_step
+from .parts import MODELS, has_tower_features, name_of
+from .stages import STAGES, StageConfig
+from .telling import duration
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+SPARE = 64 * 2**20  # that logs, pictures and the file system itself take
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """One stage of the run. args: of `train STAGE`. begins: the stages whose files it begins from. steps: done."""
+
+    stage: str
+    args: argparse.Namespace
+    config: StageConfig
+    begins: tuple[str, ...]
+    done: bool
+    steps: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """All stages of a run with what they share. world: None for one that the first stage makes. tokenizer: the
+    engine's.
+
+    configs: of the stages of this run and of those that an earlier one left a file of, in the order of training.
+    """
+
+    recipe: str
+    world: World | None
+    spec: ModelSpec
+    tokenizer: GameTokenizer
+    folder: DatasetFolder
+    runs: Sequence[StageRun]
+    configs: Mapping[str, StageConfig]
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage of the plan. size: None where the stage is done. features: to be computed before its first step, in
+    bytes, on disk or in memory. preparing: weights of the largest model that computes them. steps_left: of
+    config.steps. seconds: of a step as far as it is known.
+    """
+
+    stage: str
+    config: StageConfig
+    begins: tuple[str, ...]
+    size: Size | None
+    features: Mapping[str, int]
+    preparing: int
+    steps_left: int
+    seconds: float | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time that its steps take from here; None where no pace is known yet."""
+        return None if self.seconds is None else self.seconds * self.steps_left
+
+    @property
+    def samples(self) -> str:
+        """What a step learns from."""
+        return f"{self.config.batch} {'games' if self.stage == 'predict' else 'clips'}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that the run writes to. bytes: still to be written there."""
+
+    folder: Path
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All stages of a run, done ones among them. about: a sentence on recipe, world and dataset. in_memory: whether
+    features are kept in memory, and not on disk.
+    """
+
+    about: str
+    stages: Sequence[StagePlan]
+    places: Sequence[Place]
+    in_memory: bool
+
+    def lines(self) -> list[str]:
+        """The plan as people read it."""
+        return [self.about, *_table(self), *_memory(self), *_time(self), *self._disk()]
+
+    def check_disk(self) -> None:
+        """ValueError where a disk has less room than what is still to be written to it."""
+        for folders, needed, free in _by_disk(self.places):
+            if needed + SPARE > free:
+                raise ValueError(
+                    f"{folders} needs about {size_text(needed)} for checkpoints, features and stage files, and "
+                    f"{size_text(free)} are free; make room, choose another --out, or train fewer values (--set)"
+                )
+
+    def _disk(self) -> list[str]:
+        return [
+            f"disk: about {size_text(needed)} still to be written to {folders}, {size_text(free)} free"
+            for folders, needed, free in _by_disk(self.places)
+        ]
+
+
+def size_text(count: float) -> str:
+    """Bytes as people read them: 512 B, 3.2 MiB, 12 GiB."""
+    unit = 0
+    while count >= 1024 and unit < len(UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.0f} {UNITS[unit]}" if count >= 10 or not unit else f"{count:.1f} {UNITS[unit]}"
+
+
+def _table(plan: Plan) -> list[str]:
+    rows = [("stage", "begins from", "features to compute", "steps left", "a step", "memory", "checkpoints", "file")]
+    for stage in plan.stages:
+        begins, left = ", ".join(stage.begins) or "the world", f"{stage.steps_left:,} of {stage.config.steps:,}"
+        if stage.size is None:
+            rows.append((stage.stage, begins, "-", "done", stage.samples, "-", "-", "-"))
+            continue
+        size = stage.size
+        memory = size_text(size.weights + size.state + (sum(stage.features.values()) if plan.in_memory else 0))
+        kept = f"{size.kept} x {size_text(size.checkpoint)}"
+        features = ", ".join(stage.features) or "-"
+        rows.append((stage.stage, begins, features, left, stage.samples, memory, kept, size_text(size.stage_file)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _memory(plan: Plan) -> list[str]:
+    """What the memory column is made of, for the stage that takes most."""
+    sizes = [stage.size for stage in plan.stages if stage.size is not None]
+    if not sizes:
+        return []
+    most = max(sizes, key=lambda size: size.weights + size.state)
+    computed = {name: count for stage in plan.stages for name, count in stage.features.items()}
+    features = ", ".join(f"{name} {size_text(count)}" for name, count in computed.items())
+    lines = [
+        f"memory: estimated from the sizes of the models, at most {size_text(most.weights)} of weights and "
+        f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top"
+    ]
+    if features:
+        preparing = max(plan.stages, key=lambda stage: stage.preparing)
+        lines.append(
+            f"features: {features}, {'kept in memory' if plan.in_memory else 'kept on disk'}; the largest model that "
+            f"computes them, before stage {preparing.stage}, has {size_text(preparing.preparing)} of weights"
+        )
+    return lines
+
+
+def _time(plan: Plan) -> list[str]:
+    """The time that is left, as far as it is known."""
+    left = [stage for stage in plan.stages if stage.size is not None]
+    known = {stage.stage: stage.seconds_left for stage in left if stage.seconds_left is not None}
+    unknown = [stage.stage for stage in left if stage.stage not in known]
+    told = [f"{name} {duration(seconds)}" for name, seconds in known.items()]
+    if unknown:
+        told.append(f"{', '.join(unknown)} measured on the first {MEASURED_STEPS} steps of each")
+    return [f"time left on this machine: {'; '.join(told)}"] if told else []
+
+
+def _by_disk(places: Sequence[Place]) -> list[tuple[str, int, int]]:
+    """(folders, bytes needed, bytes free) of each disk that is written to."""
+    disks: dict[int, list[Place]] = {}
+    for place in places:
+        disks.setdefault(os.stat(_existing(place.folder)).st_dev, []).append(place)
+    return [
+        (
+            " and ".join(dict.fromkeys(str(place.folder) for place in found)),
+            sum(place.bytes for place in found),
+            shutil.disk_usage(_existing(found[0].folder)).free,
+        )
+        for found in disks.values()
+    ]
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def stage_file(out: Path) -> Path:
+    """The file that a stage leaves in its folder."""
+    return out / f"{out.name}.safetensors"
+
+
+def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
+    """The plan with the pace of stages that a trial measured."""
+    stages = [
+        replace(stage, seconds=paces[stage.stage].seconds) if stage.stage in paces else stage for stage in plan.stages
+    ]
+    return replace(plan, stages=stages)
+
+
+def make_plan(chain: Chain, world: str, out: Path) -> Plan:
+    """The plan of a run; ValueError for what would refuse one of its stages."""
+    cache = chain.runs[0].args.cache
+    data = TrainingData(chain.folder, FeatureStore(), cache=cache)
+    known, stages = _cached(chain, data), []
+    for run in chain.runs:
+        names = [] if run.done else [name for name in features_read(run.stage, run.config) if name not in known]
+        stages.append(_stage_plan(chain, run, data, names))
+        if not run.done:
+            known = (known | set(names) if cache else set()) - set(STAGES[run.stage].outdates)
+    about = (
+        f"plan: recipe {chain.recipe}, world {world} (spec {chain.spec.name}), dataset {chain.folder.path} with "
+        f"{len(data.clips()):,} clips and {len(data.games()):,} games to train on"
+    )
+    return Plan(about, stages, _places(chain, stages, world, out), cache is None)
+
+
+def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
+    """One stage, which computes these features; ValueError for what would refuse it before its first step."""
+    features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
+    if run.done:
+        return StagePlan(run.stage, run.config, run.begins, None, features, 0, 0, None)
+    models = models_of(run.stage, run.config.shots_every > 0)
+    parts = bare_parts(chain.world, chain.spec, chain.tokenizer, models)
+    preparing = preparing_bytes(names, run.config, parts)
+    learner = bare_learner(run.stage, run.config, parts, data)
+    towers = bool({"text", *IMAGE_FEATURES.values()} & set(names))
+    size = size_of(run.stage, run.config, learner, parts, towers)
+    left, pace = run.config.steps - run.steps, seconds_a_step(run.args.out)
+    return StagePlan(run.stage, run.config, run.begins, size, features, preparing, left, pace)
+
+
+def _cached(chain: Chain, data: TrainingData) -> set[str]:
+    """The features that lie in the cache folder already, as far as that can be known without loading a model."""
+    run = next((run for run in chain.runs if not run.done), None)
+    if data.cache is None or run is None:
+        return set()
+    if run.steps:  # it has read them all
+        return set(features_read(run.stage, run.config))
+    known = set()
+    if chain.world is not None and chain.recipe != SCRATCH:
+        latents = data.digest("latents", digest_of([name_of(chain.world, "vae")]))
+        known |= {"latents"} if data.is_cached("latents", len(data.folder.turns), latents) else set()
+        if has_tower_features(chain.world, run.config, data):
+            known |= {"text", IMAGE_FEATURES[run.config.encoder_frame]}
+    return known
+
+
+def _places(chain: Chain, stages: Sequence[StagePlan], world: str, out: Path) -> list[Place]:
+    """Where how much is still to be written; what lies there already of an unfinished stage is written over."""
+    sizes = {stage.stage: stage.size for stage in stages if stage.size is not None}
+    needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
+    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one lies beside the kept ones
+    places = [Place(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
+    cache = chain.runs[0].args.cache
+    if cache is not None:
+        features = {name: count for stage in stages for name, count in stage.features.items()}
+        there = sum(bytes_in(cache, f"{name}-[0-9]*.safetensors") for name in features)
+        places.append(Place(cache, max(0, sum(features.values()) - there)))
+    if chain.recipe == SCRATCH and sizes:
+        whole, largest = world_bytes(bare_parts(chain.world, chain.spec, chain.tokenizer, MODELS))
+        known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
+        places.append(Place(Path(world), max(0, whole + largest - known)))  # a new part lies beside the old one
+    return places
+
+
+def bytes_in(folder: Path, pattern: str = "**/*") -> int:
+    """The bytes of a folder's files."""
+    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
