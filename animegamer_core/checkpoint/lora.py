@@ -10,11 +10,13 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from ..layers import OURS
 from .parts import PARTS, part_names
 from .storage import LONGEST, CheckpointError
 
@@ -126,7 +128,34 @@ def _put_beside(model: nn.Module, updates: LowRanks, adapter: str) -> None:
             own = value.detach().to(weight.device, weight.dtype, copy=True)
             half[adapter].weight = nn.Parameter(own, requires_grad=False)
         layer.lora_alpha[adapter] = update.scale * len(update.down)  # peft divides by the rank again
-        layer.eval()
+        layer.eval().forward = partial(_forward, layer)
+
+
+def _forward(layer: LoraLayer, rows: Tensor) -> Tensor:
+    """What peft's layer computes, with each update added by the matrix product itself where nothing is trained: peft
+    scales and adds in passes of their own over rows as wide as the result.
+    """
+    halves = [half.weight for half in layer.lora_A.values()]
+    own = torch.is_grad_enabled() or layer.training or any(half.dtype != rows.dtype for half in halves)
+    if own or layer.base_layer.weight.dtype != rows.dtype:
+        return type(layer).forward(layer, rows)
+    result = layer.base_layer(rows)
+    flat, given = result.view(-1, result.shape[-1]), rows.reshape(-1, rows.shape[-1])
+    add = add_product if torch.compiler.is_compiling() else _add_product
+    for adapter, half in layer.lora_A.items():
+        if scale := layer.scaling[adapter]:
+            add(flat, given @ half.weight.T, layer.lora_B[adapter].weight, scale)
+    return result
+
+
+def _add_product(result: Tensor, low: Tensor, up: Tensor, scale: float) -> None:
+    result.addmm_(low, up.T, alpha=scale)
+
+
+@torch.library.custom_op(f"{OURS}::add_product", mutates_args=("result",))
+def add_product(result: Tensor, low: Tensor, up: Tensor, scale: float) -> None:
+    """result += scale * low @ up.T in place, as one operation: a compiler would copy the result first."""
+    _add_product(result, low, up, scale)
 
 
 def inject(model: nn.Module, ranks: Mapping[str, int], adapter: str, **others: typing.Any) -> None:
