@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..layers import OURS
 from .parts import PARTS, part_names
 from .storage import LONGEST, CheckpointError
 
@@ -133,29 +132,19 @@ def _put_beside(model: nn.Module, updates: LowRanks, adapter: str) -> None:
 
 def _forward(layer: LoraLayer, rows: Tensor) -> Tensor:
     """What peft's layer computes, with each update added by the matrix product itself where nothing is trained: peft
-    scales and adds in passes of their own over rows as wide as the result.
+    scales and adds in passes of their own over rows as wide as the result. A compiler makes one of these passes, and
+    would copy the result before anything is added in place.
     """
-    halves = [half.weight for half in layer.lora_A.values()]
-    own = torch.is_grad_enabled() or layer.training or any(half.dtype != rows.dtype for half in halves)
-    if own or layer.base_layer.weight.dtype != rows.dtype:
+    weights = [layer.base_layer.weight, *(half.weight for half in layer.lora_A.values())]
+    plain = not (torch.is_grad_enabled() or layer.training or torch.compiler.is_compiling())
+    if not plain or any(weight.dtype != rows.dtype for weight in weights):
         return type(layer).forward(layer, rows)
     result = layer.base_layer(rows)
     flat, given = result.view(-1, result.shape[-1]), rows.reshape(-1, rows.shape[-1])
-    add = add_product if torch.compiler.is_compiling() else _add_product
     for adapter, half in layer.lora_A.items():
         if scale := layer.scaling[adapter]:
-            add(flat, given @ half.weight.T, layer.lora_B[adapter].weight, scale)
+            flat.addmm_(given @ half.weight.T, layer.lora_B[adapter].weight.T, alpha=scale)
     return result
-
-
-def _add_product(result: Tensor, low: Tensor, up: Tensor, scale: float) -> None:
-    result.addmm_(low, up.T, alpha=scale)
-
-
-@torch.library.custom_op(f"{OURS}::add_product", mutates_args=("result",))
-def add_product(result: Tensor, low: Tensor, up: Tensor, scale: float) -> None:
-    """result += scale * low @ up.T in place, as one operation: a compiler would copy the result first."""
-    _add_product(result, low, up, scale)
 
 
 def inject(model: nn.Module, ranks: Mapping[str, int], adapter: str, **others: typing.Any) -> None:
