@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
+from peft.tuners.lora import Linear
 from published_files import make_originals, write_all, write_mistral
 from safetensors.torch import load_file, save_file
 from test_train import TINY, UPDATES, data, new_parts, one_thread, ready, run  # noqa: F401
@@ -119,11 +120,27 @@ def test_what_play_computes_is_what_peft_computes(compiled, wide):
         with torch.inference_mode():
             found = play(rows)
         assert found.shape == rows.shape
-        torch.testing.assert_close(found, type(layer).forward(layer, rows), atol=0.02, rtol=0.02)
+        torch.testing.assert_close(found, Linear.forward(layer, rows), atol=0.02, rtol=0.02)
+    if compiled:
+        torch._dynamo.reset()
     twin = copy.deepcopy(decoder)
     set_strength(twin, "world", 0.0)
     with torch.inference_mode():
         assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
+
+
+def test_compiled_blocks_with_updates_share_their_code(tiny):
+    """One block is compiled and serves for all; else the compiler gives up after the eighth of thirty."""
+    world, joint = tiny
+    decoder = with_stage_files(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
+    blocks = decoder.transformer.transformer_blocks
+    blocks.extend(copy.deepcopy(blocks[0]) for _ in range(2))
+    counted = torch._dynamo.testing.CompileCounter()
+    for block in blocks:
+        block.forward = torch.compile(block.forward, backend=counted, dynamic=False)
+    with torch.inference_mode():
+        decoder.sample(torch.zeros(1, 8, 32), torch.tensor([1.0]), [0], steps=1, guidance="constant")
+    assert len(blocks) == 4 and counted.frame_count <= 2, "the first block is given slices of longer rows"
 
 
 @pytest.fixture(scope="module")

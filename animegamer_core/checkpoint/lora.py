@@ -10,7 +10,7 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -118,6 +118,8 @@ def attach(model: nn.Module, updates: LowRanks, adapter: str, strength: float = 
 
 
 def _put_beside(model: nn.Module, updates: LowRanks, adapter: str) -> None:
+    from peft.tuners.lora import Linear
+
     ranks = {name: len(update.down) for name, update in updates.items()}
     inject(model, ranks, adapter, low_cpu_mem_usage=True)
     for name, update in updates.items():
@@ -127,24 +129,32 @@ def _put_beside(model: nn.Module, updates: LowRanks, adapter: str) -> None:
             own = value.detach().to(weight.device, weight.dtype, copy=True)
             half[adapter].weight = nn.Parameter(own, requires_grad=False)
         layer.lora_alpha[adapter] = update.scale * len(update.down)  # peft divides by the rank again
-        layer.eval().forward = partial(_forward, layer)
+        if type(layer) is Linear:
+            layer.__class__ = _in_play(Linear)
+        layer.eval()
 
 
-def _forward(layer: LoraLayer, rows: Tensor) -> Tensor:
-    """What peft's layer computes, with each update added by the matrix product itself where nothing is trained: peft
-    scales and adds in passes of their own over rows as wide as the result. A compiler makes one of these passes, and
-    would copy the result before anything is added in place.
+@cache
+def _in_play(kind: type[LoraLayer]) -> type[LoraLayer]:
+    """A kind of peft's layers that adds each update by the matrix product itself where nothing is trained: peft scales
+    and adds in passes of their own over rows as wide as the result. A compiler makes one of these passes, and would
+    copy the result before anything is added in place. A class, since compiled blocks share code by the classes in them.
     """
-    weights = [layer.base_layer.weight, *(half.weight for half in layer.lora_A.values())]
-    plain = not (torch.is_grad_enabled() or layer.training or torch.compiler.is_compiling())
-    if not plain or any(weight.dtype != rows.dtype for weight in weights):
-        return type(layer).forward(layer, rows)
-    result = layer.base_layer(rows)
-    flat, given = result.view(-1, result.shape[-1]), rows.reshape(-1, rows.shape[-1])
-    for adapter, half in layer.lora_A.items():
-        if scale := layer.scaling[adapter]:
-            flat.addmm_(given @ half.weight.T, layer.lora_B[adapter].weight.T, alpha=scale)
-    return result
+
+    class InPlay(kind):
+        def forward(self, rows: Tensor) -> Tensor:
+            weights = [self.base_layer.weight, *(half.weight for half in self.lora_A.values())]
+            plain = not (torch.is_grad_enabled() or self.training or torch.compiler.is_compiling())
+            if not plain or any(weight.dtype != rows.dtype for weight in weights):
+                return super().forward(rows)
+            result = self.base_layer(rows)
+            flat, given = result.view(-1, result.shape[-1]), rows.reshape(-1, rows.shape[-1])
+            for adapter, half in self.lora_A.items():
+                if scale := self.scaling[adapter]:
+                    flat.addmm_(given @ half.weight.T, self.lora_B[adapter].weight.T, alpha=scale)
+            return result
+
+    return InPlay
 
 
 def inject(model: nn.Module, ranks: Mapping[str, int], adapter: str, **others: typing.Any) -> None:
