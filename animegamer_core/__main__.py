@@ -16,7 +16,11 @@ from .spec import PROGRAM
 VERBS: dict[str, tuple[str, str]] = {
     "play": ("animegamer_core.play_cli", "play a game, from a file or line by line, and keep it as a story"),
     "convert": ("animegamer_core.checkpoint.convert", "turn the published weight files into a world folder"),
-    "fetch": ("animegamer_core.checkpoint.fetch", "download the published weight files, after asking"),
+    "fetch": (
+        "animegamer_core.checkpoint.fetch",
+        "download weight files, published or free to begin from, after asking",
+    ),
+    "new": ("animegamer_core.checkpoint.new", "make a world to train from free base models"),
     "parity": ("animegamer_core.parity", "compare this code with recorded results of the published code"),
     "dataset": ("animegamer_core.dataset_cli", "turn films into captioned clips to train on"),
     "train": ("animegamer_core.train.cli", "train a stage of a world, or all of them, on a dataset folder"),

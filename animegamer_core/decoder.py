@@ -49,6 +49,10 @@ class ShotDecoder(nn.Module):
     def _weight(self) -> Tensor:
         return self.unconditional_ND
 
+    def schedule(self, steps: int | None = None) -> Schedule:
+        """The timesteps of a shot by this profile; None is the world's number of steps."""
+        return Schedule.of(self.spec.decoder.steps if steps is None else steps, self.profile.released_timesteps)
+
     def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
         """(B, T, C, H, W): the predicted velocity v of noised latents, which training fits and the sampler follows."""
         return self.transformer(
@@ -124,7 +128,7 @@ class ShotDecoder(nn.Module):
             with memory.of(len(rows)):
                 return self.velocity(rows, timesteps, given, moving)
 
-        schedule = Schedule.of(self.spec.decoder.steps if steps is None else steps)
+        schedule = self.schedule(steps)
 
         def fresh() -> Tensor:
             noise = draw()

@@ -73,7 +73,7 @@ class GameEngine(nn.Module):
             seen = text = self._read(prompt, states_KND, replies)
         else:
             seen, text = self._read(prompt, states_KND), self._read_text(prompt, states_KND, replies)
-        state_ND = self.project_out(self._queries(seen[0], prompt)).float().cpu()
+        state_ND = self._state(seen[0], prompt).float().cpu()
         if replies is not None:
             levels, said = self._choose(text[0][len(prompt.ids_L) - 1 :], replies)
         else:
@@ -94,7 +94,7 @@ class GameEngine(nn.Module):
     @torch.inference_mode()
     def represent(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
         """(N, D): the representation that a prompt predicts; states_KND are the past ones, K = 0 for none."""
-        return self.project_out(self._queries(self._read(prompt, states_KND)[0], prompt))
+        return self._state(self._read(prompt, states_KND)[0], prompt)
 
     @torch.inference_mode()
     def first_logits(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
@@ -111,7 +111,8 @@ class GameEngine(nn.Module):
     def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor], answers: int = 0) -> EngineOutput:
         """For training: prompts that may go on behind `<ML>`, and each one's past representations (K, N, D).
 
-        The logits are those that predict each prompt's last `answers` tokens; 0 asks for what follows the prompt.
+        Both are read as the profile reads them in play. The logits are those that predict each prompt's last `answers`
+        tokens; 0 asks for what follows the prompt.
         """
         device = self.project_in[0].weight.device
         ids_BL, past_BL, query_BL = (
@@ -121,13 +122,27 @@ class GameEngine(nn.Module):
         lengths_B = torch.tensor([len(prompt.ids_L) for prompt in prompts], device=device)
         valid_BL = torch.arange(ids_BL.shape[1], device=device) < lengths_B[:, None]
         embeds_BLH = self._embed(ids_BL, past_BL, torch.cat(list(past)))
-        mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
-        hidden_BLH = self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
-        queries = rearrange(hidden_BLH[query_BL], "(b n) h -> b n h", b=len(prompts))
-        ends_B = lengths_B - 1 - answers
+        hidden_BLH = self._hidden(embeds_BLH, query_BL, valid_BL)
+        ends_B = lengths_B - 1 - answers  # where each prompt's `<ML>` stands
+        states_BND = self.project_out(_at(hidden_BLH, self._slots(query_BL, ends_B)))
+        if not self.profile.shared_prefill:
+            embeds_BLH = embeds_BLH if self.profile.text_sees_states else self.llm.model.embed_tokens(ids_BL)
+            hidden_BLH = self._hidden(embeds_BLH, torch.zeros_like(query_BL), valid_BL)
         asked_BA = ends_B[:, None] + torch.arange(max(1, answers), device=device)
-        answers_BAH = hidden_BLH[torch.arange(len(prompts), device=device)[:, None], asked_BA]
-        return EngineOutput(self.project_out(queries), self.llm.lm_head(answers_BAH))
+        return EngineOutput(states_BND, self.llm.lm_head(_at(hidden_BLH, asked_BA)))
+
+    def _hidden(self, embeds_BLH: Tensor, query_BL: Tensor, valid_BL: Tensor) -> Tensor:
+        """(B, L, H): final hidden states of a batch whose query slots see one another."""
+        mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
+        return self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
+
+    def _slots(self, query_BL: Tensor, ends_B: Tensor) -> Tensor:
+        """(B, N): the positions that representations are read at; ends_B: those of each prompt's last token."""
+        if self.profile.aligned_queries:
+            return rearrange(query_BL.nonzero()[:, 1], "(b n) -> b n", b=len(query_BL))
+        # The scripts take the last N positions, though `</frame> </img> <ML>` follow the queries.
+        tokens = self.spec.state.tokens
+        return ends_B[:, None] + torch.arange(1 - tokens, 1, device=ends_B.device)
 
     def past_states(self, past: Sequence[Turn]) -> Tensor:
         """(K, N, D): the representations of turns; ValueError where one was let go or is of another world's size."""
@@ -191,12 +206,11 @@ class GameEngine(nn.Module):
         )
         return output.last_hidden_state[0], output.past_key_values
 
-    def _queries(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
-        hidden_LH = hidden_LH[: len(prompt.ids_L)]
-        if self.profile.aligned_queries:
-            return hidden_LH[prompt.query_L.to(hidden_LH.device)]
-        # The scripts take the last N positions, though `</frame> </img> <ML>` follow the queries (reference-facts 4.5).
-        return hidden_LH[-self.spec.state.tokens :]
+    def _state(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
+        """(N, D): the representation that a prompt predicts; replies may follow it in hidden_LH."""
+        end_B = torch.tensor([len(prompt.ids_L) - 1], device=hidden_LH.device)
+        slots_BN = self._slots(prompt.query_L[None].to(hidden_LH.device), end_B)
+        return self.project_out(_at(hidden_LH[None], slots_BN))[0]
 
     def _logits(self, hidden_LH: Tensor) -> Tensor:
         return self.llm.lm_head(hidden_LH[-1]).float()
@@ -282,6 +296,11 @@ class Replies:
         mask[..., :length, length:] = never
         mask[..., length:, length:].masked_fill_(~self.seen_RR.to(mask.device), never)
         return mask
+
+
+def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
+    """(B, P, H): the hidden states at each row's positions."""
+    return hidden_BLH[torch.arange(len(hidden_BLH), device=hidden_BLH.device)[:, None], positions_BP]
 
 
 def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .spec import dtype_name
-from .state import DEFAULT_WINDOW
 
 if typing.TYPE_CHECKING:
     import torch
@@ -26,14 +25,14 @@ MOST_STEPS = 1000  # as many as the noise schedule has, `sampler.TRAIN_STEPS`, w
 class PlaySettings:
     """How a game is played. None leaves a choice to the world.
 
-    window: past turns that the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. steps: sampling
-    steps. motion: turn number -> the motion value (px a frame at 480 px height) that its shot gets, whatever was
-    predicted; history keeps the prediction. device and dtype are for the models; dtype None is the world's own choice.
-    engine_device: the engine's, where it is another. halves: a second device, for the unconditional half of
-    guidance. drawn: how shots are drawn beyond the number format, as addresses name it.
+    window: past turns that the engine reads; None: as many as it was trained with. seed: the noise seed of turn 1; turn
+    n has seed + n - 1. steps: sampling steps. motion: turn number -> the motion value (px a frame at 480 px height)
+    that its shot gets, whatever was predicted; history keeps the prediction. device and dtype are for the models; dtype
+    None is the world's own choice. engine_device: the engine's, where it is another. halves: a second device, for the
+    unconditional half of guidance. drawn: how shots are drawn beyond the number format, as addresses name it.
     """
 
-    window: int = DEFAULT_WINDOW
+    window: int | None = None
     seed: int = 0
     steps: int | None = None
     guidance: str | None = None
@@ -54,6 +53,10 @@ class PlaySettings:
             raise ValueError(
                 f"motion {wrong[0][0]}={wrong[0][1]}px; turns count from 1, and motion values run from 0 to 999 px"
             )
+
+    def window_in(self, world: World) -> int:
+        """The past turns that the engine of a world reads."""
+        return world.window if self.window is None else self.window
 
     @property
     def reads_on(self) -> str:

@@ -70,7 +70,7 @@ class Player:
         self.story = story
         self.settings = settings
         self.models: Models = models or LoadedModels(world, settings)
-        self.session: GameSession = story.session(after, settings.window)
+        self.session: GameSession = story.session(after, settings.window_in(world))
         if opening is not None:
             self._open(opening)
 
@@ -172,7 +172,7 @@ class Player:
     def _open(self, opening: GameSession) -> None:
         """Begin as `opening` says; ValueError if turns are there that began otherwise."""
         if self.session.next_number == 1:
-            self.session = replace(opening, window=self.settings.window)
+            self.session = replace(opening, window=self.session.window)
             return
         own, given = (opening_address(self.story.fingerprint, session) for session in (self.session, opening))
         if own != given:

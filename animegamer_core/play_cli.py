@@ -14,7 +14,7 @@ from .index import check_there
 from .play import PlayedTurn, Player, PlaySettings, choose_device
 from .presets import PRESETS, PresetModels, get_preset, overridden, preset_on, settings_by
 from .spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
-from .state import DEFAULT_WINDOW, UNIT, MotionScope, MotionTable, read_instructions, scope_name
+from .state import UNIT, MotionScope, MotionTable, read_instructions, scope_name
 from .story import Story
 from .train.staged import add_stage_files, open_staged
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--resume", action="store_true", help="go on after the story's last turn")
     start.add_argument("--branch", type=int, metavar="N", help="go on after turn N, on a line of its own")
-    parser.add_argument("--window", type=int, default=DEFAULT_WINDOW, help="past turns to read (default %(default)s)")
+    parser.add_argument("--window", type=int, help="past turns to read (default: as many as in the world's training)")
     parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="how fast, and on how small a card")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the preset's, or the world's)")
@@ -68,10 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play as asked. Interrupted, the story stays whole and the way to go on is printed."""
-    world = open_staged(args.world, args.stage_file, playing=True)
+    played = open_staged(args.world, args.stage_file, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
-    played = world.with_profile(args.profile) if args.profile else world
     settings, models = _how(args, played)
     if args.resume or args.branch is not None:
         check_there(args.out, name)
@@ -172,6 +171,8 @@ def settings_of(args: argparse.Namespace, table: MotionTable) -> PlaySettings:
 def _how(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetModels | None]:
     """The settings, and the models where a preset makes them ready; what wins over the preset is said."""
     settings = settings_of(args, world.motion_table)
+    for line in world.warnings_for(settings.window_in(world)):
+        _tell(f"warning: {line}")
     if not args.preset:
         return settings, None
     preset = preset_on(get_preset(args.preset), settings.device, _tell, _drawn_in(settings, world))

@@ -58,6 +58,18 @@ def train_table() -> Tensor:
     return _rescaled(_shifted_table())
 
 
+def _even_timesteps(steps: int) -> list[int]:
+    """Evenly spaced timesteps, rounded down, in ascending order; the last is 999."""
+    return [(TRAIN_STEPS - 1) * (index + 1) // steps for index in range(steps)]
+
+
+def _released_timesteps(steps: int) -> list[int]:
+    """The same as the released scripts compute them: numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
+    last = TRAIN_STEPS - 1
+    # In floats a whole number may come out just below itself, and is then rounded down to the one before.
+    return [int(last - index * (last / steps)) for index in reversed(range(steps))]
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The steps of one shot, from noise to clean.
@@ -71,11 +83,14 @@ class Schedule:
     snapped: Tensor
 
     @classmethod
-    def of(cls, steps: int) -> Schedule:
-        """Any number of steps 1..1000, also those that do not divide 1000; floor spacing as released."""
+    def of(cls, steps: int, released: bool = False) -> Schedule:
+        """The schedule of any number of steps 1..1000, also those that do not divide 1000.
+
+        released: the timesteps of the released scripts, which differ by one here and there for 34 numbers of steps.
+        """
         if not 1 <= steps <= TRAIN_STEPS:
             raise ValueError(f"steps is {steps}; a shot takes 1 to {TRAIN_STEPS} steps")
-        ascending = [(TRAIN_STEPS - 1) * (index + 1) // steps for index in range(steps)]
+        ascending = _released_timesteps(steps) if released else _even_timesteps(steps)
         # The released code rescales after picking, so the cleanest picked step keeps its own value.
         picked = _rescaled(_shifted_table()[ascending]) if steps > 1 else torch.zeros(1)
         scales = torch.cat([picked.flip(0), torch.ones(1)])

@@ -199,6 +199,13 @@ class Profile:
     def __post_init__(self) -> None:
         _one_of("guidance", self.guidance, GUIDANCE_NAMES)
 
+    @property
+    def released_timesteps(self) -> bool:
+        """Whether shots take the released scripts' timesteps; False: evenly spaced ones, rounded down exactly."""
+        # Not a field: the fields are part of World.fingerprint, so one more would make every older story foreign.
+        # The released guidance needs them, since a timestep that is off by one changes its scale arbitrarily.
+        return self.guidance == "reference_wave"
+
 
 _AS_RUN = Profile(
     name="as_run",
@@ -265,6 +272,46 @@ SPECS: dict[str, ModelSpec] = {
     "qiqi": replace(RELEASE, name="qiqi"),
     "sosuke": replace(RELEASE, name="sosuke"),
 }
+
+
+# The switches that decide what an engine's weights mean: which tokens it reads, and at which positions.
+READING_SWITCHES = ("history_states", "doubled_stamina_end", "aligned_queries", "shared_prefill", "text_sees_states")
+TRAINED_PROFILES = ("paper", "reference")  # as_run drops what the engine saw, so nothing can be learned from it
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an engine was trained to be read, which play has to repeat.
+
+    profile: its READING_SWITCHES count. window: the most past turns that training showed; None where nobody stated it,
+    as for published weights.
+    """
+
+    profile: Profile
+    window: int | None = None
+
+    def agrees(self, other: Reading) -> bool:
+        """Whether both read the same tokens at the same positions; windows may differ."""
+        return all(getattr(self.profile, name) == getattr(other.profile, name) for name in READING_SWITCHES)
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """Plain values for a json file; `from_dict` reads them back."""
+        switches = {name: getattr(self.profile, name) for name in READING_SWITCHES}
+        return {"profile": self.profile.name, **switches, "window": self.window}
+
+    @classmethod
+    def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> Reading:
+        """The reading in `values`; ValueError for a profile that this program does not have, or has otherwise."""
+        name, window = values.get("profile"), values.get("window")
+        if not isinstance(name, str) or name not in PROFILES:
+            raise ValueError(f"profile {str(name)[:40]!r} is unknown here; expected one of {', '.join(PROFILES)}")
+        if window is not None and (type(window) is not int or not 0 <= window <= LARGEST):
+            raise ValueError(f"window is {str(window)[:40]!r}; expected the number of past turns")
+        read = cls(PROFILES[name], window)
+        for switch, ours in read.to_dict().items():
+            if values.get(switch) != ours:
+                raise ValueError(f"{switch} of profile {name!r} is {str(values.get(switch))[:40]!r}, here it is {ours}")
+        return read
 
 
 def get_spec(name: str) -> ModelSpec:

@@ -147,14 +147,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class GameSession:
-    """A game so far. `window` is k, the past turns that the engine reads (the released `max_window` is k + 1)."""
+    """A game so far.
+
+    window: k, the past turns that the engine reads (the released `max_window` is k + 1). None: as many as the world
+    was trained with, which `read_with` fills in once the world is known.
+    """
 
     turns: tuple[Turn, ...] = ()
-    window: int = DEFAULT_WINDOW
+    window: int | None = DEFAULT_WINDOW
     opening: CharacterState = field(default_factory=CharacterState)
 
     def __post_init__(self) -> None:
-        if self.window < 0:
+        if self.window is not None and self.window < 0:
             raise ValueError(f"window is {self.window}; it counts the past turns that the engine reads, 0 or more")
 
     @property
@@ -172,8 +176,13 @@ class GameSession:
         """The opening picture, turn 0, if the game began from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
+    def read_with(self, window: int) -> GameSession:
+        """The session with this window, where it leaves the choice to the world."""
+        return replace(self, window=window) if self.window is None else self
+
     def past(self) -> tuple[Turn, ...]:
         """The turns that the engine reads for the next one, oldest first; a window of 0 means none, not all."""
+        assert self.window is not None, "read_with comes first"
         return self.turns[max(0, len(self.turns) - self.window) :]
 
     def open_with(self, instruction: str, state: GameState) -> GameSession:
@@ -184,6 +193,7 @@ class GameSession:
 
     def step(self, instruction: str, state: GameState, seed: int = 0, address: str | None = None) -> GameSession:
         """The session one turn on. Only the last turns keep their representations, so memory stays flat."""
+        assert self.window is not None, "read_with comes first"
         character = self.character.after(state.change)
         turn = Turn(self.next_number, instruction, seed, state, character, address, self.window)
         turns = (*self.turns, turn)

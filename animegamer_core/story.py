@@ -121,7 +121,7 @@ class Story:
 
     def held(self, session: GameSession) -> GameSession:
         """The session with the representations that it would hold had it just been played: those of the last turns."""
-        kept = max(KEPT_TURNS, session.window)
+        kept = max(KEPT_TURNS, session.window or 0)
         first = max(0, len(session.turns) - kept)
         return replace(session, turns=(*session.turns[:first], *map(self.recall, session.turns[first:])))
 

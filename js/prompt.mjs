@@ -5,7 +5,7 @@ import { pathTo } from "./tree.mjs";
 export const WORLD_NODE = "animegamer-world";
 export const TURN_NODE = "animegamer-turn";
 const TAKE_STRIDE = 1009; // between the seeds of two takes; a story's turn n is drawn with seed + n - 1
-const WINDOW = 4; // past turns that the engine reads, where a story does not say
+const WINDOW = -1; // where a story does not say: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**

@@ -1,12 +1,14 @@
-"""Published files become a world folder, with progress, and as often interrupted as one likes."""
+"""Published files, or free base models, become a world folder, with progress; an interrupted run can be continued."""
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
+from ..animegamer_core.checkpoint.base_folders import BaseFolders, find_base
 from ..animegamer_core.checkpoint.downloads import ENGINE, published_worlds, world_of
 from ..animegamer_core.index import check_story_name
 from . import host
@@ -15,12 +17,16 @@ from .replay import Replays
 from .values import CATEGORY
 from .work import Bars
 
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.checkpoint import World
+
 CONVERTED = Replays(host.age_of_world)
 NOTHING_PUBLISHED = "none found"
+NEW = "new world"  # in the list, behind a folder that holds the free base models
 
 
 class ConvertAnimeGamer(io.ComfyNode):
-    """Published files become a world folder."""
+    """Published files become a world folder, or free base models one that has yet to be trained."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -29,13 +35,15 @@ class ConvertAnimeGamer(io.ComfyNode):
             display_name="Convert AnimeGamer",
             category=CATEGORY,
             description="Makes a world folder of the published files in models/animegamer: smaller, checked, quick to "
-            "load. The downloads stay as they are. Converting again goes on where it stopped.",
+            "load; or a new world, for training on a film of yours, of free base models there. The downloads stay as "
+            "they are. Converting again goes on where it stopped.",
             inputs=[
                 io.Combo.Input(
                     "source",
-                    options=list(_downloads()) or [NOTHING_PUBLISHED],
+                    options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED],
                     tooltip="Folder below models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and which "
-                    "of its worlds.",
+                    "of its worlds. new world: begins one from CogVideoX-2b and Mistral-7B-Instruct-v0.1, both "
+                    "Apache-2.0, in that folder.",
                 ),
                 io.String.Input(
                     "world",
@@ -67,25 +75,47 @@ class ConvertAnimeGamer(io.ComfyNode):
         called = dict(source=source, world=world, precision=precision)
         called |= _ages(called)
         host.require(*PACKAGES)
-        from ..animegamer_core.checkpoint.convert import convert
-
-        folder, published = _download(source)
-        out = _new_world(world, folder)
-        show = Bars()
-        made = convert(
-            folder, out, lambda done, total, what: show("bytes", done, total), name=published, precision=precision
-        )
+        made = _made(source, world, precision)
         CONVERTED.done(called, world)
         size = sum(note.bytes for note in made.files.values())
-        report = "\n".join([f"world {world!r} is in {out}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence])
+        report = "\n".join(
+            [f"world {world!r} is in {made.folder}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence]
+        )
         return io.NodeOutput(world, report, ui={"text": [report]})
+
+
+def _made(source: str, world: str, precision: str) -> World:
+    """The world folder of that name, written or completed."""
+    from ..animegamer_core.checkpoint.convert import convert
+    from ..animegamer_core.checkpoint.new import new_world
+
+    show, bases = Bars(), _bases()
+
+    def progress(done: int, total: int, what: str) -> None:
+        show("bytes", done, total)
+
+    if source in bases:
+        base = bases[source]
+        return new_world(base, _new_world(world, base.cogvideox.parent), progress, precision=precision)
+    folder, published = _download(source)
+    return convert(folder, _new_world(world, folder), progress, name=published, precision=precision)
+
+
+def _bases() -> dict[str, BaseFolders]:
+    """Free base models by their names in the list, `folder/new world`."""
+    folders = [folder for root in host.model_folders() for folder in (root, *_below(root))]
+    return {f"{folder.name}/{NEW}": base for folder in folders if (base := find_base(folder)) is not None}
+
+
+def _below(root: Path) -> list[Path]:
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
 
 def _downloads() -> dict[str, tuple[Path, str]]:
     """Published worlds by their names in the list, `folder/world`: the folder of downloads and which of its worlds."""
     found = {}
     for root in host.model_folders():
-        below = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        below = _below(root)
         direct = {world_of(path) for path in below if path.name.startswith(ENGINE)}
         found |= {f"{root.name}/{world}": (root, world) for world in published_worlds(root) if world in direct}
         found |= {f"{folder.name}/{world}": (folder, world) for folder in below for world in published_worlds(folder)}
@@ -93,8 +123,11 @@ def _downloads() -> dict[str, tuple[Path, str]]:
 
 
 def _ages(widgets: Mapping[str, str | None]) -> dict[str, str | None]:
-    """What decides a world and lies on disk: the published files; None where the source is not known yet."""
-    found = _downloads().get(widgets.get("source") or "")
+    """What decides a world and lies on disk: the files it is made of; None where the source is not known yet."""
+    source = widgets.get("source") or ""
+    if base := _bases().get(source):
+        return {"ages": host.age_of_folders(base.all)}
+    found = _downloads().get(source)
     return {"ages": host.age_of_downloads(*found) if found else None}
 
 
@@ -103,7 +136,8 @@ def _download(source: str) -> tuple[Path, str]:
     if source not in found:
         raise ValueError(
             f"no published files at {source!r}: put MLLM-*, VDM_Decoder-*, the CogVideoX-2b vae and the Mistral folder "
-            f"together into a folder below {host.model_folders()[0]} and press R"
+            f"together into a folder below {host.model_folders()[0]} and press R; a new world needs CogVideoX-2b and "
+            "Mistral-7B-Instruct-v0.1 there"
         )
     return found[source]
 

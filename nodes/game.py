@@ -30,7 +30,7 @@ from .values import (
     one_instruction,
     state_item,
 )
-from .widgets import seed_input, turn_input, window_input, world_input
+from .widgets import seed_input, turn_input, window_input, window_of, world_input
 
 
 class LoadAnimeGamer(io.ComfyNode):
@@ -132,13 +132,11 @@ class LoadAnimeGamer(io.ComfyNode):
         for name, (value, choices) in given.items():
             if value not in choices:  # older ComfyUI does not look
                 raise ValueError(f"{name} is {value!r}; choose {', '.join(choices)}")
-        opened = host.find_world(world)
-        if profile != WORLD:
-            opened = opened.with_profile(profile)
         files = [(path, strength * lora_strength) for path, strength in lora or ()]
         if lora_file != host.NONE:
             files.append((str(host.find_lora(lora_file)), lora_file_strength))
-        return io.NodeOutput(GameModel(with_stage_files(opened, tuple(files)), precision, placement, OFFERED[preset]))
+        opened = with_stage_files(host.find_world(world), tuple(files), None if profile == WORLD else profile)
+        return io.NodeOutput(GameModel(opened, precision, placement, OFFERED[preset]))
 
 
 class ComposeGameInstruction(io.ComfyNode):
@@ -204,9 +202,7 @@ class GameHistory(io.ComfyNode):
             description="Starts a game; or takes one and looks at it through another window, or rewinds it. Two of "
             "these on the same history are two futures.",
             inputs=[
-                window_input(
-                    "How many past turns the engine reads for the next one; 0: none. Training has 4.",
-                ),
+                window_input(),
                 gauge("stamina"),
                 gauge("social"),
                 gauge("entertainment"),
@@ -237,7 +233,7 @@ class GameHistory(io.ComfyNode):
         opening: Moment | None = None,
     ) -> io.NodeOutput:
         start = GameSession(opening=CharacterState(stamina, social, entertainment))
-        session = replace(history or start, window=window)
+        session = replace(history or start, window=window_of(window))
         if rewind_to >= 0:
             session = session.rewind(rewind_to)
         if opening is not None:
@@ -281,10 +277,11 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
-        history = with_opening_address(model.fingerprint, history)
+        history = with_opening_address(model.fingerprint, history.read_with(world.window))
         key = state_key(model.fingerprint, history, text, world.profile.name, model.precision)
         session = history.step(text, engine.predict(history.past(), text), seed, address_of(key))
-        moment = Moment(session, world.motion_table, engine.tokenizer.unknown_words(text))
+        words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
+        moment = Moment(session, world.motion_table, words, warnings)
         return io.NodeOutput(moment, session, ui=notes_of(moment, world.spec.name))
 
 

@@ -144,6 +144,11 @@ def age_of_downloads(folder: Path, name: str | None = None) -> str:
     return " ".join(age_of_file(path) for part in files for path in part)
 
 
+def age_of_folders(folders: Collection[Path]) -> str:
+    """Changes when a file in one of these folders does."""
+    return " ".join(age_of_file(path) for folder in folders for path in sorted(folder.rglob("*")))
+
+
 def age_of_lora(name: str) -> str:
     """Changes when the named stage file is written anew; empty for one that is not there."""
     found = _loras().get(name)

@@ -39,11 +39,12 @@ PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", 
 
 
 class _Loaded:
-    """One model under ComfyUI's management."""
+    """One model under ComfyUI's management. fitted: the fingerprint of the world whose files on top it has now."""
 
-    def __init__(self, patcher: typing.Any, working_bytes: int) -> None:
+    def __init__(self, patcher: typing.Any, working_bytes: int, fitted: str) -> None:
         self.patcher = patcher
         self.working_bytes = working_bytes
+        self.fitted = fitted
 
 
 _SHARED: weakref.WeakValueDictionary[tuple, _Loaded] = weakref.WeakValueDictionary()
@@ -105,13 +106,21 @@ class GameModel:
     def _ready(self, kind: str, load: Callable[..., nn.Module]) -> typing.Any:
         if kind not in self._held:
             preset = self._drawing if kind == "decoder" else None
-            key = (self.fingerprint, kind, self._dtype(kind), self.placement, preset)
+            # Worlds that differ in files on top share a model, which is fitted anew for each: another strength loads
+            # nothing again. An optimized decoder cannot be, since its layers are other ones.
+            world = self.fingerprint if preset and preset.tunings else self.world.base.fingerprint
+            key = (world, kind, self._dtype(kind), self.placement, preset)
             loaded = _SHARED.get(key)
             if loaded is None:
                 host.require(*PACKAGES)
                 loaded = _SHARED[key] = self._load(kind, load)
             self._held[kind] = loaded
         loaded = self._held[kind]
+        if loaded.fitted != self.fingerprint:
+            self.world.refit(kind, loaded.patcher.model)
+            if kind == "decoder":
+                loaded.patcher.model.profile = self._drawing.profile_of(self.world.profile)
+            loaded.fitted = self.fingerprint
         return host.place(loaded.patcher, loaded.working_bytes)
 
     def _load(self, kind: str, load: Callable[..., nn.Module]) -> _Loaded:
@@ -120,7 +129,8 @@ class GameModel:
         compiled = self._apply_preset(model) if kind == "decoder" else []
         host.make_interruptible(model, compiled)
         size = _size_of(model)
-        return _Loaded(host.wrap(model, devices), model.working_bytes if kind == "decoder" else size // 8)
+        working = model.working_bytes if kind == "decoder" else size // 8
+        return _Loaded(host.wrap(model, devices), working, self.fingerprint)
 
     def _apply_preset(self, decoder: ShotDecoder) -> list[nn.Module]:
         """Make a decoder draw as the preset says; returns the modules that torch compiles. The log names what is of no

@@ -36,7 +36,7 @@ class Game:
     def __init__(self, player: Player, model: GameModel) -> None:
         self.player = player
         self.model = model
-        self.notes: list[str] = []
+        self.notes = list(model.world.warnings_for(player.session.window))
 
     @property
     def story(self) -> Story:

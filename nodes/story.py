@@ -24,7 +24,7 @@ from .values import (
     bytes_of,
     image_of_bytes,
 )
-from .widgets import line_input, seed_input, turn_input, window_input
+from .widgets import line_input, seed_input, turn_input, window_input, window_of
 
 NO_STORY = "none yet"
 PLAYED = Replays(version)
@@ -62,9 +62,7 @@ class PlayGameStory(io.ComfyNode):
                 line_input(
                     "Which line of the story to go on with, such as main or line-2. Empty: the current one.",
                 ),
-                window_input(
-                    "How many past turns the engine reads for the next one; 0: none. Worlds learn with 4.",
-                ),
+                window_input(),
                 seed_input(
                     "Noise seed of turn 1; each turn counts one on. Another seed draws other takes of the same game.",
                 ),
@@ -127,7 +125,7 @@ class PlayGameStory(io.ComfyNode):
             settings = model.settings(
                 steps,
                 guidance,
-                window=window,
+                window=window_of(window),
                 seed=seed,
                 motion={number: told_motion(word, motion_value, 0, model) for number, word in told.items()},
             )
@@ -201,9 +199,7 @@ class LoadGameStory(io.ComfyNode):
                 line_input(
                     "Which line of the story, such as main or line-2. Empty: the current one.",
                 ),
-                window_input(
-                    "How many past turns the engine reads for the next one; 0: none.",
-                ),
+                window_input(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game, for Predict Next State."),
@@ -234,7 +230,7 @@ class LoadGameStory(io.ComfyNode):
         host.require(*PACKAGES)
         kept = Story.read(host.output_folder(), story)
         number = start(kept, turn, line)
-        session = kept.held(kept.session(number, window))
+        session = kept.held(kept.session(number, window_of(window)))
         told = "\n".join(turn.instruction for turn in session.turns if turn.number > 0)
         clip = clip_of(kept, number)
         absent = host.blocked(f"turn {number} of story {story!r} was saved without a shot")

@@ -34,11 +34,13 @@ class Moment:
     """A game at one of its turns: the last of `session`, which is turn 0 for an encoded opening picture.
 
     motion_table: of the world that predicted it. unknown_words: of its instruction, which that world never saw.
+    warnings: of how it was predicted.
     """
 
     session: GameSession
     motion_table: MotionTable | None = None
     unknown_words: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def turn(self) -> Turn:
@@ -111,8 +113,8 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
 
 
 def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
-    """The `ui` of a node: a warning for words that the world never saw, None where it knows them all."""
-    notes = unknown_notes(moment, world)
+    """The `ui` of a node: warnings of how it predicted, and for words that the world never saw; None without any."""
+    notes = [*moment.warnings, *unknown_notes(moment, world)]
     return {"animegamer_notes": notes} if notes else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.state import DEFAULT_WINDOW
 from . import host
 
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
@@ -24,9 +23,21 @@ def seed_input(tooltip: str, default: int = 0) -> io.Input:
     return io.Int.Input("seed", default=default, min=low, max=MAX_SEED, control_after_generate=False, tooltip=tooltip)
 
 
-def window_input(tooltip: str) -> io.Input:
+def window_input() -> io.Input:
     """How many past turns the engine reads."""
-    return io.Int.Input("window", default=DEFAULT_WINDOW, min=0, max=1000, tooltip=tooltip)
+    return io.Int.Input(
+        "window",
+        default=-1,
+        min=-1,
+        max=1000,
+        tooltip="How many past turns the engine reads for the next one; 0: none, -1: as many as the world was trained "
+        "with.",
+    )
+
+
+def window_of(value: int) -> int | None:
+    """The value of that widget; None leaves the choice to the world."""
+    return None if value < 0 else value
 
 
 def turn_input(name: str, default: int, tooltip: str) -> io.Input:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import time
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io, ui
 
 from ..animegamer_core.index import check_story_name
+from ..animegamer_core.spec import TRAINED_PROFILES
 from ..animegamer_core.train.staged import StageFiles
 from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config
 from . import host
 from .models import PACKAGES
 from .replay import Replays
-from .values import CATEGORY, DatasetSocket, LoraSocket, image_of_bytes
+from .values import CATEGORY, WORLD, DatasetSocket, LoraSocket, image_of_bytes
 from .widgets import seed_input, world_input
 
 if typing.TYPE_CHECKING:
@@ -98,6 +100,14 @@ class TrainLoRAStage(io.ComfyNode):
                     optional=True,
                     tooltip="A dataset from Build Game Dataset, in place of the one that is chosen here.",
                 ),
+                io.Combo.Input(
+                    "profile",
+                    options=[WORLD, *TRAINED_PROFILES],
+                    default=WORLD,
+                    optional=True,
+                    tooltip="How predict, adapt and distill read turns, and how the result is played. world: as its "
+                    "engine was trained to be read; paper for an engine that was never trained here.",
+                ),
             ],
             outputs=[
                 LoraSocket.Output(
@@ -130,21 +140,24 @@ class TrainLoRAStage(io.ComfyNode):
         resume: bool,
         lora: StageFiles | None = None,
         game_dataset: str | None = None,
+        profile: str = WORLD,
     ) -> io.NodeOutput:
         called = dict(stage=stage, dataset=dataset, world=world, run=run, steps=steps, batch=batch, rank=rank, lr=lr)
-        called |= dict(games=games, seed=seed, resume=resume, game_dataset=game_dataset)
+        called |= dict(games=games, seed=seed, resume=resume, game_dataset=game_dataset, profile=profile)
         called |= _ages(called)
         host.require(*PACKAGES, "peft")
-        from ..animegamer_core.train.job import FEATURES, Job, brief, run_job
+        from ..animegamer_core.train.job import FEATURES, Job, brief, run_job, to_train
         from ..animegamer_core.train.log import LOG, read_log
         from ..animegamer_core.train.loop import RunOptions
         from ..animegamer_core.train.plot import draw_losses
 
         show, begun = Bars(), tuple(lora or ())
         out = host.output_folder() / host.RUNS / check_story_name(run, "run") / stage
-        opened = host.find_world(world)
+        chosen = None if profile == WORLD else profile
+        opened = to_train(stage, host.find_world(world), [Path(path) for path, _ in begun], chosen)
         row = stage_config(stage, "lora", opened.spec.name)
         config = brief(row, steps=steps, batch=batch, lora_rank=rank, lr=lr, seed=seed)
+        config = replace(config, window=opened.window)
         clips = Path(game_dataset) if game_dataset else _dataset_folder(dataset, games, seed, show)
         # The stages of a run read the same clips: what one computes of them, the next finds.
         start, features = [(Path(path), share) for path, share in begun], out.parent / FEATURES
@@ -156,7 +169,8 @@ class TrainLoRAStage(io.ComfyNode):
         report = _told(stage, lines, result.seconds, job.dataset, result.file)
         lora_out = (*begun, (str(result.file), 1.0))
         TRAINED.done(called, str(result.file))
-        return io.NodeOutput(lora_out, plot, report, ui=looks(cls, plot, report, filter(None, [lr_warning(config)])))
+        notes = [*opened.warnings, *filter(None, [lr_warning(config)])]
+        return io.NodeOutput(lora_out, plot, report, ui=looks(cls, plot, report, notes))
 
 
 class EvaluateGame(io.ComfyNode):

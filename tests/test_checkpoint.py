@@ -21,7 +21,7 @@ from animegamer_core.decoder import ShotDecoder
 from animegamer_core.encoder import ShotEncoder
 from animegamer_core.engine import GameEngine
 from animegamer_core.prompt import GameTokenizer
-from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MotionTable
 
 TABLE = MotionTable("measured", (0.1, 0.5, 1.0, 2.0, 4.0), (0.2, 0.7, 1.5, 3.0))
@@ -126,6 +126,25 @@ def test_the_fingerprint_tells_worlds_apart(world, tiny_encoder):
     }
     assert len(others) == 4
     assert save_part(world, tiny_encoder, dtype=torch.float16).fingerprint == world.fingerprint, "it plays the same"
+
+
+# Of the published sizes without weights. If one changes, every story that was played so is refused as another world's.
+FINGERPRINTS = {
+    "as_run": "7607641449b86a8fa7f51ec25072b8d62c296c614893e3837cab904f38b52708",
+    "reference": "f317439bf2d9deedc5ab7ab0ce1a5b45dfa6000e181a859ddd08de321eeee533",
+    "paper": "d2b356d10434d0313935d0df524110085fc85817b2f2bd847cdc7307cdc05055",
+}
+
+
+@pytest.mark.parametrize("name", FINGERPRINTS)
+def test_a_world_that_plays_as_before_keeps_its_fingerprint(name, tmp_path):
+    assert save_world(tmp_path / "w", RELEASE, profile=name).fingerprint == FINGERPRINTS[name]
+
+
+def test_the_shipped_toybox_keeps_its_fingerprint():
+    """A new build of it changes this; nothing else may."""
+    shipped = "57dbada201965958f4ac37c84060bd4c913c7caed67c4dd4130e754d2047a92b"
+    assert open_world("toybox").fingerprint == shipped
 
 
 # ---- what goes wrong

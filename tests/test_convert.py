@@ -72,7 +72,9 @@ def test_a_whole_download_becomes_a_world(download, originals, tmp_path):
 def test_released_precision_stores_16_bits(download, tmp_path):
     world = convert(download, tmp_path / "w")
     assert {p.dtype for p in world.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
-    sizes = {path.split("/")[0]: note.bytes for path, note in world.files.items() if path.endswith("model.safetensors")}
+    sizes = {
+        path.split("/")[0]: note.bytes for path, note in world.files.items() if path.endswith("/model.safetensors")
+    }
     weights = sum(p.numel() for p in world.load_engine().parameters())
     assert weights * 2 < sizes["engine"] < weights * 2 + 20_000
     assert {p.dtype for p in world.load_engine().parameters()} == {torch.float32}, "the CPU computes in float32"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from animegamer_core.decoder import ShotDecoder
+from animegamer_core.sampler import Schedule
 from animegamer_core.spec import PROFILES, SPECS
 
 TINY = SPECS["tiny"]
@@ -55,6 +56,22 @@ def test_nothing_that_is_asked_for_silently_means_the_default(tiny_decoder, stat
         tiny_decoder.shoot(states[0], 1.0, seed=0, **how)
     with pytest.raises(ValueError, match=named):
         tiny_decoder.denoise(states[:1], torch.ones(1), lambda: torch.randn(1, *TINY.decoder.latent_shape), **how)
+
+
+@pytest.mark.parametrize("name, released", [("as_run", True), ("reference", True), ("paper", False)])
+def test_a_shot_takes_the_timesteps_of_its_profile(name, released, tiny_decoder, states):
+    decoder = ShotDecoder(TINY, PROFILES[name]).eval()
+    decoder.load_state_dict(tiny_decoder.state_dict())
+    seen = []
+    decoder.transformer.register_forward_pre_hook(
+        lambda _, given, named: seen.append(int(named["timestep"][0])), with_kwargs=True
+    )
+    for guidance in (None, "constant"):  # another guidance leaves the profile's timesteps as they are
+        seen.clear()
+        decoder.sample(states[:1], torch.ones(1), [0], steps=99, guidance=guidance)
+        assert seen[77] == 999 * 22 // 99 - released and seen[88] == 999 * 11 // 99 - released
+        assert tuple(seen) == Schedule.of(99, released).timesteps == decoder.schedule(99).timesteps
+    assert len(decoder.schedule()) == TINY.decoder.steps
 
 
 def test_skipping_the_unconditional_half_changes_little(tiny_decoder, states):

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -47,6 +47,43 @@ def test_a_free_reply_that_cannot_be_read_is_zeros_only_as_run(tiny_engine, tiny
     as_run.load_state_dict(tiny_engine.state_dict())
     assert as_run.predict((), LINES[0]).levels == (0, 0, 0, 0)  # random weights write no state block
     assert tiny_engine.predict((), LINES[0]).levels[0] in range(1, 6)
+
+
+@pytest.fixture
+def scripted(tiny_engine, tiny_tokenizer, monkeypatch):
+    """What an engine as run replies if its logits are these, each step's all -1 but for {token: logit}."""
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES["as_run"]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+
+    def reply(*steps):
+        left = iter(steps)
+
+        def logits(hidden_LH):
+            row = torch.full((TINY.engine.vocab_size,), -1.0)
+            for token, value in next(left).items():
+                row[token] = value
+            return row
+
+        monkeypatch.setattr(engine, "_logits", logits)
+        text = engine.reply(engine.prompt([], LINES[0]), torch.zeros(0, 8, 32))
+        assert next(left, None) is None, "the reply ended before its last step"
+        return text
+
+    return reply
+
+
+def test_a_free_reply_that_begins_a_frame_runs_through_all_slots(scripted, tiny_tokenizer):
+    token, strength = tiny_tokenizer.token, tiny_tokenizer.strength
+    loud = {strength(5): 9.0}  # never heard while a frame is written
+    frame = [{token("<frame>"): 5.0}, *[loud] * (8 + 1)]  # the slots and `</frame>`
+    rest = [{strength(2): 1.0, tiny_tokenizer.slots(8)[4]: 9.0}, {token("</s>"): 1.0, token("</frame>"): 9.0}]
+    assert scripted(*frame, *rest) == "<Strength_2> </s>"
+
+
+def test_a_slot_wins_a_free_reply_only_where_all_else_is_below_zero(scripted, tiny_tokenizer):
+    last = {tiny_tokenizer.token("</s>"): 1.0}
+    assert scripted({}, *[{}] * 8, last) == "</s>", "the first slot, then forced ones, which are not told"
+    assert scripted({tiny_tokenizer.strength(3): 0.5}, last) == "<Strength_3> </s>"
 
 
 def test_what_the_model_said_first_is_kept(tiny_engine):
@@ -101,18 +138,23 @@ def test_the_mask_rule():
     assert torch.equal(seen, expected)
 
 
-def test_training_in_a_padded_batch_equals_playing(tiny_engine):
-    session = play(tiny_engine, LINES[:1])
-    first = session.turns[0]
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("answered", [False, True])
+def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, tiny_tokenizer):
+    engine = with_profile(tiny_engine, tiny_tokenizer, **asdict(PROFILES[name]))
+    first = play(engine, LINES[:1]).turns[0]
     past = first.state.representation[None]
-    prompts = [tiny_engine.prompt([], LINES[0]), tiny_engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    block = state_block(tiny_tokenizer, (3, 1, 0, -1), engine.profile)[1:] if answered else []
     with torch.no_grad():
-        output = tiny_engine(prompts, [past[:0], past])
-    torch.testing.assert_close(output.states_BND[0], first.state.representation, atol=1e-5, rtol=1e-4)
-    played = tiny_engine.represent(prompts[1], past)
-    torch.testing.assert_close(output.states_BND[1], played, atol=1e-5, rtol=1e-4)
-    logits = output.logits_BAV[0, -1]
-    torch.testing.assert_close(logits, tiny_engine.first_logits(prompts[0], past[:0]), atol=1e-5, rtol=1e-4)
+        output = engine([prompt.followed_by(block) for prompt in asked], [past[:0], past], answers=len(block))
+    for row, (prompt, states) in enumerate(zip(asked, [past[:0], past], strict=True)):
+        for ours, played in (
+            (output.states_BND[row], engine.represent(prompt, states)),
+            (output.logits_BAV[row, 0], engine.first_logits(prompt, states)),
+            (output.logits_BAV[row, -1], engine.first_logits(prompt.followed_by(block[:-1]), states)),
+        ):
+            torch.testing.assert_close(ours, played, atol=1e-5, rtol=1e-4)
 
 
 def chosen_one_by_one(engine, past, instruction):
@@ -158,6 +200,39 @@ def test_all_replies_read_at_once_choose_as_one_after_another_in_the_toybox():
         assert (state.levels, state.said) == chosen_one_by_one(engine, session.past(), line)
         session = session.step(line, state)
     assert len({turn.state.levels for turn in session.turns}) > 2
+
+
+def reader(engine):
+    """The pass that this profile reads text with."""
+    return engine._read if engine.profile.shared_prefill else engine._read_text
+
+
+def logits_token_by_token(engine, prompt, states, tokens):
+    """(1 + A, V): the logits behind a prompt, and behind each of these tokens, which are fed singly with the cache."""
+    hidden_LH, cache = reader(engine)(prompt, states)
+    rows = [hidden_LH[-1], *(engine._feed([token], cache)[-1] for token in tokens)]
+    return engine.llm.lm_head(torch.stack(rows))
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+@pytest.mark.parametrize("name", ["paper", "reference"])
+@torch.inference_mode()
+def test_all_replies_read_at_once_have_the_logits_of_each_fed_token_by_token(name, turns, tiny_engine, tiny_tokenizer):
+    """A wrong position or mask moves the logits, but seldom changes which choice is the highest."""
+    engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+    engine.load_state_dict(tiny_engine.state_dict())
+    past = play(engine, LINES[:turns]).past()
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], LINES[2])
+    states, replies = engine.past_states(past), Replies.of(tiny_tokenizer)
+    hidden_RH = reader(engine)(prompt, states, replies)[0][len(prompt.ids_L) - 1 :]
+    whole = [numbers for numbers in replies.ends if len(numbers) == len(GRAMMAR) - 1]
+    assert len(whole) == 5 * 2 * 2
+    for numbers in whole:
+        tokens = state_block(tiny_tokenizer, (*numbers, 1), engine.profile)[1:10]
+        branch = replies.seen_RR[replies.ends[numbers] - 1].nonzero().flatten()
+        at_once = engine.llm.lm_head(hidden_RH[[0, *(branch + 1).tolist()]])
+        singly = logits_token_by_token(engine, prompt, states, tokens)
+        torch.testing.assert_close(at_once, singly, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name, passes", [("paper", 1), ("reference", 2)])

@@ -30,6 +30,7 @@ from animegamer_core.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
+from animegamer_core.toybox.calibrate import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
 from animegamer_core.toybox.world import AMPLITUDES, UNSEEN_PAIRS, vocabulary
 from animegamer_core.video import to_uint8
@@ -387,6 +388,44 @@ def test_the_levels_of_a_livelier_film_are_drawn_as_lively_as_can_be(tiny_world)
     assert acceptance.level_centres(lively.edges)[-1] > AMPLITUDES[1]
     ceiling = next(line for line in acceptance.motion_row(trial).lines if "ceiling" in line.name)
     assert ceiling.figure.count == SMALLEST.true
+
+
+def motion_lines(world):
+    row = acceptance.motion_row(Trial(Lab(world, workers=1), SMALLEST))
+    return {line.name: line.figure for line in row.lines}, row.notes
+
+
+def test_motion_is_measured_with_and_without_calibration(tiny_world, monkeypatch):
+    """Without, each shot is drawn as before at the same noise, conditioned on the median of the data's clips."""
+    own, data = TABLE.values, (0.4, 1.2, 2.5, 5.0, 9.5)
+    notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, own))}
+    drawn, shoot = [], Lab.shoot
+
+    def seen(self, states, values, seeds):
+        drawn.append((tuple(values), tuple(seeds)))
+        return shoot(self, states, values, seeds)
+
+    monkeypatch.setattr(Lab, "shoot", seen)
+    found, said = motion_lines(replace(open_world(tiny_world), provenance=notes))
+    assert [values for values, _ in drawn] == [own, data] and drawn[0][1] == drawn[1][1]
+    asked = Trial(Lab(replace(open_world(tiny_world), motion_table=replace(TABLE, values=data)), workers=1), SMALLEST)
+    assert found["ACC-F, uncalibrated"] == figures.motion_accuracy(asked.asked, asked.answers)
+    assert found["MAE-F, uncalibrated"] == figures.motion_error(asked.asked, asked.answers)
+    assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == SMALLEST.shots
+    assert "inverting the decoder's own measured response" in said[0]
+
+
+def test_a_world_that_was_never_calibrated_has_one_figure_of_motion(tiny_world):
+    found, said = motion_lines(open_world(tiny_world))
+    assert found["ACC-F"] == found["ACC-F, uncalibrated"] and found["MAE-F"] == found["MAE-F, uncalibrated"]
+    assert said == ()
+
+
+def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(tiny_world):
+    older = replace(open_world(tiny_world), provenance={BUILT_BY: BUILDER})
+    found, said = motion_lines(older)
+    assert found["ACC-F"].count == SMALLEST.shots and found["ACC-F, uncalibrated"].count == 0
+    assert "does not state the medians" in said[0]
 
 
 def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):

@@ -28,6 +28,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import figures
+from animegamer_core.evaluate.judging.paper import JUDGED, RANKED
 from animegamer_core.evaluate.similarity import towers as similarity
 from animegamer_core.evaluate.similarity.towers import Towers
 from animegamer_core.evaluate.table import cli, page, pictures, runner, small
@@ -35,15 +36,16 @@ from animegamer_core.evaluate.table.cast import Cast, cast_of, true_shots
 from animegamer_core.evaluate.table.job import TableJob, games_of, open_job, save_table
 from animegamer_core.evaluate.table.metrics import BY_KEY, METRICS, confusion, figure_of, figures_of
 from animegamer_core.evaluate.table.motion import flow_of, open_meter
-from animegamer_core.evaluate.table.paper import ABLATIONS, PAPER
+from animegamer_core.evaluate.table.paper import ABLATIONS, ADAPTATION, PAPER
 from animegamer_core.evaluate.table.player import WorldPlayer
-from animegamer_core.evaluate.table.records import GameRecord, TurnRecord, game_folder, read_game, read_run
+from animegamer_core.evaluate.table.records import GameRecord, PlayedRun, TurnRecord, game_folder, read_game, read_run
 from animegamer_core.evaluate.table.report import table_of
 from animegamer_core.evaluate.table.runner import game_seed, write_moving
 from animegamer_core.evaluate.table.scores import SIMILARITIES, Scorer, alike, pairwise, scored_text, shown_frames
 from animegamer_core.fonts import drawable, font_of
 from animegamer_core.play import PlaySettings
 from animegamer_core.state import StateChange
+from animegamer_core.toybox.calibrate import CALIBRATED_VALUES, DATA_VALUES
 
 HERE = pathlib.Path(__file__).parent
 LAUNCH = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no".split()
@@ -200,11 +202,54 @@ def test_shares_have_wilsons_interval_and_means_the_bootstrap():
     assert (error.value, error.low, error.high) == (2.0, 0.0, 4.0)
 
 
-def test_the_papers_rows_are_those_of_its_tables():
-    assert PAPER["AnimeGamer"] == dict(clip_i=0.813, dreamsim=0.740, clip_t=0.416, acc_f=0.674, mae_f=0.424, seconds=24)
-    assert [row["mae_f"] for row in PAPER.values()] == [0.424, 0.722, 1.021, 0.826]
-    assert ABLATIONS["w/o f_ms"] == dict(clip_i=0.853, dreamsim=0.689, acc_f=0.182, mae_f=1.219)
-    assert set().union(*PAPER.values(), *ABLATIONS.values()) <= set(BY_KEY)
+MAIN_RESULTS = """
+| Model | CLIP-I | DreamSim | CLIP-T | ACC-F | MAE-F | Inference Time (s/turn) |
+| GSC | 0.786 | 0.502 | 0.333 | 0.316 | 0.826 | 50 |
+| GFC | 0.766 | 0.580 | 0.333 | 0.292 | 1.021 | 63 |
+| GC | 0.796 | 0.642 | 0.334 | 0.425 | 0.722 | 25 |
+| AnimeGamer | 0.813 | 0.740 | 0.416 | 0.674 | 0.424 | 24 |
+"""
+ABLATION_STUDY = """
+| Configuration | CLIP-I | DreamSim | ACC-F | MAE-F |
+| w/ random frame | 0.845 | 0.450 | 0.474 | 0.562 |
+| w/o warm-up | 0.831 | 0.511 | 0.703 | 0.458 |
+| w/o f_ms | 0.853 | 0.689 | 0.182 | 1.219 |
+| w/o adapt | 0.683 | 0.494 | 0.365 | 0.847 |
+| full | 0.867 | 0.793 | 0.729 | 0.403 |
+"""
+JUDGES = """
+| Model | Overall (GPT/Human) | Instruction (GPT/Human) | Context (GPT/Human) | Character (GPT/Human) |
+| GC | 6.42/7.38 | 7.29/7.37 | 6.58/6.89 | 7.49/7.55 |
+| AnimeGamer | 8.36/10.0 | 9.14/9.95 | 8.41/9.95 | 9.11/9.86 |
+"""
+KEYS = {"CLIP-I": "clip_i", "DreamSim": "dreamsim", "CLIP-T": "clip_t", "ACC-F": "acc_f", "MAE-F": "mae_f"}
+KEYS["Inference Time (s/turn)"] = "seconds"
+
+
+def rows_of(text):
+    """The rows of a printed table by their names: column -> cell."""
+    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines())
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize(("printed", "ours"), [(MAIN_RESULTS, PAPER), (ABLATION_STUDY, ABLATIONS)])
+def test_the_papers_rows_are_those_of_its_tables(printed, ours):
+    assert ours == {
+        name: {KEYS[column]: float(cell) for column, cell in row.items()} for name, row in rows_of(printed).items()
+    }
+    assert set().union(*ours.values()) <= set(BY_KEY)
+
+
+def test_what_the_paper_says_of_adaptation_is_in_neither_table():
+    """The sentence: omitting adaptation reduces CLIP-I from 0.786 to 0.683."""
+    assert ADAPTATION == {"full": {"clip_i": 0.786}, "w/o adapt": {"clip_i": 0.683}}
+    assert 0.786 not in (PAPER["AnimeGamer"]["clip_i"], ABLATIONS["full"]["clip_i"])
+
+
+def test_the_papers_judges_are_those_of_its_table():
+    for name, row in rows_of(JUDGES).items():
+        machines, people = zip(*(map(float, cell.split("/")) for cell in row.values()), strict=True)
+        assert tuple(JUDGED[name].values()) == machines and tuple(RANKED[name].values()) == people
 
 
 def test_every_row_says_what_it_is():
@@ -802,6 +847,8 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     assert cli.run(told(*words)) == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "gc" / "report.json").read_text())["rows"]}
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
+    for key in ("acc_f", "mae_f"):
+        assert rows[f"{key}_uncalibrated"]["value"] == rows[key]["value"], "nothing of a baseline is calibrated"
     assert not any(rows[key]["n"] for key in ("state", "state_mae", "social", "scope"))
     assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
     out = capsys.readouterr().out
@@ -819,12 +866,88 @@ def test_true_shots_say_what_is_to_be_reached(world, small_towers, tmp_path):
     assert cli.run(told(*words, "--games", games, "--out", tmp_path / "true")) == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "true" / "report.json").read_text())["rows"]}
     assert rows["clip_i_true"]["value"] == pytest.approx(1) and rows["acc_f"]["value"] == 1, "the lines were made so"
+    assert rows["clip_i"]["truth"]["value"] == rows["clip_i"]["value"] and not rows["clip_i"]["says_nothing"]
+    assert rows["clip_i_across"]["truth"] == {key: rows["clip_i_across"][key] for key in ("value", "interval", "n")}
     assert rows["state"]["n"] == 0
     games.write_text(benchmark_text(small_games(1)))
     with pytest.raises(ValueError, match="small-1 has no true shots"):
         cli.run(told(*words, "--games", games, "--out", tmp_path / "other"))
     with pytest.raises(ValueError, match="give one of them"):
         cli.run(told(*words, "--baseline", "gc", "--out", tmp_path / "other"))
+
+
+def calibrated(world):
+    """The world as if its motion values had been found by calibration; returns it and the values before."""
+    data = (0.4, 1.2, 2.5, 5.0, 9.5)
+    notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, TABLE.values))}
+    return replace(world, provenance={**world.provenance, **notes}), data
+
+
+def test_shots_are_measured_without_calibration_too(world, tmp_path):
+    """Each at the noise and from the state of the turn's own shot, conditioned on the median of the data's clips."""
+    own, data = calibrated(world)
+    bare = replace(world, motion_table=replace(TABLE, values=data))
+    for name, one in (("own", own), ("bare", bare)):
+        with open_job(job_of(one, tmp_path / name, games=small_games(1))) as opened:
+            opened.play()
+            table = opened.report()
+        if one is own:
+            assert "inverting the decoder's own measured response" in " ".join(table.remarks)
+    (played,), (alone,) = (read_run(tmp_path / name).games for name in ("own", "bare"))
+    for turn, other in zip(played.turns, alone.turns, strict=True):
+        assert (turn.uncalibrated_value, turn.uncalibrated_level) == (other.motion_value, other.motion_level)
+        assert (other.uncalibrated_value, other.uncalibrated_level) == (other.motion_value, other.motion_level)
+        assert turn.uncalibrated_value != turn.motion_value and turn.level == other.level
+
+
+def test_a_shot_without_calibration_costs_no_seconds_of_its_turn(world, monkeypatch):
+    own, _ = calibrated(world)
+    player = WorldPlayer(own, PlaySettings(steps=2))
+    clock, redraw = [0.0], WorldPlayer._redrawn
+
+    def slow(self, *given):
+        clock[0] += 1000
+        return redraw(self, *given)
+
+    monkeypatch.setattr(WorldPlayer, "_redrawn", slow)
+    monkeypatch.setattr("animegamer_core.evaluate.table.player.time.perf_counter", lambda: clock[0])
+    shots = list(player.play(small_games(1)[0], 0))
+    assert [shot.seconds for shot in shots] == [0.0, 0.0] and all(shot.uncalibrated is not None for shot in shots)
+
+
+def test_games_of_earlier_versions_have_no_uncalibrated_figure(tmp_path):
+    game_of(turn_of(1, measured=1)).save(tmp_path)
+    path = game_folder(tmp_path, "by-hand") / "game.json"
+    values = json.loads(path.read_text())
+    for turn in values["turns"]:
+        del turn["uncalibrated_value"], turn["uncalibrated_level"]
+    path.write_text(json.dumps(values))
+    found = figures_of([read_game(tmp_path, "by-hand")])
+    assert found["acc_f"].count == 1 and found["acc_f_uncalibrated"].count == found["mae_f_uncalibrated"].count == 0
+
+
+def scored_run(folder, name, likeness, truth):
+    """A run of one turn whose shot is as like the character's pictures as told, and its true shot as `truth`."""
+    turn = turn_of(1, measured=1, clip_i=likeness)
+    turn = replace(turn, scores={**turn.scores, "truth_clip_i": truth})
+    asked = {"player": {"name": name}, "seed": 0, "world": {"name": "tiny"}, "towers": {"stand_in": True}}
+    asked["benchmark"] = {"games": ["by-hand"]}
+    return PlayedRun(folder, asked, (game_of(turn),))
+
+
+@pytest.mark.parametrize(("likeness", "truth", "hollow"), [(0.5, 0.4, True), (0.4, 0.4, False), (0.3, 0.4, False)])
+def test_a_row_in_which_the_truth_scores_below_the_player_is_marked(tmp_path, likeness, truth, hollow):
+    table = table_of(scored_run(tmp_path, "player", likeness, truth))
+    (row,) = (line for line in table.table.splitlines() if line.startswith("| CLIP-I (toybox towers) "))
+    assert ("(!)" in row) == hollow
+    assert ("true shots themselves score 0.400, worse than player with 0.500" in table.text) == hollow
+    table.save(tmp_path)
+    (kept,) = (row for row in json.loads((tmp_path / "report.json").read_text())["rows"] if row["key"] == "clip_i")
+    assert kept["says_nothing"] is hollow and kept["truth"]["value"] == truth
+
+
+def test_a_row_without_a_truth_is_never_marked(played):
+    assert "(!)" not in (played / "report.md").read_text(encoding="utf-8")
 
 
 def test_wrong_words_are_answered_in_a_sentence(world, small_towers, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import published_files as made
 import pytest
+import stock_files
 import torch
 from hub_server import Hub
 from hypothesis import given, settings
@@ -17,10 +18,13 @@ from safetensors.torch import save_file
 from animegamer_core.checkpoint import CheckpointError, open_world
 from animegamer_core.checkpoint import fetch as fetching
 from animegamer_core.checkpoint import hub as hub_files
+from animegamer_core.checkpoint.base_folders import find_base
+from animegamer_core.checkpoint.new import new_world
 
 ROOT = Path(__file__).parent.parent
 MIB = 1 << 20
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
+CLIP_NAME = stock_files.CLIP
 GAMER, MISTRAL, VIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
 
 
@@ -64,16 +68,16 @@ def large(hub):
     return hub
 
 
-def command(hub, out, *words):
+def command(hub, out, *words, base=False):
     outside = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "NO_PROXY": "*", "HF_HUB_DISABLE_TELEMETRY": "1"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **outside}
     environment.pop("HF_TOKEN", None)
-    call = [sys.executable, "-m", "animegamer_core", "fetch", "qiqi", "--out", str(out), *words]
+    call = [sys.executable, "-m", "animegamer_core", "fetch", "--base" if base else "qiqi", "--out", str(out), *words]
     return {"args": call, "env": environment, "cwd": ROOT, "text": True}
 
 
-def fetch(hub, out, *words, answer=""):
-    return subprocess.run(**command(hub, out, *words), input=answer, capture_output=True)
+def fetch(hub, out, *words, answer="", base=False):
+    return subprocess.run(**command(hub, out, *words, base=base), input=answer, capture_output=True)
 
 
 def one_sentence(done):
@@ -96,6 +100,75 @@ def test_what_is_fetched_is_a_world_to_play(hub, released, tmp_path):
     assert world.spec.name == "qiqi" and not world.missing(("engine", "decoder", "vae", "encoder"))
     again = fetch(hub, tmp_path / "d")
     assert again.returncode == 0 and "To download: 0.0 MB" in again.stdout, "nothing to ask about"
+
+
+@pytest.fixture(scope="module")
+def base_repositories(tmp_path_factory):
+    """The three repositories of the free base models, with files beside that nobody needs."""
+    src = stock_files.write_base(tmp_path_factory.mktemp("base"))
+    video, mistral, clip = (
+        below(src / name) for name in (VIDEO.partition("/")[2], MISTRAL.partition("/")[2], CLIP_NAME)
+    )
+    beside = {"README.md": b"about", "consolidated.safetensors": b"x", "pytorch_model-00001-of-00002.bin": b"y"}
+    return {VIDEO: {**video, "README.md": b"about"}, MISTRAL: {**mistral, **beside}, fetching.CLIP: {**clip, **beside}}
+
+
+def test_base_models_are_fetched_and_become_a_world(hub, base_repositories, tmp_path):
+    hub.repositories = {repo: dict(files) for repo, files in base_repositories.items()}
+    assert fetch(hub, tmp_path / "d", base=True).returncode == 1 and hub.ranges == [], "nothing unasked"
+    done = fetch(hub, tmp_path / "d", "--yes", base=True)
+    assert done.returncode == 0, done.stderr
+    found = set(below(tmp_path / "d", but=(".fetch.lock",)))
+    unneeded = ("README.md", "consolidated.safetensors", "pytorch_model-00001-of-00002.bin", "generation_config.json")
+    assert found == {
+        f"{repo.partition('/')[2]}/{path}"
+        for repo, files in base_repositories.items()
+        for path in files
+        if path not in unneeded
+    }
+    for said in (VIDEO, MISTRAL, fetching.CLIP, "test-1.0", "Apache-2.0", "To download"):
+        assert said in done.stdout
+    assert "European Union" not in done.stdout
+    assert f"new --spec release --cogvideox {tmp_path / 'd' / 'CogVideoX-2b'} --mistral" in done.stdout
+    assert f"--clip {tmp_path / 'd' / CLIP_NAME} --out worlds/mine" in done.stdout
+    assert not new_world(find_base(tmp_path / "d"), tmp_path / "w").missing()
+    again = fetch(hub, tmp_path / "d", base=True)
+    assert again.returncode == 0 and "To download: 0.0 MB" in again.stdout
+
+
+def test_a_base_model_that_was_damaged_or_cut_is_fetched_again(hub, base_repositories, tmp_path):
+    hub.repositories = {repo: dict(files) for repo, files in base_repositories.items()}
+    path = "transformer/diffusion_pytorch_model.safetensors"
+    right = hub.repositories[VIDEO][path]
+    hub.wrong = {path: bytes([right[0] ^ 1]) + right[1:]}
+    assert "what arrived is not what the hub lists" in one_sentence(fetch(hub, tmp_path / "d", "--yes", base=True))
+    hub.wrong, hub.ranges, hub.cut_once = {}, [], {path}
+    assert fetch(hub, tmp_path / "d", "--yes", base=True).returncode == 0
+    assert (tmp_path / "d" / "CogVideoX-2b" / path).read_bytes() == right
+
+
+def test_a_text_encoder_that_is_there_already_is_not_fetched_twice(hub, base_repositories, tmp_path):
+    hub.repositories = {repo: dict(files) for repo, files in base_repositories.items()}
+    (tmp_path / "d" / "t5-v1_1-xxl").mkdir(parents=True)
+    hub.repositories[VIDEO]["tokenizer/spiece.model"] = b"pieces"
+    done = fetch(hub, tmp_path / "d", "--yes", base=True)
+    assert done.returncode == 0 and f"--t5 {tmp_path / 'd' / 't5-v1_1-xxl'}" in done.stdout
+    assert not (tmp_path / "d" / "CogVideoX-2b" / "text_encoder").exists()
+    assert (tmp_path / "d" / "t5-v1_1-xxl" / "model.safetensors").is_file()
+
+
+def test_base_repositories_that_lack_what_is_needed(hub, base_repositories, tmp_path):
+    files = {path: data for path, data in base_repositories[VIDEO].items() if not path.startswith("transformer/")}
+    hub.repositories = {**base_repositories, VIDEO: files}
+    assert f"{VIDEO}: has no file for CogVideoX-2b" in one_sentence(fetch(hub, tmp_path / "d", "--yes", base=True))
+
+
+def test_a_world_or_the_base_models_are_asked_for(hub, tmp_path):
+    for words in ([], ["qiqi", "--base"]):
+        call = command(hub, tmp_path / "d")
+        call["args"] = [*call["args"][:4], *words]
+        done = subprocess.run(**call, capture_output=True)
+        assert "give either the name of a world (qiqi, sosuke) or --base" in one_sentence(done)
 
 
 def test_nothing_is_downloaded_unasked(hub, tmp_path):
@@ -198,7 +271,15 @@ def test_what_the_hub_does_not_have(hub, tmp_path):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from([ENGINE, "VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt", "vae/config.json", "tokenizer/a.json"]),
+    st.sampled_from(
+        [
+            ENGINE,
+            "VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt",
+            "vae/config.json",
+            "tokenizer/a.json",
+            "text_encoder/model.safetensors",
+        ]
+    ),
     st.integers(0, 60),
     st.sampled_from(["..", "/", "\\", "../", "/../", "..\\", ":", "x"]),
 )
@@ -210,6 +291,8 @@ def test_no_listing_leads_out_of_the_folder(path, at, new):
         **{rf"(?:.*/)?((?i:{kind}-qiqi)/(?:{inside}))": r"\1" for kind, inside in fetching.PAIR.items()},
         **fetching._VAE,
         **fetching._TEXT_TOWER,
+        **fetching._BASE_COGVIDEO,
+        **fetching._BASE_TEXT,
     }
     for file in listing.pick(patterns, Path("out")):
         assert file.local.parts[0] == "out" and ".." not in file.local.parts

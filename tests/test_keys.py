@@ -157,8 +157,10 @@ def test_a_low_rank_update_is_scaled_by_alpha_over_its_rank(rank, rows, alpha):
         stem + "lora_B.default.weight": matrix_b,
     }
     source = Shapes({key: value.shape for key, value in tensors.items()})
-    source.tensor = tensors.__getitem__
+    source.tensor, source.dtype = tensors.__getitem__, lambda key: tensors[key].dtype
     recipe = keys.map_keys(source, keys.ENGINE, alpha)["llm.model.layers.0.mlp.up_proj.weight"]
     x = torch.randn(5)
     expected = base @ x + alpha / rank * (matrix_b @ (matrix_a @ x))
-    assert torch.allclose(recipe.tensor() @ x, expected, atol=1e-4, rtol=1e-4)
+    found = recipe.tensor() + recipe.update().delta()
+    assert torch.allclose(found @ x, expected, atol=1e-4, rtol=1e-4)
+    assert recipe.update_bytes == matrix_a.nbytes + matrix_b.nbytes

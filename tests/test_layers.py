@@ -134,8 +134,8 @@ PUBLIC = {
     "play": "PlayedTurn Player choose_device export keep_turn put_shot state_key",
     "sheet": "contact_sheet",
     "shelf": "OpeningKey Shelf ShotKey StateKey address_of opening_address opening_key with_opening_address",
-    "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile StateSpec TextTowerSpec VaeSpec "
-    "dtype_name get_profile get_spec",
+    "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile Reading StateSpec TextTowerSpec "
+    "VaeSpec dtype_name get_profile get_spec",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "level_of motion_text read_instructions scope_name",
     "story": "Story",
@@ -170,7 +170,7 @@ def test_the_verbs_and_the_options_of_play():
     from animegamer_core.__main__ import VERBS
     from animegamer_core.play_cli import add_arguments
 
-    assert list(VERBS) == ["play", "convert", "fetch", "parity", "dataset", "train", "evaluate", "bench"]
+    assert list(VERBS) == ["play", "convert", "fetch", "new", "parity", "dataset", "train", "evaluate", "bench"]
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}

@@ -48,7 +48,7 @@ FROZEN = {
         "history:ANIMEGAMER_HISTORY state:ANIMEGAMER_STATE images:IMAGE fps:FLOAT instructions:STRING",
     ),
     "TrainLoRAStage": (
-        "stage dataset world run steps batch rank lr games seed resume | lora game_dataset",
+        "stage dataset world run steps batch rank lr games seed resume | lora game_dataset profile",
         "lora:ANIMEGAMER_LORA loss_plot:IMAGE report:STRING",
     ),
     "EvaluateGame": ("world games seed | table", "report:STRING sheet:IMAGE"),

@@ -5,7 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from published_files import write_mistral
+from safetensors.torch import load_file
 
+from animegamer_core.parity.golden import RecordedTokenizer
 from animegamer_core.prompt import (
     GRAMMAR,
     RELEASE_SLOTS,
@@ -18,6 +21,7 @@ from animegamer_core.prompt import (
 from animegamer_core.spec import PROFILES
 
 SHARED = Path(__file__).parents[2] / "shared"
+KEPT = Path(__file__).parent / "golden"
 WORDS = ("character", "motion", "background", ":", ";", ",", ".", "miko", "run", "day", "beach")
 TOKENIZER = GameTokenizer.from_words(WORDS, 8)
 LEVELS = st.tuples(*(st.sampled_from(choice.allowed) for choice in GRAMMAR))
@@ -42,6 +46,8 @@ def test_prompt_slots_and_order(past, instruction):
     assert not (prompt.query_L & prompt.past_L).any()
     slots = set(TOKENIZER.slots(8))
     assert [index in slots for index in ids] == (prompt.query_L | prompt.past_L).tolist()
+    assert prompt.ids_L[prompt.query_L].tolist() == TOKENIZER.slots(8)
+    assert prompt.ids_L[prompt.past_L].tolist() == TOKENIZER.slots(8) * len(past)
     assert ids[0] == TOKENIZER.token("<s>") and ids[-1] == TOKENIZER.token("<ML>")
     assert ids.count(TOKENIZER.token("<TURN>")) == len(past) + 1
     assert ids.count(TOKENIZER.token("</TURN>")) == len(past)
@@ -96,6 +102,22 @@ def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
 def test_spelled_puts_one_space_between_tags():
     ids = [TOKENIZER.strength(3), TOKENIZER.token("</ML>"), *TOKENIZER.encode_text("miko run"), TOKENIZER.token("</s>")]
     assert TOKENIZER.spelled(ids) == "<Strength_3> </ML> miko run </s>"
+
+
+def test_prompts_have_the_recorded_ids_and_slots(tmp_path):
+    """The order of all tags and slots, in a vocabulary of the published size; text itself is recorded too."""
+    facts = json.loads((KEPT / "mllm_io.json").read_text(encoding="utf-8"))
+    recorded = load_file(KEPT / "mllm_io.safetensors")
+    tokenizer = GameTokenizer.from_mistral(write_mistral(tmp_path / "mistral"))
+    tokenizer = RecordedTokenizer(tokenizer, facts["instruction_token_ids"])
+    lines = facts["P"]["lines"]
+    for name in facts["cases"]:
+        window, turn = int(name[1]), int(name[-1])
+        past = [(line, (3, 1, 0, -1)) for line in lines[max(0, turn - window) : turn - 1]]
+        prompt = build_prompt(tokenizer, 226, past, lines[turn - 1], PROFILES["as_run"])
+        assert prompt.ids_L.tolist() == recorded[f"{name}.input_ids"].tolist()
+        assert prompt.query_L.tolist() == recorded[f"{name}.ids_gen_mask"].bool().tolist()
+        assert prompt.past_L.tolist() == recorded[f"{name}.ids_cmp_mask"].bool().tolist()
 
 
 @pytest.mark.skipif(not (SHARED / "tokenizer").is_dir(), reason="the published tokenizer is not beside this checkout")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from animegamer_core.evaluate.table.paper import ABLATIONS, PAPER
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -21,7 +23,7 @@ TRIED = [line for line in COMMANDS if "toybox.film" in line or "captioner script
 PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line]
 INSTALL = 'pip install -e ".[data]"'
 # These need downloads, a GPU, somebody's film, or minutes.
-WORDS = ("convert", "fetch", "dataset", "train", "--world", "toybox.build", "evaluate", "bench")
+WORDS = ("convert", "fetch", "core new", "dataset", "train", "--world", "toybox.build", "evaluate", "bench")
 
 ELSEWHERE = [line for line in COMMANDS if line not in TRIED and any(word in line for word in WORDS)]
 
@@ -69,6 +71,47 @@ def test_a_film_becomes_a_dataset_as_the_readme_says(tmp_path, monkeypatch):
         assert done.returncode == 0, done.stderr
     made = {path.name for path in (tmp_path / "out" / "mine").iterdir()}
     assert {"clips", "turns.jsonl", "games.jsonl", "dataset.json", "review.html", "stats.png"} <= made
+
+
+def printed_rows(head):
+    """The README's table with this first cell of its head: row name -> cells by column."""
+    (table,) = (part for part in README.split("\n\n") if part.startswith(f"| {head} |"))
+    columns, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines())
+    return {row[0]: dict(zip(columns[1:], row[1:], strict=True)) for row in rows}
+
+
+NAMES = {"CLIP-I": "clip_i", "DreamSim": "dreamsim", "ACC-F": "acc_f", "MAE-F": "mae_f"}
+CLIPS_ROWS = {name: ABLATIONS[name] for name in ABLATIONS if name != "w/o adapt"}
+GAMES_ROWS = {"full": PAPER["AnimeGamer"], "w/o adapt": ABLATIONS["w/o adapt"]}
+PRINTED_AS = {
+    "full (window 4)": "full",
+    "random frame": "w/ random frame",
+    "without warm-up": "w/o warm-up",
+    "without motion scope": "w/o f_ms",
+    "without adaptation": "w/o adapt",
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "published"), [("clips, encoded and decoded again", CLIPS_ROWS), ("games, played", GAMES_ROWS)]
+)
+def test_brackets_hold_the_papers_figures_of_the_same_thing(head, published):
+    """Games have the main table's, clips the ablation table's, whose row full is of clips; other rows have none."""
+    found = {}
+    for name, row in printed_rows(head).items():
+        cells = {NAMES[column]: re.search(r"\[([0-9.]+)\]", cell) for column, cell in row.items() if column in NAMES}
+        if any(cells.values()):
+            found[PRINTED_AS.get(name, name)] = {key: float(cell[1]) for key, cell in cells.items()}
+    assert found == {name: {key: row[key] for key in NAMES.values()} for name, row in published.items()}
+
+
+def test_the_papers_columns_hold_its_main_table_and_motion_is_compared_without_calibration():
+    rows, keys = printed_rows("50 games"), {"acc_f": "ACC-F, uncalibrated", "mae_f": "MAE-F, uncalibrated"}
+    for key, name in keys.items():
+        for player in ("AnimeGamer", "GC"):
+            assert float(rows[name][f"paper: {player}"]) == PAPER[player][key]
+    assert all(row["GC"] == "-" for name, row in rows.items() if "calibration" in name), "GC cannot be calibrated"
+    assert not any("character's pictures" in name for name in rows), "the truth scores below the Toybox there"
 
 
 def test_parity_as_the_readme_says():

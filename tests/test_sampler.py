@@ -1,5 +1,6 @@
 import math
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -16,9 +17,9 @@ def test_the_training_table_ends_in_pure_noise():
         assert table[index] == pytest.approx(value, abs=1e-6)
 
 
-@given(st.integers(1, 1000))
-def test_any_number_of_steps_falls_from_noise_to_clean(steps):
-    schedule = Schedule.of(steps)
+@given(st.integers(1, 1000), st.booleans())
+def test_any_number_of_steps_falls_from_noise_to_clean(steps, released):
+    schedule = Schedule.of(steps, released)
     assert len(schedule) == steps == len(schedule.snapped)
     assert schedule.timesteps[0] == 999 and list(schedule.timesteps) == sorted(set(schedule.timesteps), reverse=True)
     assert schedule.scales[0] == 0 and schedule.scales[-1] == 1 and (schedule.scales.diff() > 0).all()
@@ -29,6 +30,31 @@ def test_fifty_steps_are_the_published_ones():
     assert schedule.timesteps == tuple(range(999, 0, -20))
     for step, value in {1: 0.005220, 10: 0.076376, 30: 0.423072, 49: 0.973940}.items():
         assert schedule.scales[step] == pytest.approx(value, abs=2e-6)
+
+
+# Numbers of steps for which the released scripts' floats fall below a whole number.
+FALLING = (99, 185, 198, 213, 225, 369, 370, 396, 423, 426, 450, 471, 477, 481, 489, 729, 738)
+FALLING += (740, 777, 783, 792, 819, 846, 851, 852, 855, 900, 909, 925, 942, 954, 962, 975, 978)
+
+
+def test_the_released_timesteps_are_those_that_numpy_rounds_down():
+    differing = []
+    for steps in range(1, 1001):
+        even, released = Schedule.of(steps).timesteps, Schedule.of(steps, released=True).timesteps
+        assert list(released) == numpy.linspace(999, 0, steps, endpoint=False).astype(int).tolist()
+        assert {ours - theirs for ours, theirs in zip(even, released, strict=True)} <= {0, 1}
+        assert even == tuple(999 * count // steps for count in range(steps, 0, -1))
+        if even != released:
+            differing.append(steps)
+    assert tuple(differing) == FALLING and len(FALLING) == 34
+
+
+def test_the_scales_of_a_schedule_belong_to_its_timesteps():
+    even, released = Schedule.of(99), Schedule.of(99, released=True)
+    moved = [step for step in range(99) if even.timesteps[step] != released.timesteps[step]]
+    assert moved == [77, 88]
+    assert [step for step in range(99) if even.scales[step] != released.scales[step]] == moved
+    assert [step for step in range(99) if even.snapped[step] != released.snapped[step]] == moved
 
 
 @pytest.mark.parametrize("steps", [0, 1001, -5])

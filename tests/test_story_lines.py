@@ -191,6 +191,19 @@ def test_a_line_that_was_filled_is_appended_to_where_it_ends(tmp_path):
     assert Line(undrawn.path).entries == undrawn.entries == turns
 
 
+@pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
+def test_a_line_takes_shots_of_its_own_states_only_and_of_no_later_turn(count, filled, tmp_path):
+    turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    undrawn, drawn = Line(tmp_path / "main.jsonl"), Line(tmp_path / "line-2.jsonl")
+    for turn in turns:
+        drawn.append(turn, {})
+        undrawn.append(replace(turn, shot=None), {})
+    undrawn.rewrite(2, LineEntry("f" * 64, None, 2), {})
+    undrawn.fill(drawn, count)
+    assert [entry.shot is not None for entry in undrawn.entries] == filled
+    assert Line(undrawn.path).entries == undrawn.entries
+
+
 def test_a_shot_fills_the_turn_that_was_kept_without_one(tmp_path):
     story = opened(tmp_path)
     session = undrawn(story, GameSession((), 2), "one", "two", "three")
@@ -231,6 +244,23 @@ def test_another_take_keeps_the_turns_after_it_where_asked(tmp_path):
     assert story.line == "main" and story.entries == before
     story.enter(turn, shot_of(story, turn.address, 8))
     assert len(story.entries) == 2 and story.lines() == ["main", "line-2", "line-3"]
+
+
+def test_a_turn_of_another_state_does_not_land_before_turns_that_followed_another_one(tmp_path):
+    """The later turns were predicted from the state that it replaces, so they stay in their own branch."""
+    teller = Teller(tmp_path).play(["one", "two", "three"])
+    story, before = teller.story, list(teller.story.entries)
+    other = Teller(tmp_path / "elsewhere").play(["one", "other"])
+    turn = other.session.turns[1]
+    story.put_state(StateKey(WORLD, before[0].state, "other", 2, "paper", "float32"), turn.state)
+    shot = shot_of(story, turn.address)
+    for _ in range(2):  # the second time it finds its branch
+        story.use("main")
+        story.enter(turn, shot, keep_later=True)
+        assert (story.line, story.lines()) == ("line-2", ["main", "line-2"])
+        assert states(story) == [before[0].state, turn.address] and told(story) == ["one", "other"]
+    story.use("main")
+    assert story.entries == before and told(story) == ["one", "two", "three"]
 
 
 # How a game begins

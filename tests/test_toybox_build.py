@@ -7,19 +7,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
+from animegamer_core.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES
 from animegamer_core.state import MotionTable
-from animegamer_core.toybox.build import FULL, QUICK, STAGES, Workshop, build, export, main
-from animegamer_core.toybox.calibrate import calibrated_table, inverted
+from animegamer_core.toybox.build import FULL, OWN_STAGES, QUICK, STAGES, Workshop, build, export, main
+from animegamer_core.toybox.calibrate import (
+    CALIBRATED_VALUES,
+    DATA_VALUES,
+    calibrated_table,
+    calibration_remark,
+    inverted,
+    uncalibrated_table,
+)
 from animegamer_core.toybox.dataset import Casting, write_dataset
 from animegamer_core.toybox.scorer_checks import ScorerRecipe
 from animegamer_core.toybox.scorers import load_scorers, read_card
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
 from animegamer_core.train.checkpoints import RunState, load_checkpoint, save_checkpoint
+from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.stages import stage_config
 
 SMALL = Casting(games=2, held_out=1, turns=2)
@@ -79,8 +90,6 @@ def test_a_response_that_falls_again_is_followed_to_its_top_only():
 
 
 def test_calibration_keeps_the_borders(tiny_decoder):
-    import torch
-
     table = MotionTable("toybox", (0.9, 1.7, 3.3, 6.9, 15.0), (1.2, 2.3, 4.7, 10.1))
     states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
     found = calibrated_table(table, tiny_decoder, states)
@@ -102,6 +111,46 @@ def test_a_build_draws_passes_over_what_is_done_and_exports(tmp_path):
     whole.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
     with tarfile.open(whole) as archive:
         assert {"world/world.json", "stages.json", "dataset/turns.jsonl"} <= set(archive.getnames())
+
+
+def test_a_build_states_what_its_table_was_before_calibration(tmp_path, monkeypatch):
+    """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
+    monkeypatch.setattr("animegamer_core.toybox.calibrate.TOLD", 2)
+    spec = replace(QUICK.spec, decoder=replace(QUICK.spec.decoder, steps=1))
+    recipe = replace(QUICK, spec=spec, casting=Casting(games=2, held_out=1, turns=3))
+    shop = Workshop(tmp_path / "work", recipe, "cpu", lambda line: None)
+    assert build(shop, ["data"])
+    world = open_world(shop.world)
+    assert world.motion_table == shop.measured_table() == uncalibrated_table(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    WorldParts.new(spec, tokenizer, PROFILES["paper"]).save(world, dtype=torch.float16)
+    OWN_STAGES["calibrate"](shop)
+    world = open_world(shop.world)
+    assert world.motion_table != shop.measured_table(), "its values were found by inversion"
+    assert uncalibrated_table(world) == shop.measured_table()
+    assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
+
+
+def test_a_table_is_without_calibration_only_where_that_is_known():
+    shipped = open_world("toybox")
+    other = replace(shipped.motion_table, values=(1.0, 2.0, 4.0, 8.0, 16.0))
+    silent = {name: text for name, text in shipped.provenance.items() if name not in (DATA_VALUES, CALIBRATED_VALUES)}
+    assert uncalibrated_table(replace(shipped, provenance=silent)) is None, (
+        "an older build: calibrated, by what unknown"
+    )
+    assert uncalibrated_table(replace(shipped, provenance={})) == shipped.motion_table, "no build of ours"
+    retrained = replace(shipped, motion_table=other)
+    assert uncalibrated_table(retrained) == other, "other weights brought a table of their own"
+    for wrong in ("1 2 3", "1 2 3 4 many", "1 2 3 4 nan", ""):
+        with pytest.raises(ValueError, match="expected 5 numbers"):
+            uncalibrated_table(replace(shipped, provenance={**shipped.provenance, DATA_VALUES: wrong}))
+
+
+def test_a_report_says_whether_motion_was_calibrated():
+    before, after = (MotionTable("toybox", (low, 2.0, 4.0, 8.0, 16.0)) for low in (1.0, 1.5))
+    assert calibration_remark(after, after) is None
+    assert "medians of its training data" in calibration_remark(after, before)
+    assert "does not state the medians" in calibration_remark(after, None)
 
 
 def test_scoring_towers_are_built_once_and_before_what_they_judge(tmp_path):
@@ -128,8 +177,6 @@ def test_a_folder_is_not_built_on_by_another_recipe(tmp_path):
 
 
 def test_an_unfinished_stage_travels_with_its_checkpoint(tmp_path):
-    import torch
-
     def state(seed):
         torch.manual_seed(seed)
         layer = torch.nn.Linear(40, 30)
@@ -184,6 +231,22 @@ def test_games_are_counted_from_the_first():
 def test_an_unknown_stage_is_refused(tmp_path):
     with pytest.raises(ValueError, match="unknown stage 'paint'"):
         main(["--work", str(tmp_path), "--stages", "data,paint"])
+
+
+def test_the_shipped_world_states_its_calibration_and_keeps_its_fingerprint():
+    """Provenance is no part of the fingerprint: stories and runs of the shipped world go on."""
+    world = open_world("toybox")
+    assert world.fingerprint == "57dbada201965958f4ac37c84060bd4c913c7caed67c4dd4130e754d2047a92b"
+    table, data = world.motion_table, uncalibrated_table(world)
+    assert data != table and data.edges == table.edges
+    assert [table.level(value) for value in data.values] == [1, 2, 3, 4, 5], "a median lies in its own level"
+    assert all(before < after for before, after in zip(data.values, table.values, strict=True)), "its shots are softer"
+
+
+def test_the_shipped_world_says_what_each_of_its_models_read():
+    notes = open_world("toybox").provenance
+    assert notes["encoder and decoder trained on"] == FULL.casting.trained_on == "10,250 clips of 1,000 games"
+    assert notes["engine trained on"].startswith(FULL.played.trained_on) and "3,000 games" in FULL.played.trained_on
 
 
 def test_the_shipped_world_is_small_and_whole():

@@ -17,7 +17,7 @@ from ..checkpoint.parts import build_model
 from ..decoder import ShotDecoder
 from ..engine import GameEngine
 from ..prompt import GameTokenizer, TurnPrompt
-from ..sampler import Guidance, Schedule, guidance_scale
+from ..sampler import Guidance, guidance_scale
 from ..spec import ModelSpec, Profile
 from ..state import CharacterState, GameState, MotionScope, Turn
 from ..toybox.world import vocabulary
@@ -81,7 +81,7 @@ class OurTurn:
     @property
     def forwards(self) -> tuple[int, int]:
         """Of the sampler's steps: how many ask for both halves of the guidance, and how many for one."""
-        schedule, spec = Schedule.of(self.steps), self.decoder.spec.decoder
+        schedule, spec = self.decoder.schedule(self.steps), self.decoder.spec.decoder
         scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
         guidance = Guidance(self.guidance, skip_below=self.decoder.profile.skip_guidance_below)
         alone = sum(guidance.alone(scale) for scale in scales)

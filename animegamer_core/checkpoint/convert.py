@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import shutil
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from .downloads import LICENCE, find_downloads, signature_of
-from .parts import PARTS, PLAY_PARTS, build_model, narrowed, stage_part
+from .downloads import LICENCE, find_downloads
+from .making import PRECISIONS, OnProgress, Plan, check_precision, make_world
+from .parts import PARTS, PLAY_PARTS
 from .published import Published, empty_model, open_published
 from .show import ProgressLine
-from .storage import DEFAULT_SHARD_BYTES, CheckpointError
-from .world import MANIFEST, World, check_own, commit_part, open_world, save_world, writing
-
-OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
-
-PRECISIONS = ("released", "keep")
+from .storage import CheckpointError
+from .world import World
 
 
 def convert(
@@ -41,32 +32,28 @@ def convert(
     published scripts compute in, `keep` as it is. Raises CheckpointError, which names file, key and expectation, and
     ValueError while anybody else writes to `out`.
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
+    check_precision(precision)
     published = open_published(find_downloads(Path(src), name))
     absent = [part for part in parts if part not in published.sources]
     if absent:
         raise CheckpointError(f"{src}: nothing to make the {absent[0]} from; expected {PARTS[absent[0]].source}")
-    folder = Path(out)
-    check_own(folder)
-    with writing(folder):
-        return _write(published, folder, on_progress, precision)
+    return make_world(_plan(published), Path(out), on_progress, precision)
 
 
-def _write(published: Published, out: Path, on_progress: OnProgress | None, precision: str) -> World:
-    """Write what is not in the world folder yet."""
-    world = _prepare(published, out)
-    signatures = {part: _signature(files, precision) for part, files in published.files.items()}
-    todo = [part for part in published.sources if not _finished(world, part, signatures[part])]
-    stored = {part: _Narrowed(published, part, precision) for part in todo}
-    progress = _Progress(sum(source.total for source in stored.values()), on_progress)
-    _check_room(world.folder, progress.total)
-    for part in todo:
-        model = build_model(lambda part=part: empty_model(published, PARTS[part].model))
-        staged = stage_part(world.folder, part, model, progress.watch(part, stored[part]), DEFAULT_SHARD_BYTES)
-        world = replace(world, provenance={**world.provenance, part: signatures[part]})
-        world = commit_part(world, part, staged)
-    return world
+def _plan(published: Published) -> Plan:
+    update_bytes = {part: source.lora_bytes for part, source in published.sources.items() if source.lora_bytes}
+    return Plan(
+        spec=published.spec,
+        sources=published.sources,
+        files=published.files,
+        build=lambda kind: empty_model(published, kind),
+        profile="reference",
+        licence=LICENCE,
+        made_by={"made_by": "convert"},
+        settings=dict.fromkeys(update_bytes, "updates beside weights"),  # earlier versions added them to 16 bits
+        updates=lambda part: published.sources[part].lora(),
+        update_bytes=update_bytes,
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,96 +71,3 @@ def run(args: argparse.Namespace) -> int:
     lines = [f"world {world.spec.name!r} is in {world.folder}", *world.missing(), "", world.licence]
     sys.stdout.write("\n".join(lines))
     return 0
-
-
-class _Narrowed:
-    """The tensors of one published part in the types that they will be stored in."""
-
-    def __init__(self, published: Published, part: str, precision: str) -> None:
-        self._source = published.sources[part]
-        self._type = getattr(torch, self._source.half) if precision == "released" else None
-        keys = list(self._source.keys())
-        self.total = sum(self.bytes(key) for key in keys)
-
-    def dtype(self, key: str) -> torch.dtype:
-        """float32 becomes the released 16-bit type, 16-bit types stay."""
-        own = self._source.dtype(key)
-        return self._type if self._type is not None and own == torch.float32 else own
-
-    def bytes(self, key: str) -> int:
-        """Bytes that it takes in our file."""
-        return int(torch.Size(self._source.shape(key)).numel()) * self.dtype(key).itemsize
-
-    def tensor(self, key: str) -> torch.Tensor:
-        """The tensor to store."""
-        return narrowed(self._source.tensor(key), self.dtype(key), f"{self._source.path}: {key!r}")
-
-
-class _Watched:
-    """A part whose reading is reported."""
-
-    def __init__(self, part: str, source: _Narrowed, report: Callable[[int, str], None]) -> None:
-        self._part, self._source, self._report = part, source, report
-        self.dtype = source.dtype
-
-    def tensor(self, key: str) -> torch.Tensor:
-        """The tensor to store."""
-        tensor = self._source.tensor(key)
-        self._report(self._source.bytes(key), f"{self._part}: {key}")
-        return tensor
-
-
-class _Progress:
-    """Bytes done, over all parts."""
-
-    def __init__(self, total: int, on_progress: OnProgress | None) -> None:
-        self.total, self._done, self._on_progress = total, 0, on_progress
-
-    def watch(self, part: str, source: _Narrowed) -> _Watched:
-        """The source, reporting what is read from it."""
-        return _Watched(part, source, self._report)
-
-    def _report(self, size: int, what: str) -> None:
-        self._done += size
-        if self._on_progress is not None:
-            self._on_progress(self._done, self.total, what)
-
-
-def _prepare(published: Published, out: Path) -> World:
-    """The world folder: a new one, or one that an earlier run of the same sizes left."""
-    known: Mapping[str, str] = {}
-    if (out / MANIFEST).is_file():
-        before = open_world(out)
-        if before.spec.state != published.spec.state or before.spec.name != published.spec.name:
-            raise CheckpointError(
-                f"{out / MANIFEST}: holds world {before.spec.name!r} of other sizes or another film; "
-                "expected an empty folder or one that an earlier convert of these files left"
-            )
-        known = before.provenance
-    provenance = {**known, "made_by": "convert"}
-    return save_world(out, published.spec, profile="reference", provenance=provenance, licence=LICENCE)
-
-
-def _finished(world: World, part: str, signature: str) -> bool:
-    """Whether an earlier run converted this part from the same files, and left it whole."""
-    if world.provenance.get(part) != signature or not world.has(part):
-        return False
-    try:
-        world.verify((part,))
-    except CheckpointError:
-        return False
-    return True
-
-
-def _signature(files: tuple[Path, ...], precision: str) -> str:
-    """The names and signatures of the source files, as one checksum."""
-    facts = [precision, *(f"{path.name}:{signature_of(path).sha256}" for path in files)]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
-
-
-def _check_room(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise CheckpointError(
-            f"{folder}: {needed / 1e9:.1f} GB to write and {free / 1e9:.1f} GB free; choose another disk"
-        )

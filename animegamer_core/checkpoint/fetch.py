@@ -1,16 +1,21 @@
-"""`fetch WORLD`: downloads the published files of a world, after saying what, from where and under which licence."""
+"""`fetch WORLD`, `fetch --base`: downloads the published files of a world, or the free base models that a new world
+begins from, after saying what, from where and under which licence.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..files import locked
+from ..spec import PROGRAM
+from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL, published_worlds
 from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
 from .show import ProgressLine
@@ -21,6 +26,7 @@ CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 FULL_ENGINE_BYTES = 10 * 10**9  # 7 billion numbers take 14 GB or more; a smaller engine holds only what was trained
 
 LOCK = ".fetch.lock"
+BASE = "base models"
 
 # path in the repository -> place below the folder of downloads
 Patterns = Mapping[str, str]
@@ -35,18 +41,31 @@ _TEXT_TOWER: Patterns = {
     r"text_encoder/(config\.json|model[\w.-]*\.safetensors(?:\.index\.json)?)": r"t5-v1_1-xxl/\1",
     r"tokenizer/(spiece\.model|[\w-]+\.json)": r"t5-v1_1-xxl/\1",
 }
+_BASE_COGVIDEO: Patterns = {
+    r"(transformer/(?:config\.json|diffusion_pytorch_model[\w.-]*\.safetensors(?:\.index\.json)?))": r"CogVideoX-2b/\1",
+    r"(scheduler/scheduler_config\.json|model_index\.json)": r"CogVideoX-2b/\1",
+    **_VAE,
+}
+_BASE_TEXT: Patterns = {
+    r"(text_encoder/(?:config\.json|model[\w.-]*\.safetensors(?:\.index\.json)?))": r"CogVideoX-2b/\1",
+    r"(tokenizer/(?:spiece\.model|[\w-]+\.json))": r"CogVideoX-2b/\1",
+}
 _IMAGE_TOWER: Patterns = {r"(open_clip_config\.json|open_clip_pytorch_model\.bin)": rf"{CLIP.partition('/')[2]}/\1"}
 
 
 @dataclass(frozen=True)
 class FetchPlan:
-    """All files of a world, those of them to download, and repository -> licence as stated on its page."""
+    """All files of a world, those of them to download, and repository -> licence as stated on its page.
+
+    world: its name, or BASE for the base models of a new one. notice: what people are told of the licences.
+    """
 
     world: str
     out: Path
     files: tuple[HubFile, ...]
     todo: tuple[HubFile, ...]
     licences: Mapping[str, str]
+    notice: str = LICENCE
 
     @property
     def bytes(self) -> int:
@@ -63,11 +82,49 @@ def plan_fetch(world: str, out: str | Path, *, towers: bool = False, on_bytes: O
     if world in EMBEDDED:
         raise CheckpointError(f"{world}: comes with this program; there is nothing to download")
     folder = Path(out)
-    listings = {repo: list_repository(repo) for repo in (ANIMEGAMER, MISTRAL, COGVIDEO, *((CLIP,) if towers else ()))}
-    files = _choose(listings, world, folder, towers)
+    listings = _listed(ANIMEGAMER, MISTRAL, COGVIDEO, *((CLIP,) if towers else ()))
+    return _plan(world.lower(), folder, _choose(listings, world, folder, towers), listings, on_bytes)
+
+
+def plan_base(out: str | Path, *, on_bytes: OnBytes | None = None) -> FetchPlan:
+    """What a new world needs below `out`: CogVideoX-2b, Mistral-7B-Instruct-v0.1 and CLIP; as `plan_fetch`.
+
+    T5 comes as CogVideoX-2b's text encoder, or goes on as t5-v1_1-xxl where `fetch WORLD --towers` began it.
+    """
+    folder, listings = Path(out), _listed(COGVIDEO, MISTRAL, CLIP)
+    text = _TEXT_TOWER if (folder / base_folders.T5).is_dir() else _BASE_TEXT
+    wanted = {COGVIDEO: {**_BASE_COGVIDEO, **text}, MISTRAL: {**_TOKENIZER, **_BASE}, CLIP: _IMAGE_TOWER}
+    files = [
+        file
+        for repo, patterns in wanted.items()
+        for one in patterns.items()
+        for file in _picked(listings[repo], one, folder)
+    ]
+    plan = _plan(BASE, folder, files, listings, on_bytes)
+    return replace(plan, notice=base_folders.LICENCE)
+
+
+def _picked(listing: Listing, pattern: tuple[str, str], folder: Path) -> list[HubFile]:
+    """The files of a repository that match a pattern; CheckpointError where there is none."""
+    found = listing.pick(dict([pattern]), folder)
+    if not found:
+        raise CheckpointError(
+            f"{listing.repo}: has no file for {pattern[1].partition('/')[0]} that matches {pattern[0]!r}"
+        )
+    return found
+
+
+def _listed(*repos: str) -> dict[str, Listing]:
+    return {repo: list_repository(repo) for repo in repos}
+
+
+def _plan(
+    world: str, folder: Path, files: list[HubFile], listings: Mapping[str, Listing], on_bytes: OnBytes | None
+) -> FetchPlan:
+    """The plan of these files, once access and room on the disk are certain."""
     todo = tuple(file for file in files if not file.is_whole(file.local, on_bytes))
     licences = {repo: listings[repo].licence for repo in dict.fromkeys(file.repo for file in files)}
-    plan = FetchPlan(world.lower(), folder, tuple(files), todo, licences)
+    plan = FetchPlan(world, folder, tuple(files), todo, licences)
     for repo in dict.fromkeys(file.repo for file in todo):
         check_access(repo)
     _check_room(plan)
@@ -84,26 +141,47 @@ def fetch(plan: FetchPlan, on_bytes: OnBytes) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `python -m animegamer_core fetch`."""
-    parser.add_argument("world", metavar="WORLD", help="qiqi or sosuke")
+    parser.add_argument("world", metavar="WORLD", nargs="?", help="qiqi or sosuke")
+    parser.add_argument("--base", action="store_true", help="the free base models that `new` makes a world of")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("downloads"), help="default %(default)s")
-    parser.add_argument("--towers", action="store_true", help="also T5 and CLIP, which only encoding shots needs")
+    parser.add_argument(
+        "--towers", action="store_true", help="also T5 and CLIP, which only encoding shots needs; --base has them"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what it takes, ask, download; 1 if the answer is no."""
+    """Say what it takes, ask, download; 1 if the answer is no. ValueError unless a world or --base is given."""
+    if args.base == (args.world is not None):
+        raise ValueError("give either the name of a world (qiqi, sosuke) or --base")
     with ProgressLine() as line:
-        plan = plan_fetch(args.world, args.out, towers=args.towers, on_bytes=_counted(line, 0))
+        seen = _counted(line, 0)
+        if args.base:
+            plan = plan_base(args.out, on_bytes=seen)
+        else:
+            plan = plan_fetch(args.world, args.out, towers=args.towers, on_bytes=seen)
     sys.stdout.write(_described(plan))
     if plan.todo and not (args.yes or _agreed()):
         sys.stdout.write("Nothing was downloaded.\n")
         return 1
     with ProgressLine() as line:
         fetch(plan, _counted(line, plan.bytes))
-    several = len(published_worlds(args.out)) > 1
-    place = args.out / plan.world if several else args.out
-    sys.stdout.write(f"All there. Play with: python -m animegamer_core play --world {place}\n")
+    sys.stdout.write(f"All there. {_next_step(plan)}\n")
     return 0
+
+
+def _next_step(plan: FetchPlan) -> str:
+    """The command that takes what was downloaded."""
+    if plan.world != BASE:
+        several = len(published_worlds(plan.out)) > 1
+        place = plan.out / plan.world if several else plan.out
+        return f"Play with: {PROGRAM} play --world {place}"
+    folders = base_folders.find_base(plan.out)
+    if folders is None:
+        raise CheckpointError(f"{plan.out}: {COGVIDEO} has no transformer/ any more, so no world can begin from it")
+    given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
+    options = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in given.items() if path is not None)
+    return f"Begin a world with: {PROGRAM} new --spec release {options} --out worlds/mine"
 
 
 def _choose(listings: Mapping[str, Listing], world: str, out: Path, towers: bool) -> list[HubFile]:
@@ -140,11 +218,11 @@ def _check_room(plan: FetchPlan) -> None:
 
 def _described(plan: FetchPlan) -> str:
     """The plan for people."""
-    lines = [f"World {plan.world} in {plan.out}:"]
+    lines = [f"{'Base models' if plan.world == BASE else f'World {plan.world}'} in {plan.out}:"]
     for repo, licence in plan.licences.items():
         lines.append(f"  from {repo} (licence: {licence})")
         lines += (_line(file, file in plan.todo) for file in plan.files if file.repo == repo)
-    return "\n".join([*lines, "", LICENCE, f"To download: {_size(plan.bytes)}.", ""])
+    return "\n".join([*lines, "", plan.notice, f"To download: {_size(plan.bytes)}.", ""])
 
 
 def _line(file: HubFile, wanted: bool) -> str:

@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from ..prompt import GameTokenizer
+    from .lora import LowRanks
     from .published import Published
 
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> what is known of the file
@@ -38,7 +39,10 @@ class Storage(typing.Protocol):
         """Where a part that is missing belongs and how to get it, to end a sentence with."""
 
     def source(self, part: str) -> TensorSource:
-        """The tensors of a part, under the names of our models."""
+        """The tensors of a part, under the names of our models, without low-rank updates."""
+
+    def lora(self, part: str) -> LowRanks:
+        """The low-rank updates of a part's layers; empty where it has none."""
 
     def tokenizer(self) -> GameTokenizer:
         """The engine's tokenizer."""
@@ -67,11 +71,18 @@ class OwnFolder:
         where = self.folder / PARTS[part].folder
         if self.notes(part):
             where = f"{where}, where files are gone or cut off; put them back, or train a small world's part anew"
-        return f"in {where}; `convert` makes it from {PARTS[part].source}"
+        return f"in {where}; `convert` or `new` makes it from {PARTS[part].source}"
 
     def source(self, part: str) -> TensorSource:
         """The part's safetensors."""
         return open_part(self.folder, part)
+
+    def lora(self, part: str) -> LowRanks:
+        """Those of the part's adapter file, where the manifest lists one."""
+        from .lora_files import ADAPTER, read_lora
+
+        folder = PARTS[part].folder
+        return read_lora(self.folder / folder) if f"{folder}/{ADAPTER}" in self.files else {}
 
     def tokenizer(self) -> GameTokenizer:
         """Reads engine/tokenizer.json."""
@@ -125,6 +136,10 @@ class PublishedFolder:
     def source(self, part: str) -> TensorSource:
         """Tensors made from the published ones when asked for."""
         return self._published.sources[part]
+
+    def lora(self, part: str) -> LowRanks:
+        """Those that the published file holds beside its base weights."""
+        return self._published.sources[part].lora()
 
     def tokenizer(self) -> GameTokenizer:
         """Mistral's own, with the game's tokens added."""

@@ -7,6 +7,7 @@ Names and cuts: reference-facts 1.3, 5.6, 8.3, 9.
 
 from __future__ import annotations
 
+import math
 import re
 import typing
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from .storage import LONGEST, CheckpointError, TensorSource
 if typing.TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from .lora import LowRank
 
 BASE, LORA_A, LORA_B = "base", "lora_A", "lora_B"
 
@@ -33,7 +36,10 @@ class Rule(typing.NamedTuple):
 
 @dataclass
 class Recipe:
-    """How one of our tensors is made: a base, optionally with a low-rank update. alpha: None scales the update by 1."""
+    """How one of our tensors is made: a base, and perhaps a low-rank update of it, which stays apart.
+
+    alpha: the update is scaled by alpha / rank; None scales it by 1.
+    """
 
     source: TensorSource
     alpha: float | None
@@ -69,13 +75,23 @@ class Recipe:
         return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
     def tensor(self) -> Tensor:
-        """The tensor; a low-rank update is added in float32: W + alpha / r * B A, r being the rows of A."""
-        base = self._piece(BASE)
+        """The tensor without its update."""
+        return self._piece(BASE)
+
+    def update(self) -> LowRank | None:
+        """Its low-rank update, where the file has one: alpha / r * B A, r being the rows of A."""
+        from .lora import LowRank
+
         if LORA_A not in self.steps:
-            return base
-        matrix_a, matrix_b = self._piece(LORA_A).float(), self._piece(LORA_B).float()
-        scaling = 1.0 if self.alpha is None else self.alpha / len(matrix_a)
-        return (base.float() + scaling * (matrix_b @ matrix_a)).to(base.dtype)
+            return None
+        down, up = self._piece(LORA_A), self._piece(LORA_B)
+        return LowRank(down, up, 1.0 if self.alpha is None else self.alpha / len(down))
+
+    @property
+    def update_bytes(self) -> int:
+        """What its update takes, without reading it; 0 where it has none."""
+        halves = (self.steps[role][:2] for role in (LORA_A, LORA_B) if role in self.steps)
+        return sum(math.prod(source.shape(key)) * source.dtype(key).itemsize for source, key in halves)
 
     def _piece(self, role: str) -> Tensor:
         import torch

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ..files import write_text
 from ..spec import dtype_name
@@ -18,6 +19,8 @@ from .storage import LONGEST, CheckpointError, SafetensorsSource, StagedFolder, 
 if typing.TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from .lora import LowRanks
 
 TOKENIZER = "tokenizer.json"
 
@@ -125,17 +128,29 @@ def load_model(
     return model.eval()
 
 
-def stage_part(folder: Path, part: str, model: nn.Module, source: Stored, max_shard_bytes: int) -> StagedFolder:
+def stage_part(
+    folder: Path,
+    part: str,
+    model: nn.Module,
+    source: Stored,
+    max_shard_bytes: int,
+    updates: LowRanks = MappingProxyType({}),
+) -> StagedFolder:
     """Write one part beside what is there; the caller commits.
 
     The tensors come from `source`; `model` (which may be empty) gives their names, the tokenizer and the configuration.
+    updates: the low-rank ones of its layers, which get a file of their own.
     """
-    state = model.state_dict()
+    from .lora import plain_tensors
+    from .lora_files import stage_lora
+
+    state = plain_tensors(model)
     names = part_names(PARTS[part].model, part, state)
     staged = StagedFolder(folder / PARTS[part].folder)
     try:
         sizes = {name: state[full].numel() * source.dtype(name).itemsize for name, full in names.items()}
         staged.write_tensors(sizes, source.tensor, max_shard_bytes)
+        stage_lora(staged, updates)
         stage_texts(staged, part, model)
     except BaseException:
         staged.discard()
@@ -144,10 +159,14 @@ def stage_part(folder: Path, part: str, model: nn.Module, source: Stored, max_sh
 
 
 class LiveTensors:
-    """One part of a live model as a source of tensors to store. dtype None keeps their own types."""
+    """One part of a live model as a source of tensors to store, without low-rank updates that lie beside its weights.
+    dtype None keeps their own types.
+    """
 
     def __init__(self, model: nn.Module, part: str, dtype: torch.dtype | None) -> None:
-        self._state = model.state_dict()
+        from .lora import plain_tensors
+
+        self._state = plain_tensors(model)
         self._names = part_names(PARTS[part].model, part, self._state)
         self._dtype = dtype
 

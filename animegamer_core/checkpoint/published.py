@@ -14,6 +14,7 @@ from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec, get_profile
 from . import keys, sizes
 from .downloads import DIFFUSERS_VAE, Downloads
 from .keys import Recipe, map_keys
+from .lora import LowRanks
 from .parts import PARTS, build_model, check_names, load_model, part_names
 from .read import PickleSource, decoder_file, open_weights
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
@@ -72,8 +73,18 @@ class RecipeSource:
         return self._recipes[key].shape if key in self._recipes else self._computed[key][0]
 
     def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, cut and merged."""
+        """One tensor, cut, without its low-rank update."""
         return self._recipes[key].tensor() if key in self._recipes else self._computed[key][1]()
+
+    def lora(self) -> LowRanks:
+        """The low-rank updates of its layers."""
+        updates = {name.removesuffix(".weight"): recipe.update() for name, recipe in self._recipes.items()}
+        return {name: update for name, update in updates.items() if update is not None}
+
+    @property
+    def lora_bytes(self) -> int:
+        """What the low-rank updates take to store; 0 without any."""
+        return sum(recipe.update_bytes for recipe in self._recipes.values())
 
     def dtype(self, key: str) -> torch.dtype:
         """The type that `tensor` will have, without reading it."""

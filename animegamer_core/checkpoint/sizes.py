@@ -35,12 +35,17 @@ RMS_EPS = 1e-5
 
 def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
     """(sizes of the engine, width of a state) from its tensors and the Mistral folder's config.json."""
+    return mistral_spec(recipes, mistral), shape_of(recipes, "project_in.0.weight", 2)[1]
+
+
+def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
+    """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another version's."""
     config_path = mistral / "config.json"
     config = read_json(config_path)
-    vocab, hidden = _shape(recipes, "llm.model.embed_tokens.weight", 2)
-    heads = _whole(config, "num_attention_heads", config_path)
-    kv_heads = _whole(config, "num_key_value_heads", config_path)
-    key_rows = _shape(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
+    vocab, hidden = shape_of(recipes, "llm.model.embed_tokens.weight", 2)
+    heads = whole(config, "num_attention_heads", config_path)
+    kv_heads = whole(config, "num_key_value_heads", config_path)
+    key_rows = shape_of(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
     if hidden % (2 * heads) or heads % kv_heads or key_rows * heads != hidden * kv_heads:  # positions turn pairs
         raise CheckpointError(
             f"{config_path}: {heads} heads and {kv_heads} key heads do not fit a width of {hidden} with {key_rows} "
@@ -48,23 +53,22 @@ def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
         )
     if not math.isclose(number(config, "rms_norm_eps", config_path, RMS_EPS), RMS_EPS):
         raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
-    spec = EngineSpec(
+    return EngineSpec(
         vocab_size=vocab,
         hidden=hidden,
-        intermediate=_shape(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0],
+        intermediate=shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0],
         layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
         heads=heads,
         kv_heads=kv_heads,
         rope_theta=_rope_theta(config, config_path),
-        max_positions=_whole(config, "max_position_embeddings", config_path),
+        max_positions=whole(config, "max_position_embeddings", config_path),
     )
-    return spec, _shape(recipes, "project_in.0.weight", 2)[1]
 
 
 def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state: StateSpec) -> DecoderSpec:
     """Sizes of the transformer, and the shot's size from its table of positions (None: the released 480 x 720)."""
-    hidden, _, patch, _ = _shape(recipes, "transformer.patch_embed.proj.weight", 4)
-    head_width = _shape(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
+    hidden, _, patch, _ = shape_of(recipes, "transformer.patch_embed.proj.weight", 4)
+    head_width = shape_of(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
     if hidden % head_width or hidden % 16:
         raise CheckpointError(
             f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts of "
@@ -74,7 +78,7 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
         layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
         heads=hidden // head_width,
         head_width=head_width,
-        time_width=_shape(recipes, "transformer.time_embedding.linear_1.weight", 2)[0],
+        time_width=shape_of(recipes, "transformer.time_embedding.linear_1.weight", 2)[0],
         patch=patch,
         vae=vae,
     )
@@ -96,7 +100,7 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
     """Sizes of the VAE; the published one normalises in groups of 32."""
     levels = count_numbers(r"encoder\.down_blocks\.(\d+)\..+", recipes)
     channels = tuple(
-        _shape(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
+        shape_of(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
     )
     if not channels or any(count % VaeSpec.norm_groups for count in channels):
         raise CheckpointError(
@@ -105,21 +109,21 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
     return VaeSpec(
         channels=channels,
         layers_per_block=count_numbers(r"encoder\.down_blocks\.0\.resnets\.(\d+)\..+", recipes),
-        latent_channels=_shape(recipes, "decoder.conv_in.conv.weight", 5)[1],
+        latent_channels=shape_of(recipes, "decoder.conv_in.conv.weight", 5)[1],
     )
 
 
 def image_tower_spec(recipes: Recipes, folder: Path | None) -> ImageTowerSpec:
     """Sizes of the image tower; heads from its configuration file, where there is one."""
-    width, _, patch, _ = _shape(recipes, "embeddings.patch_embedding.weight", 4)
-    tokens = _shape(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
+    width, _, patch, _ = shape_of(recipes, "embeddings.patch_embedding.weight", 4)
+    tokens = shape_of(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
     return ImageTowerSpec(
         image_size=math.isqrt(tokens) * patch,
         patch=patch,
         width=width,
         layers=count_numbers(r"encoder\.layers\.(\d+)\..+", recipes),
         heads=_clip_heads(recipes, folder, width),
-        intermediate=_shape(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
+        intermediate=shape_of(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
     )
 
 
@@ -131,16 +135,16 @@ def text_tower_spec(recipes: Recipes, folder: Path) -> TextTowerSpec:
         raise CheckpointError(
             f"{path}: feed_forward_proj is {config.get('feed_forward_proj')!r}; expected 'gated-gelu' of t5-v1_1-xxl"
         )
-    vocab, width = _shape(recipes, "shared.weight", 2)
+    vocab, width = shape_of(recipes, "shared.weight", 2)
     spec = TextTowerSpec(
         vocab_size=vocab,
         width=width,
-        head_width=_whole(config, "d_kv", path),
-        heads=_whole(config, "num_heads", path),
-        intermediate=_shape(recipes, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight", 2)[0],
-        layers=_whole(config, "num_layers", path),
+        head_width=whole(config, "d_kv", path),
+        heads=whole(config, "num_heads", path),
+        intermediate=shape_of(recipes, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight", 2)[0],
+        layers=whole(config, "num_layers", path),
     )
-    rows = _shape(recipes, "encoder.block.0.layer.0.SelfAttention.q.weight", 2)[0]
+    rows = shape_of(recipes, "encoder.block.0.layer.0.SelfAttention.q.weight", 2)[0]
     layers = count_numbers(r"encoder\.block\.(\d+)\..+", recipes)
     if (spec.heads * spec.head_width, spec.layers) != (rows, layers):
         raise CheckpointError(
@@ -152,12 +156,12 @@ def text_tower_spec(recipes: Recipes, folder: Path) -> TextTowerSpec:
 
 def latent_channels(recipes: Recipes) -> int:
     """Channels of the latents that the transformer reads."""
-    return _shape(recipes, "transformer.patch_embed.proj.weight", 4)[1]
+    return shape_of(recipes, "transformer.patch_embed.proj.weight", 4)[1]
 
 
 def feature_widths(recipes: Recipes) -> tuple[int, int]:
     """Widths of the text and the picture features that are mixed."""
-    return _shape(recipes, "text_proj.0.weight", 2)[1], _shape(recipes, "image_proj.0.weight", 2)[1]
+    return shape_of(recipes, "text_proj.0.weight", 2)[1], shape_of(recipes, "image_proj.0.weight", 2)[1]
 
 
 def find_positions(source: TensorSource) -> Tensor | None:
@@ -197,7 +201,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
         config = _object(read_json(path), "model_cfg", path)
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        head_width = _whole(_object(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
+        head_width = whole(_object(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
     elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
         config = _object(read_json(path), "vision_config", path)
@@ -206,7 +210,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
                 f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
             )
         if "num_attention_heads" in config:
-            heads = _whole(config, "num_attention_heads", path)
+            heads = whole(config, "num_attention_heads", path)
     if width % (heads or head_width):
         split = f"{heads} heads" if heads else f"heads of {head_width}"
         raise CheckpointError(f"{path}: a width of {width} does not split into {split}; download it again")
@@ -229,7 +233,8 @@ def _object(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, 
     return _typed(config, field, dict, path, {})
 
 
-def _whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
+def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
+    """The size `field` of a configuration file; CheckpointError where it is missing or no size."""
     value = _typed(config, field, int, path, *default)
     if not 1 <= value <= LARGEST:
         raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
@@ -252,7 +257,8 @@ def number(config: dict[str, typing.Any], field: str, path: Path, default: float
     return float(value)
 
 
-def _shape(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
+def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
+    """The shape of one of our tensors; CheckpointError where no file makes it, or it has another number of axes."""
     if name not in recipes:
         raise CheckpointError(f"{_path(recipes)}: nothing in it becomes {name!r}; expected the whole published model")
     shape = recipes[name].shape

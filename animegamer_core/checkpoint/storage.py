@@ -12,6 +12,7 @@ import stat
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..files import PART, mode_of_new, write_text
@@ -198,9 +199,7 @@ class StagedFolder:
             files = [f"{STEM}.safetensors"]
         for file, names in zip(files, shards, strict=True):
             tensors = {name: fetch(name).contiguous() for name in names}
-            mode = mode_of_new(self.path(file))
-            save_file(tensors, self.path(file), metadata={"format": "pt"})
-            self._staged[file].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
+            self.write_file(file, partial(save_file, tensors, metadata={"format": "pt"}))
             del tensors
         if len(shards) > 1:
             index = {name: file for file, names in zip(files, shards, strict=True) for name in names}
@@ -208,6 +207,12 @@ class StagedFolder:
                 f"{STEM}.safetensors.index.json",
                 {"metadata": {"total_size": sum(sizes.values())}, "weight_map": index},
             )
+
+    def write_file(self, name: str, write: Callable[[Path], object]) -> None:
+        """Stage a file that `write` makes at the path that it is given."""
+        mode = mode_of_new(self.path(name))
+        write(self._staged[name])
+        self._staged[name].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
 
     def write_json(self, name: str, values: Mapping[str, typing.Any]) -> None:
         """Stage a json file."""
@@ -224,7 +229,8 @@ class StagedFolder:
                 os.fsync(written.fileno())
         for name, path in self._staged.items():
             os.replace(path, self.folder / name)
-        for old in (*self.folder.glob(f"{STEM}*.safetensors*"), *self.folder.glob(f"{PART}*")):
+        kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{PART}*")
+        for old in (path for kind in kinds for path in self.folder.glob(kind)):
             if old.name not in self._staged:
                 old.unlink()
         self._staged = {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +19,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from ..files import locked
-from ..spec import ModelSpec, Profile, get_profile
-from ..state import MOTION_TABLES, MotionTable
+from ..spec import ModelSpec, Profile, Reading, get_profile
+from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
 from .folders import OwnFolder, PublishedFolder, Storage, part_of
+from .manifest import FORMAT, MANIFEST, read_manifest
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, stage_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
@@ -31,8 +31,6 @@ from .storage import (
     FileNote,
     StagedFolder,
     TensorSource,
-    read_json,
-    typed,
     write_json,
 )
 
@@ -45,8 +43,6 @@ if typing.TYPE_CHECKING:
     from ..engine import GameEngine
     from ..prompt import GameTokenizer
 
-FORMAT = 1  # raised when an older program could misread the folder
-MANIFEST = "world.json"
 LOCK = ".writer.lock"
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
@@ -54,7 +50,11 @@ MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": 
 
 @dataclass(frozen=True)
 class World:
-    """An opened world. Nothing of its weights is read before one of the `load_` methods."""
+    """An opened world. Nothing of its weights is read before one of the `load_` methods.
+
+    trained_window: the past turns that its engine was trained with; None where nobody stated it. warnings: sentences
+    for the person who plays.
+    """
 
     storage: Storage
     spec: ModelSpec
@@ -62,6 +62,8 @@ class World:
     motion_table: MotionTable
     provenance: Mapping[str, str] = field(default_factory=dict)
     licence: str = ""
+    trained_window: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -85,9 +87,41 @@ class World:
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def base(self) -> World:
+        """The world without trained files on top of it."""
+        return self
+
+    @property
+    def reading(self) -> Reading:
+        """How its engine was trained to be read."""
+        return Reading(self.profile, self.trained_window)
+
+    @property
+    def window(self) -> int:
+        """The past turns that its engine reads unless a person asks for others: as in its training."""
+        return DEFAULT_WINDOW if self.trained_window is None else self.trained_window
+
+    def warnings_for(self, window: int) -> tuple[str, ...]:
+        """All warnings for a game that reads so many past turns; one more where its engine never saw so many."""
+        if self.trained_window is None or window <= self.trained_window:
+            return self.warnings
+        return (
+            *self.warnings,
+            f"window {window} shows the engine more past turns than the {self.trained_window} that it was trained "
+            "with, so its predictions may be off",
+        )
+
     def with_profile(self, name: str) -> World:
-        """The same world played by another named profile."""
-        return replace(self, profile=get_profile(name))
+        """The same world read by another named profile; a warning says so where its engine was trained for another."""
+        other = Reading(get_profile(name), self.trained_window)
+        warnings = self.warnings
+        if not other.agrees(self.reading):
+            warnings += (
+                f"profile {name} reads the engine otherwise than it was trained to be read ({self.profile.name}), so "
+                "its predictions are off",
+            )
+        return replace(self, profile=other.profile, warnings=warnings)
 
     def has(self, part: str) -> bool:
         """Whether every file of a part is there, with the size that is known of it."""
@@ -129,10 +163,8 @@ class World:
         """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
         from ..engine import GameEngine
 
-        sources = self._sources(("engine",))
         tokenizer = self.tokenizer()
-        model = load_model(lambda: GameEngine(self.spec, tokenizer, self.profile), sources, device, dtype)
-        return self._changed("engine", model)
+        return self._load("engine", lambda: GameEngine(self.spec, tokenizer, self.profile), ("engine",), device, dtype)
 
     def load_decoder(
         self,
@@ -143,8 +175,7 @@ class World:
         """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
         from ..decoder import ShotDecoder
 
-        model = load_model(lambda: ShotDecoder(self.spec, self.profile), self._sources(parts), device, dtype)
-        return self._changed("decoder", model)
+        return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
 
     def load_encoder(
         self,
@@ -155,8 +186,46 @@ class World:
         """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
         from ..encoder import ShotEncoder
 
-        sources, tokenizer = self._sources(parts), self.storage.text_tokenizer()
-        return self._changed("encoder", load_model(lambda: ShotEncoder(self.spec, tokenizer), sources, device, dtype))
+        tokenizer = self.storage.text_tokenizer()
+        return self._load("encoder", lambda: ShotEncoder(self.spec, tokenizer), parts, device, dtype)
+
+    def _load(
+        self,
+        kind: str,
+        build: typing.Callable[[], typing.Any],
+        parts: tuple[str, ...],
+        device: str | torch.device,
+        dtype: torch.dtype | None,
+    ) -> typing.Any:
+        """A model with its weights, the low-rank updates of 16-bit ones beside them."""
+        model = load_model(build, self._sources(parts), device, dtype)
+        self._attach(model, parts)
+        return self._changed(kind, model)
+
+    def _attach(self, model: nn.Module, parts: tuple[str, ...]) -> None:
+        """Give a model the low-rank updates that the world itself holds; CheckpointError for one that does not fit."""
+        for part in parts:
+            if updates := self.storage.lora(part):
+                from .lora import WORLD, attach, check_fit
+
+                check_fit(model, updates, self.folder / PARTS[part].folder)
+                attach(model, updates, WORLD)
+
+    def refit(self, kind: str, model: nn.Module) -> None:
+        """Make a loaded model what this world would load: the same weights with other files on top, or at other
+        strengths, without loading it again. Only what such files changed is read.
+
+        kind: `engine`, `decoder` or `encoder`. The model came from this world or one that differs in files on top, and
+        was not optimized since.
+        """
+        from .lora import restore
+
+        restore(model, {part: self.storage for part in parts_of(kind)})
+        if kind == "decoder":
+            model.vae.register_to_config(scaling_factor=self.spec.decoder.vae.scaling_factor)
+        if kind != "encoder":
+            model.profile = self.profile
+        self._changed(kind, model)
 
     def _changed(self, kind: str, model: typing.Any) -> typing.Any:
         """A loaded model as it is played: here as it was stored."""
@@ -204,24 +273,8 @@ def _open_in_place(folder: Path, name: str | None) -> World:
 
 
 def _open_own(folder: Path) -> World:
-    manifest = folder / MANIFEST
-    values = read_json(manifest)
-    if values.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{manifest}: format is {values.get('format')!r}, this program reads {FORMAT}; "
-            "update the program or convert again"
-        )
-    try:
-        return World(
-            storage=OwnFolder(folder, _read_notes(typed(values, "files", dict))),
-            spec=ModelSpec.from_dict(typed(values, "spec", dict)),
-            profile=get_profile(typed(values, "profile", str)),
-            motion_table=_read_table(typed(values, "motion_table", dict)),
-            provenance=dict(typed(values, "provenance", dict, {})),
-            licence=typed(values, "licence", str, ""),
-        )
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{manifest}: {error}") from error
+    fields, files = read_manifest(folder / MANIFEST)
+    return World(storage=OwnFolder(folder, files), **fields)
 
 
 def save_world(
@@ -232,10 +285,11 @@ def save_world(
     motion_table: MotionTable | None = None,
     provenance: Mapping[str, str] | None = None,
     licence: str = "",
+    trained_window: int | None = None,
 ) -> World:
     """Make (or describe anew) the world folder itself; parts that it has stay. `save_part` puts the weights in.
 
-    motion_table None is the table `released`, which published weights were trained with.
+    motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
     """
     path = Path(folder)
     check_own(path)
@@ -247,6 +301,7 @@ def save_world(
         motion_table=motion_table or MOTION_TABLES["released"],
         provenance=dict(provenance or {}),
         licence=licence,
+        trained_window=trained_window,
     )
     write_manifest(world)
     return world
@@ -266,8 +321,11 @@ def save_part(
     """
     if not isinstance(world.storage, OwnFolder):
         raise _kept(world.folder)
+    from .lora import updates_of
+
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
-        staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes)
+        updates = {} if PARTS[part].prefix else updates_of(model)  # VAE and towers never have any
+        staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
         world = commit_part(world, part, staged)
     return world
 
@@ -317,33 +375,6 @@ def write_manifest(world: World) -> None:
         "licence": world.licence,
         "files": {path: asdict(note) for path, note in sorted(world.files.items())},
     }
+    if world.trained_window is not None:
+        values["window"] = world.trained_window
     write_json(world.folder / MANIFEST, values)
-
-
-def _read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
-    """The manifest's notes of its files; a path is refused unless it lies in the folder of a part."""
-    notes = {}
-    for path in values:
-        name, where = path.rpartition("/")[2], f"files[{path!r}]"
-        if not part_of(path) or name in ("", ".", "..") or "\\" in path or ":" in path:
-            folders = ", ".join(part.folder for part in PARTS.values())
-            raise ValueError(f"{where} lies in no part's folder; expected {folders}")
-        note = typed(values, path, dict, where=where)
-        sha256 = typed(note, "sha256", str, where=f"{where}.sha256")
-        notes[path] = FileNote(sha256, typed(note, "bytes", int, where=f"{where}.bytes"))
-    return notes
-
-
-def _read_table(values: Mapping[str, typing.Any]) -> MotionTable:
-    """A motion table from json; ValueError if it does not hold five values and, where measured, four edges."""
-    name = typed(values, "name", str, where="motion_table.name")
-    numbers = _numbers(typed(values, "values", list, where="motion_table.values"), 5, "motion_table.values")
-    edges = values.get("edges")
-    return MotionTable(name, numbers, None if edges is None else _numbers(edges, 4, "motion_table.edges"))
-
-
-def _numbers(values: typing.Any, count: int, where: str) -> tuple[float, ...]:
-    plain = isinstance(values, list) and all(type(value) in (int, float) and math.isfinite(value) for value in values)
-    if not plain or len(values) != count:
-        raise ValueError(f"{where} is {values!r}; expected {count} values")
-    return tuple(float(value) for value in values)

@@ -83,13 +83,22 @@ class DatasetFolder:
         return {name: size for name, size in sizes.items() if isinstance(size, int)}
 
     @property
+    def has_motion_table(self) -> bool:
+        """Whether its motion levels were set."""
+        return are_edges(self.motion.get("edges")) and are_values(self.motion.get("values"))
+
+    @property
     def motion_table(self) -> MotionTable:
         """The dataset's own measured motion table; DatasetError where the levels were never set."""
-        edges, values = self.motion.get("edges"), self.motion.get("values")
-        if not are_edges(edges) or not are_values(values):
+        if not self.has_motion_table:
             told = "has no settings.motion.edges, four rising numbers, and values, five"
             raise DatasetError(f"{self.path / INFO} {told}; finish the dataset first")
-        return MotionTable(self.path.name, tuple(values), tuple(edges))
+        return MotionTable(self.path.name, tuple(self.motion["values"]), tuple(self.motion["edges"]))
+
+    @property
+    def motion_provenance(self) -> dict[str, str]:
+        """How motion was measured, as a world's provenance has it, so that evaluations measure it the same way."""
+        return {f"motion {name}": str(self.motion[name]) for name in ("backend", "threshold") if name in self.motion}
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""

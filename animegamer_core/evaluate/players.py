@@ -23,13 +23,15 @@ class PlayedShot:
 
     frames: (F, H, W, 3) uint8 RGB. level, change: the motion level 1..5 and the change of the gauges that it predicted;
     None where it predicts none, as the baselines do; level 0 where it should have and its reply could not be read.
-    seconds: from instruction to frames.
+    seconds: from instruction to frames. uncalibrated: the same shot without calibrated motion values, which is `frames`
+    itself where nothing is calibrated; None where those values are not known.
     """
 
     frames: NDArray[np.uint8]
     level: int | None
     change: StateChange | None
     seconds: float
+    uncalibrated: NDArray[np.uint8] | None = None
 
 
 class GamePlayer(Protocol):

@@ -9,6 +9,12 @@ from pathlib import Path
 
 from .rows import Row, table
 
+CHAINS = (
+    "Every turn is compared from the recorded states of the turns before it. In the rows `chain` and `chain at full "
+    "width` it reads the engine's own outputs, so rounding adds up: there a turn may differ by 5e-05, and by 0.0005 "
+    "more for each turn before it; such a row shows the turn that comes nearest to its tolerance."
+)
+
 __all__ = ["Row", "add_arguments", "parity", "run"]
 
 
@@ -34,6 +40,7 @@ def parity(folder: str | Path, tokenizer: str | Path | None = None) -> list[Row]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `python -m animegamer_core parity`."""
+    parser.epilog = CHAINS
     parser.add_argument("folder", metavar="DIR", type=Path, help="folder of golden fixtures")
     parser.add_argument("--tokenizer", metavar="DIR", type=Path, help="folder of the published tokenizer")
 

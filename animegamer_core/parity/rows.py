@@ -47,8 +47,21 @@ class Row:
 def row(part: str, tolerance: float, differences: Iterable[float]) -> Row:
     """The row of a part from the differences of its cases."""
     found = list(differences)
-    worst = max(found, default=0.0, key=lambda value: math.inf if math.isnan(value) else value)
-    return Row(part, len(found), worst, tolerance)
+    return Row(part, len(found), max(found, default=0.0, key=_nan_last), tolerance)
+
+
+def graded_row(part: str, tolerance: float, cases: Iterable[tuple[float, float]]) -> Row:
+    """The row of cases that each have a tolerance: the one that comes nearest to it, or passes it by most.
+
+    tolerance: what an absent row shows.
+    """
+    found = list(cases)
+    worst = max(found, default=(0.0, tolerance), key=lambda case: _nan_last(case[0]) / case[1])
+    return Row(part, len(found), *worst)
+
+
+def _nan_last(difference: float) -> float:
+    return math.inf if math.isnan(difference) else difference
 
 
 def gap(ours: Tensor, theirs: Tensor) -> float:

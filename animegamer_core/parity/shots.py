@@ -67,7 +67,7 @@ def sampler_rows(bench: Bench) -> list[Row]:
     golden = Golden(bench.golden, "sampler")
     tables, scales, traces = [gap(train_table(), golden["table1000.sqrt_alphas_cumprod_ascending"])], [], []
     for steps in map(int, golden.facts["schedules"]):
-        schedule, prefix = Schedule.of(steps), f"s{steps}."
+        schedule, prefix = Schedule.of(steps, released=True), f"s{steps}."
         tables.append(gap(schedule.scales, golden[prefix + "sqrt_alphas_cumprod"]))
         tables.append(gap(schedule.snapped, golden[prefix + "quantized_sqrt_alphas_cumprod"]))
         tables.append(mismatch(list(schedule.timesteps), golden[prefix + "timesteps"].tolist()))
@@ -80,7 +80,8 @@ def sampler_rows(bench: Bench) -> list[Row]:
 
 def _trace(golden: Golden, name: str, run: dict) -> list[float]:
     """One recorded run: every input of the network, every guided prediction and the end, where they were kept."""
-    schedule, motion = Schedule.of(run["steps"]), NO_MOTION if run["flow"] is None else run["flow"]
+    schedule = Schedule.of(run["steps"], released=True)
+    motion = NO_MOTION if run["flow"] is None else run["flow"]
     seen, clean = [], []
 
     def velocity(latents: Tensor, timestep: int, alone: bool) -> Tensor:

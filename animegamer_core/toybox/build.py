@@ -220,10 +220,17 @@ def _told(shop: Workshop, stage: str) -> Callable[[int, int], None]:
 
 def _draw(shop: Workshop) -> None:
     from ..checkpoint import save_world
+    from .calibrate import BUILDER, BUILT_BY, DATA_VALUES, values_note
 
     backend = _dataset(shop).info["settings"]["motion"]["backend"]
-    provenance = {"built by": "animegamer_core.toybox.build", "motion backend": backend}
-    table = shop.measured_table()
+    table, recipe = shop.measured_table(), shop.recipe
+    provenance = {
+        BUILT_BY: BUILDER,
+        "motion backend": backend,
+        DATA_VALUES: values_note(table),
+        "encoder and decoder trained on": recipe.casting.trained_on,
+        "engine trained on": f"{recipe.played.trained_on}, of each clip the first picture",
+    }
     save_world(shop.world, shop.recipe.spec, motion_table=table, provenance=provenance, licence=LICENCE)
 
 
@@ -285,9 +292,9 @@ def _train(shop: Workshop, stage: str, parts: WorldParts, data: TrainingData, mi
 
 
 def _calibrate(shop: Workshop) -> None:
-    """Told values for the world's levels, from shots of training scenes."""
+    """The values that condition the decoder at each level, from shots of training scenes."""
     from ..checkpoint import open_world, save_world
-    from .calibrate import calibrated_table, played_states
+    from .calibrate import CALIBRATED_VALUES, calibrated_table, played_states, values_note
 
     world = open_world(shop.world)
     engine, encoder = world.load_engine(shop.device), world.load_encoder(shop.device)
@@ -300,7 +307,8 @@ def _calibrate(shop: Workshop) -> None:
 
     table = calibrated_table(measured, world.load_decoder(shop.device), states, told)
     shop.say(f"calibrate: shots move {measured.values} px when told {table.values}")
-    save_world(shop.world, world.spec, motion_table=table, provenance=world.provenance, licence=world.licence)
+    provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
+    save_world(shop.world, world.spec, motion_table=table, provenance=provenance, licence=world.licence)
 
 
 OWN_STAGES: dict[str, Callable[[Workshop], object]] = {  # those that are no stage of `animegamer_core.train`

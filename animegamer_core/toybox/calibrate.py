@@ -1,13 +1,14 @@
-"""The world's own motion table: what its decoder has to be told, so that its shots move as their level says.
+"""The world's own motion table: the values that condition its decoder, so that its shots move as their level says.
 
 A decoder that draws a little softer than the film also moves a little less by the same measure. Its response is
-measured on training states and turned round; the borders between levels stay those of the dataset.
+measured on training states and inverted; the borders between levels stay those of the dataset. Figures of motion
+flatter such a world, so world.json states the values before and after, and evaluations measure with both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.motion import motion_value
+from ..checkpoint import World
+from ..data.motion import LEVELS, motion_value
 from ..data.workers import spread
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
@@ -31,6 +33,9 @@ TOLD = 8  # motion values that every state is drawn at
 # ends: told more than it ever saw, the decoder moves less again.
 REACH = (0.5, 1.5)
 BATCH = 32
+# Of a world's provenance, which is no part of its fingerprint.
+BUILT_BY, BUILDER = "built by", "animegamer_core.toybox.build"
+DATA_VALUES, CALIBRATED_VALUES = "motion values of the data", "calibrated motion values"
 
 OnShot = Callable[[int, int], None]
 
@@ -73,6 +78,48 @@ def calibrated_table(
     """The table with values that make the median shot of these states measure what `table.values` say."""
     found = decoder_response(table, decoder, states_MND, on_shot, workers)
     return replace(table, values=found.to_measure(table.values))
+
+
+def values_note(table: MotionTable) -> str:
+    """A table's values as provenance keeps them; `uncalibrated_table` reads them back."""
+    return " ".join(map(repr, table.values))
+
+
+def uncalibrated_table(world: World) -> MotionTable | None:
+    """The world's motion table with the medians of its training data, as it was before calibration.
+
+    Its own table where that was never calibrated, or where other weights brought another; None for a Toybox build that
+    does not state the medians. ValueError where world.json states no five numbers.
+    """
+    own, notes = world.motion_table, world.provenance
+    if DATA_VALUES not in notes:
+        return None if notes.get(BUILT_BY) == BUILDER else own
+    if CALIBRATED_VALUES not in notes or _values(notes, CALIBRATED_VALUES) != own.values:
+        return own
+    return replace(own, values=_values(notes, DATA_VALUES))
+
+
+def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | None:
+    """What a report has to say of a world's motion values; None where no calibration made them.
+
+    before: its `uncalibrated_table`.
+    """
+    if own == before:
+        return None
+    said = "ACC-F and MAE-F are measured with motion values found by inverting the decoder's own measured response"
+    if before is None:
+        return f"{said}; world.json does not state the medians of the training data, so there are none without"
+    return f"{said}; without that calibration it is conditioned on the medians of its training data (rows uncalibrated)"
+
+
+def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(word) for word in notes[key].split())
+    except (ValueError, AttributeError):
+        values = ()
+    if len(values) != LEVELS or not all(map(math.isfinite, values)):
+        raise ValueError(f"world.json says {key} {ascii(notes[key])[:60]}; expected {LEVELS} numbers between spaces")
+    return values
 
 
 @torch.inference_mode()

@@ -40,6 +40,12 @@ class Casting:
         }
         return games | {f"heldout-{number:05d}": self._game(number, "heldout") for number in range(self.held_out)}
 
+    @property
+    def trained_on(self) -> str:
+        """How much of it is trained on, in words; what is held out for validation does not count."""
+        rows = [row for name, row in self.scenes().items() if name.startswith("train")]
+        return f"{sum(map(len, rows)):,} clips of {len(rows):,} games"
+
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:
         make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
         game = make(number, turns=self.turns, split=split)

@@ -6,16 +6,30 @@ A stage file holds what a stage trained, as safetensors with the names of a worl
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..checkpoint.lora import (
+    LowRank,
+    attach,
+    detach,
+    free_name,
+    inject,
+    is_lora,
+    linear_layers,
+    note_changed,
+    plain_tensors,
+    set_strength,
+    updates_of,
+    weaken,
+)
 from ..files import replacing
 from .material import forget_names
 from .stages import BASELINE_STAGES, StageConfig, check_there, matching
@@ -59,64 +73,62 @@ def check_trainable(learner: nn.Module, config: StageConfig) -> None:
 
 def _targets(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
     """The linear layers that take low-rank updates."""
-    linears = [name for name, module in learner.named_modules() if isinstance(module, nn.Linear)]
-    return matching(config.lora_targets, linears)
+    return matching(config.lora_targets, linear_layers(learner))
 
 
 def is_update(name: str) -> bool:
-    """Whether a parameter belongs to a low-rank update."""
-    return ".lora_A." in name or ".lora_B." in name
+    """Whether a parameter belongs to the low-rank updates that a stage trains, not to those that it begins with."""
+    return is_lora(name) and f".{ADAPTER}." in name
 
 
 def _plain_names(learner: nn.Module) -> list[str]:
     """Parameters that are neither updates nor the matrices that updates lie on."""
-    return [name for name, _ in learner.named_parameters() if not is_update(name) and ".base_layer." not in name]
+    return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
 
 
 def _add_updates(learner: nn.Module, config: StageConfig) -> None:
-    from peft import LoraConfig, inject_adapter_in_model
-
-    lora = LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        lora_dropout=config.lora_dropout,
-        target_modules="|".join(re.escape(name) for name in _targets(learner, config)),
-    )
-    inject_adapter_in_model(lora, learner, adapter_name=ADAPTER)
+    ranks = dict.fromkeys(_targets(learner, config), config.lora_rank)
+    inject(learner, ranks, ADAPTER, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
 
 
-def take_off_updates(learner: nn.Module, merge: bool) -> None:
-    """Make the model a plain one again: every low-rank update is added to its matrix, or dropped."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
+def drop_updates(learner: nn.Module) -> None:
+    """Take the low-rank updates that a stage trains off its model again."""
+    detach(learner, ADAPTER)
 
-    layers = [(name, module) for name, module in learner.named_modules() if isinstance(module, BaseTunerLayer)]
-    for name, layer in layers:
-        if merge:
-            layer.merge(safe_merge=False)
-        parent, _, child = name.rpartition(".")
-        setattr(learner.get_submodule(parent), child, layer.get_base_layer())
+
+def keep_updates(learner: nn.Module) -> None:
+    """Leave the low-rank updates that a stage trained with its model: in float32 weights, or else beside them."""
+    updates = updates_of(learner, ADAPTER)
+    detach(learner, ADAPTER)
+    attach(learner, updates, free_name(learner))
 
 
 @contextmanager
 def updates_off(learner: nn.Module) -> Iterator[None]:
-    """Inside, the model computes as if its low-rank updates were not there."""
-    from peft.tuners.lora import LoraLayer
-
-    layers = [module for module in learner.modules() if isinstance(module, LoraLayer)]
-    for layer in layers:
-        layer.set_scale(ADAPTER, 0.0)
+    """Inside, the model computes as if the low-rank updates that its stage trains were not there."""
+    set_strength(learner, ADAPTER, 0.0)
     try:
         yield
     finally:
-        for layer in layers:
-            layer.set_scale(ADAPTER, 1.0)
+        set_strength(learner, ADAPTER, 1.0)
 
 
-def save_stage_file(path: Path, stage: str, config: StageConfig, tensors: Mapping[str, Tensor], about: Any) -> None:
-    """Write what a stage trained; the file's metadata says which stage, with which settings, of which spec."""
+def save_stage_file(
+    path: Path,
+    stage: str,
+    config: StageConfig,
+    tensors: Mapping[str, Tensor],
+    about: Any,
+    stated: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write what a stage trained; the file's metadata says which stage, with which settings, of which spec.
+
+    stated: how it is to be played, as `staged.TrainedFile` reads it: `reading` and `motion`.
+    """
     from safetensors.torch import save_file
 
     notes = {"format": str(FORMAT), "stage": stage, "config": json.dumps(asdict(config)), "about": json.dumps(about)}
+    notes |= {name: json.dumps(value) for name, value in stated.items()}
     with replacing(path) as part:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
 
@@ -138,6 +150,12 @@ def trained_by(path: Path, baseline: bool = False) -> frozenset[str]:
             f"{path} is of stage {stage}, a baseline's and no world's; give it to evaluate --baseline-lora"
         )
     return frozenset(name.partition(".")[0] for name in names) - {"heads"}
+
+
+def stated_in(path: Path) -> dict[str, str]:
+    """A stage file's metadata; ValueError as for `read_stage_file`."""
+    with _opened(path) as file:
+        return dict(file.metadata())
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
@@ -192,9 +210,9 @@ def apply_stage_file(path: Path, modules: Mapping[str, nn.Module], strength: flo
     """Put a stage file's weights into the parts `encoder`, `decoder`, `engine` that it names; returns its stage.
 
     strength: the share of what the stage changed; 0 leaves the weights as they are, 1 gives the trained ones, others
-    lie on the straight line through both. Low-rank updates are merged. whole: every part that the file trained has to
-    be given; off, each may get its share in a call of its own. ValueError names the first tensor that the parts lack,
-    or whose shape differs.
+    lie on the straight line through both. Low-rank updates are added to float32 weights, and lie beside others. whole:
+    every part that the file trained has to be given; off, each may get its share in a call of its own. ValueError names
+    the first tensor that the parts lack, or whose shape differs.
     """
     stage, config, tensors = read_stage_file(path)
     wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
@@ -203,36 +221,32 @@ def apply_stage_file(path: Path, modules: Mapping[str, nn.Module], strength: flo
         raise ValueError(f"{path} trains the {missing.pop()}, which was not given; it fits {', '.join(sorted(wanted))}")
     given = {name: modules[name] for name in sorted(wanted - missing)}
     holder = _Modules(given)
-    places = {**dict(holder.named_parameters()), **dict(holder.named_buffers())}
+    places = plain_tensors(holder)
     theirs = {name: value for name, value in tensors.items() if name.partition(".")[0] in given}
     changes = _changes(path, theirs, places, config.lora_rank)
+    updates = {}
     for name, change in changes.items():
-        place = places[name]
-        trained = change.of(place.float(), config)
-        place.copy_(trained if strength == 1 else torch.lerp(place.float(), trained, strength))
+        if isinstance(change, Tensor):
+            place, trained = places[name], change.to(places[name].device, torch.float32)
+            place.copy_(trained if strength == 1 else torch.lerp(place.float(), trained, strength))
+            if name.endswith(".weight"):
+                weaken(holder.get_submodule(name.removesuffix(".weight")), 1 - strength)
+        else:
+            updates[name.removesuffix(".weight")] = LowRank(*change, config.lora_alpha / config.lora_rank)
+    attach(holder, updates, free_name(holder), strength)
+    for kind, model in given.items():
+        note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))
     forget_names(holder, changes)
     _follow_scale(path, tensors, given, strength)
     return stage
 
 
-@dataclass(frozen=True)
-class _Change:
-    """What a stage left of one tensor: its new value, or the two halves of a low-rank update of it."""
-
-    value: Tensor | None = None
-    down: Tensor | None = None
-    up: Tensor | None = None
-
-    def of(self, base: Tensor, config: StageConfig) -> Tensor:
-        """The trained tensor, fp32, where `base` is the one that training began from."""
-        if self.value is not None:
-            return self.value.to(base)
-        return base + (self.up.to(base) @ self.down.to(base)) * (config.lora_alpha / config.lora_rank)
+_Change = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or the two halves of a low-rank update of it
 
 
 def _changes(path: Path, tensors: Mapping[str, Tensor], places: Mapping[str, Tensor], rank: int) -> dict[str, _Change]:
     """Tensor name -> its change; ValueError for a tensor that has no place, another shape, or no half of its rank."""
-    changes = {}
+    changes: dict[str, _Change] = {}
     for name, value in tensors.items():
         if ".lora_B." in name:
             continue
@@ -246,7 +260,7 @@ def _changes(path: Path, tensors: Mapping[str, Tensor], places: Mapping[str, Ten
         found = tuple(places[target].shape) if target in places else "nothing"
         if found != shape:
             raise ValueError(f"{path}: {name} is for {shape}, this world has {found}; it is of another spec")
-        changes[target] = _Change(down=value, up=up) if is_low_rank else _Change(value)
+        changes[target] = (value, up) if is_low_rank else value
     return changes
 
 

@@ -23,12 +23,12 @@ from ..spec import PROGRAM, get_spec
 from .chain import SCRATCH, begins_from, played_with, read_settings, stage_arguments, stages_of
 from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, step_of
 from .cli import IN_WORLD, config_of, is_there, words_tokenizer
-from .job import FEATURES, check_job
+from .job import FEATURES, check_job, to_train
 from .pace import MEASURED_STEPS, FirstSteps, Pace
 from .plan import Chain, Plan, StagePlan, StageRun, make_plan, size_text, stage_file, with_paces
 from .run import RESULT
 from .spread import processes
-from .stages import SCRATCH_SPECS, StageConfig
+from .stages import SCRATCH_SPECS, STAGES, StageConfig
 from .telling import duration
 from .trial import run_trial
 
@@ -148,7 +148,9 @@ def _stage_run(
     done = _has_ended(args.out) and (recipe != SCRATCH or _is_in_world(args))
     if kept or done:
         start = [(file, 1.0) for file in args.start]
-        check_job(args.out, args.stage, folder, start, None if recipe == SCRATCH else world)
+        read = world and to_train(args.stage, world, args.start, args.profile)
+        profile = read.profile.name if read is not None and STAGES[args.stage].games else None
+        check_job(args.out, args.stage, folder, start, None if recipe == SCRATCH else read, profile)
         stored = read_json(kept[-1] / "state.json")["config"] if kept else _settings_of(stage_file(args.out))
         if not hasattr(args, "option_window"):  # a world may state its own
             config = replace(config, window=stored["window"])

@@ -20,13 +20,13 @@ from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
 from ..prompt import GameTokenizer
-from ..spec import ModelSpec, get_spec
+from ..spec import TRAINED_PROFILES, ModelSpec, get_spec
 from ..state import clean_text
 from .adapters import tensor_names, trained_by
 from .chain import ALL, add_all_arguments, refuse_all_arguments
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import set_cublas_workspace
-from .job import FEATURES, Job, models_of, own_run, run_job
+from .job import FEATURES, Job, models_of, own_run, run_job, to_train
 from .log import LOG, PICTURE, read_log
 from .loop import RunOptions
 from .material import TrainingData
@@ -34,6 +34,7 @@ from .parts import MODELS, WorldParts
 from .plot import plot_log
 from .run import RESULT, StageResult, train_stage
 from .spread import close_at_exit, processes
+from .staged import as_stated, trained_file
 from .stages import (
     ALL_STAGES,
     BASELINE_STAGES,
@@ -81,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "world as it is. scratch: all weights, written into the world folder (default for specs tiny and toybox)",
     )
     parser.add_argument("--start", nargs="*", type=Path, default=(), help="stage files to begin from, in order")
+    parser.add_argument(
+        "--profile",
+        choices=TRAINED_PROFILES,
+        help="how turns are read, in training and then in play (default: as the engine was trained to be read; paper "
+        "for one that no stage of ours has trained yet)",
+    )
     parser.add_argument(
         "--cache", type=Path, help="folder of computed features (`dataset cache`); without it, one in --out"
     )
@@ -164,7 +171,8 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     recipe = args.recipe or ("scratch" if world.spec.name in SCRATCH_SPECS else "lora")
     if recipe == "scratch" and not STAGES[args.stage].optional:
         return _run_scratch(args, world, folder, say)
-    config = _checked_config(args, recipe, say, world.spec.name)
+    world = _to_train(args, world, say)
+    config = _checked_config(args, recipe, say, world)
     start = [(file, 1.0) for file in args.start]
     for file in args.start:
         trained_by(file)  # refuses what is none before it is told
@@ -177,11 +185,25 @@ def _run(args: argparse.Namespace, say: Callable[[str], object]) -> int:
     return 0
 
 
-def _checked_config(args: argparse.Namespace, recipe: str, say: Callable[[str], object], spec: str = "") -> StageConfig:
+def _to_train(args: argparse.Namespace, world: World, say: Callable[[str], object]) -> World:
+    """The world as the stage reads it; a warning where that is not how its engine was trained to be read."""
+    world = to_train(args.stage, world, args.start, args.profile)
+    if args.profile or world.warnings:
+        say(f"reads turns by profile {world.profile.name}")
+    for line in world.warnings:
+        say(f"warning: {line}")
+    return world
+
+
+def _checked_config(
+    args: argparse.Namespace, recipe: str, say: Callable[[str], object], world: World | None = None
+) -> StageConfig:
     """The stage's configuration, with a warning where its learning rate is unusual; on a CPU in small parts, unless
     parts change its losses or were asked for.
     """
-    config = config_of(args, recipe, spec)
+    config = config_of(args, recipe, "" if world is None else world.spec.name)
+    if world is not None and world.trained_window is not None and not hasattr(args, "option_window"):
+        config = dataclasses.replace(config, window=world.trained_window)
     chosen = STAGES[args.stage].contrasts or hasattr(args, "option_per_card")
     at_once = config.batch // (processes().num_processes * config.accumulation)
     many = min(at_once, config.per_card or at_once) > CPU_SAMPLES
@@ -238,7 +260,8 @@ def _run_scratch(args: argparse.Namespace, world: World, folder: DatasetFolder, 
 
 def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolder, say: Callable[[str], object]) -> int:
     """Recipe scratch, in a world that nobody else writes to."""
-    config = _checked_config(args, "scratch", say)
+    world = _to_train(args, world, say)
+    config = _checked_config(args, "scratch", say, world)
     if config.lora_rank:
         # A run that was stopped between writing the world and noting it would put them on top once more.
         raise ValueError(
@@ -247,7 +270,8 @@ def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolde
         )
     # A world that changed since would get the low-rank updates of files to begin from twice.
     begun_from = world if args.start else None
-    with own_run(args.out, args.stage, folder, [(file, 1.0) for file in args.start], begun_from):
+    profile = world.profile.name if STAGES[args.stage].games else None
+    with own_run(args.out, args.stage, folder, [(file, 1.0) for file in args.start], begun_from, profile):
         telling = Telling(args.stage, say)
         # features of a small world fit into memory
         data = TrainingData(folder, FeatureStore(), cache=args.cache, on_progress=telling.feature)
@@ -256,7 +280,7 @@ def _train_in_place(args: argparse.Namespace, world: World, folder: DatasetFolde
         result = train_stage(args.stage, config, parts, data, args.out, _options(args, telling))
         if _told(args, result, config, say).done:
             if processes().is_main_process:
-                result.parts.save(world, max_shard_bytes=config.shard_mb * 2**20)
+                result.parts.save(as_stated(world, trained_file(result.file)), max_shard_bytes=config.shard_mb * 2**20)
                 write_json(args.out / RESULT, {**read_json(args.out / RESULT), IN_WORLD: str(world.folder.resolve())})
             say(f"wrote {args.world}")
             say(f"wrote {result.file}")
@@ -355,8 +379,7 @@ def is_there(name: str) -> bool:
 
 def _provenance(folder: DatasetFolder) -> dict[str, str]:
     """What a new world says of its dataset; evaluations measure motion as it was measured there."""
-    told = {f"motion {name}": str(folder.motion[name]) for name in ("backend", "threshold") if name in folder.motion}
-    return {"dataset": folder.path.name, **told}
+    return {"dataset": folder.path.name, **folder.motion_provenance}
 
 
 def _new_or_own(world: World, args: argparse.Namespace, config: StageConfig, folder: DatasetFolder) -> WorldParts:

@@ -20,6 +20,7 @@ from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..files import locked
+from ..spec import TRAINED_PROFILES, get_profile
 from .adapters import tensor_names
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .loop import RunOptions
@@ -27,6 +28,7 @@ from .material import Progress, TrainingData
 from .parts import Loading, WorldParts, has_tower_features
 from .run import RESULT, StageResult, check_free, train_stage
 from .spread import processes
+from .staged import reading_of, trained_file
 from .stages import STAGES, StageConfig
 from .weights import halves_frozen
 
@@ -39,9 +41,9 @@ LOGGED = 500  # lines that the log of a brief run may have
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on what, from where. start: stage files with their strengths, applied in order before the first
-    step. out: the run's folder, which holds log, checkpoints and at last the stage file. cache: the folder of computed
-    features, None for one in `out`.
+    """What to train, on what, from where. world: as `to_train` returns it. start: stage files with their strengths,
+    applied in order before the first step. out: the run's folder, which holds log, checkpoints and at last the stage
+    file. cache: the folder of computed features, None for one in `out`.
     """
 
     stage: str
@@ -62,7 +64,8 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     check_free(job.out, options)
     folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        with own_run(job.out, job.stage, folder, job.start, job.world):
+        profile = job.world.profile.name if STAGES[job.stage].games else None
+        with own_run(job.out, job.stage, folder, job.start, job.world, profile):
             return _run(job, folder, options, on_progress)
 
 
@@ -74,6 +77,28 @@ def _run(job: Job, folder: DatasetFolder, options: RunOptions, on_progress: Prog
     for path, strength in job.start:
         parts = parts.with_stage_file(path, strength)
     return train_stage(job.stage, job.config, parts, data, job.out, options)
+
+
+def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
+    """The world as a stage that begins from these files reads it, and as its result will be played.
+
+    profile: how turns are read. None: as the engine was trained to be read; profile paper for one that none of our
+    stages has trained yet. ValueError for a profile that nothing is trained by, or that the stage has no use for, and
+    for files that contradict one another.
+    """
+    facts = STAGES[stage]
+    if profile is not None and not facts.games:
+        raise ValueError(f"stage {stage} reads no turns, so a profile changes nothing; leave --profile out")
+    if profile is not None and profile not in TRAINED_PROFILES:
+        raise ValueError(f"profile {profile!r} is not for training; choose {' or '.join(TRAINED_PROFILES)}")
+    if not facts.games:
+        return world
+    reading = reading_of(world, [trained_file(path) for path in start], checked=profile is None)
+    read = dataclasses.replace(world, profile=reading.profile, trained_window=reading.window)
+    if not facts.trains_engine:
+        return read if profile is None else read.with_profile(profile)
+    chosen = profile or (TRAINED_PROFILES[0] if reading.window is None else reading.profile.name)
+    return dataclasses.replace(read, profile=get_profile(chosen))
 
 
 def how_to_load(
@@ -110,24 +135,35 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 
 @contextmanager
 def own_run(
-    out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+    out: Path,
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None = None,
 ) -> Iterator[None]:
     """Hold a run's folder while the block runs, and note in it what the run begins from.
 
-    world: None where the run itself writes to it, so that it differs afterwards. ValueError while another training is
-    at work in the folder, and if the run there, once it has a checkpoint, began from another stage, dataset or world.
+    world: None where the run itself writes to it, so that it differs afterwards. profile: that turns are read by; None
+    for stages that read none. ValueError while another training is at work in the folder, and if the run there, once
+    it has a checkpoint, began from another stage, profile, dataset or world.
     """
     refusal = f"{out}: another training is at work here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
         with processes().main_process_first():
-            _check_same(out, stage, folder, start, world)
+            _check_same(out, stage, folder, start, world, profile)
         yield
 
 
 def _check_same(
-    out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+    out: Path,
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None,
 ) -> None:
-    facts = _facts(stage, folder, start, world)
+    facts = _facts(stage, folder, start, world, profile)
     path = out / JOB
     begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
     before = read_json(path) if begun else facts
@@ -138,19 +174,29 @@ def _check_same(
 
 
 def check_job(
-    out: Path, stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+    out: Path,
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None = None,
 ) -> None:
-    """ValueError where the folder's run began from another stage, dataset or world; nothing is written."""
+    """ValueError where the folder's run began from another stage, profile, dataset or world; nothing is written."""
     if (out / JOB).is_file():
-        _refuse_other(out, read_json(out / JOB), _facts(stage, folder, start, world))
+        _refuse_other(out, read_json(out / JOB), _facts(stage, folder, start, world, profile))
 
 
 def _facts(
-    stage: str, folder: DatasetFolder, start: Sequence[tuple[Path, float]], world: World | None
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    profile: str | None,
 ) -> dict[str, object]:
     """What a run begins from, as its folder notes it."""
     return {
         "stage": stage,
+        "profile": profile,
         "world": world and world.fingerprint,
         "dataset": folder.digest(captions=True),
         "start": [[path.name, strength, _digest(path)] for path, strength in start],
@@ -161,6 +207,8 @@ def _refuse_other(out: Path, before: Mapping[str, object], facts: Mapping[str, o
     """ValueError for the first fact that differs from those before."""
     if before.get("world") is None:  # as runs noted it that write to their world
         before = {**before, "world": facts["world"]}
+    # runs of earlier versions noted no profile; their world tells them apart
+    before = {"profile": facts["profile"], **before}
     for name, value in json.loads(json.dumps(facts)).items():
         if before.get(name) != value:
             raise ValueError(

@@ -17,6 +17,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from ..checkpoint.lora import strengths_of
 from ..checkpoint.storage import read_json
 from ..data.cache import Feature, FeatureStore, compute_feature, write_feature
 from ..data.dataset import DatasetFolder
@@ -188,7 +189,7 @@ def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
 def weights_digest(module: torch.nn.Module, *extra: object) -> str:
     """A name for a module's weights as they are now: its own name if it has one, which costs nothing, or their sums."""
     name = getattr(module, "weights_name", None)
-    return digest_of([name] if name else _sums(module), *extra)
+    return digest_of([name] if name else [*_sums(module), *strengths_of(module)], *extra)
 
 
 def digest_of(parts: Sequence[object], *extra: object) -> str:

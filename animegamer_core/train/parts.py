@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..checkpoint import World, save_part, save_world
+from ..checkpoint.lora import plain_tensors, take_in
 from ..checkpoint.parts import ENCODER_PARTS, part_names, parts_of
 from ..decoder import ShotDecoder
 from ..encoder import ShotEncoder
@@ -91,6 +92,7 @@ class WorldParts:
         if loading.dtype != torch.float32:
             for name in set(made) - {"encoder"}:
                 _widen(made[name], name, world, loading.full)
+                take_in(made[name])
         return cls(world.spec, **made)
 
     def of(self, name: str) -> nn.Module:
@@ -123,6 +125,7 @@ class WorldParts:
             motion_table=world.motion_table,
             provenance=world.provenance,
             licence=world.licence,
+            trained_window=world.trained_window,
         )
         for name in MODELS:
             if getattr(self, name) is not None:
@@ -167,7 +170,7 @@ def name_of(world: World, part: str) -> str:
 
 def _widen(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:
     """Read those parameters again in fp32 that a pattern finds behind the model's name, VAE and constants."""
-    places = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    places = plain_tensors(model)
     whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
     chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))
     for part in parts_of(model_name):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,8 +15,9 @@ from ..data.dataset import DatasetFolder
 from ..encoder import ShotEncoder
 from ..files import replacing
 from ..prompt import unknown_words
+from ..spec import Reading
 from . import spread
-from .adapters import check_trainable, save_stage_file, take_off_updates
+from .adapters import check_trainable, drop_updates, keep_updates, save_stage_file
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import deterministic
 from .engine_learner import EngineLearner, add_predictions
@@ -78,6 +80,7 @@ def train_stage(
     device, is_main = options.device or processes().device, processes().is_main_process
     check_free(out, options)
     check_stage(stage, config, parts, data)
+    stated = what_it_states(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with set_aside(learner):
         check_trainable(learner, config)  # before features, which may take hours
@@ -86,7 +89,7 @@ def train_stage(
         sheets = ShotSheets(stage, config, parts, data, out)
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
         if not result.done:
-            take_off_updates(learner, merge=False)  # the next call begins as this one did, and loads the checkpoint
+            drop_updates(learner)  # the next call begins as this one did, and loads the checkpoint
             if is_main or not spread.wanted():
                 learner.stopped()
             return StageResult(False, result.step, result.seconds, parts, data)
@@ -94,7 +97,7 @@ def train_stage(
             parts, trained = _finish(stage, learner, parts, data, result.trained)
     file = out / f"{stage}.safetensors"
     if is_main:
-        _write(file, stage, config, parts, trained)
+        save_stage_file(file, stage, config, _without_heads(file, trained), parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
     return StageResult(True, result.step, result.seconds, parts, data.without(*STAGES[stage].outdates), file)
 
@@ -125,6 +128,19 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
     if STAGES[stage].games:
         _check_games(parts, data)
     _check_frames(stage, config, parts, data)
+
+
+def what_it_states(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> dict[str, Any]:
+    """What the stage's file will state of how it is to be played, as `staged.TrainedFile` reads it. Of motion, nothing
+    where the dataset has no levels yet.
+    """
+    facts, stated = STAGES[stage], {}
+    if facts.games:
+        stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
+    folder = data.folder
+    if facts.told_motion and folder.has_motion_table:
+        stated["motion"] = {"table": asdict(folder.motion_table), "provenance": folder.motion_provenance}
+    return stated
 
 
 def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
@@ -241,7 +257,7 @@ def _finish(
     own = dict(learner.named_parameters())
     copy_into({name: own[name] for name in trained}, trained)
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
-    take_off_updates(learner, merge=True)
+    keep_updates(learner)
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # else the latents are what they were
         parts = parts.with_scaling_factor(measured_scale(parts, data))
@@ -265,12 +281,12 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
     return (squares / count - (total / count) ** 2) ** -0.5
 
 
-def _write(file: Path, stage: str, config: StageConfig, parts: WorldParts, trained: dict[str, Tensor]) -> None:
+def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a stage file; helpers that only its training needs go to a file of their own beside it."""
     from safetensors.torch import save_file
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}
     if heads:
         with replacing(file.with_name(HEADS)) as part:
             save_file(heads, part)
-    rest = {name: value for name, value in trained.items() if not name.startswith("heads.")}
-    save_stage_file(file, stage, config, rest, parts.spec.to_dict())
+    return {name: value for name, value in trained.items() if not name.startswith("heads.")}

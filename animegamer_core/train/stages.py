@@ -49,6 +49,16 @@ class Stage:
         return "states" in self.reads and "decoder" not in self.needs
 
     @property
+    def trains_engine(self) -> bool:
+        """Whether its result is how an engine reads turns."""
+        return "engine" in self.makes
+
+    @property
+    def told_motion(self) -> bool:
+        """Whether it trains the decoder to follow motion values, so that its result belongs to a motion table."""
+        return "latents" in self.reads and not self.baseline
+
+    @property
     def reads_representations(self) -> bool:
         """Whether it reads what a trained encoder makes of shots, or an engine that learned that."""
         return bool({"states", "predicted"} & set(self.reads))

@@ -29,11 +29,20 @@ def halves(decoder: ShotDecoder) -> None:
 
 
 def fused(decoder: ShotDecoder) -> None:
-    transformer = decoder.transformer
+    """Low-rank updates of the three are stacked, so that they too take one product each way."""
+    from ..checkpoint.lora import attach, stacked_updates
+
+    transformer, updates = decoder.transformer, {}
+    for number, block in enumerate(transformer.transformer_blocks):
+        three = [block.attn1.to_q, block.attn1.to_k, block.attn1.to_v]
+        for adapter, update in stacked_updates(three).items():
+            updates.setdefault(adapter, {})[f"transformer_blocks.{number}.attn1.to_qkv"] = update
     transformer.fuse_qkv_projections()
     for block in transformer.transformer_blocks:
         for name in ("to_q", "to_k", "to_v"):  # else their weights would stay beside the fused ones
             delattr(block.attn1, name)
+    for adapter, stacked in updates.items():
+        attach(transformer, stacked, adapter)
 
 
 def cudnn(decoder: ShotDecoder) -> None:
@@ -117,11 +126,15 @@ def _quantize(decoder: ShotDecoder, name: str, config: str, which: Callable[[nn.
 
 
 def _feeds_forward(module: nn.Module, name: str) -> bool:
-    return _is_linear(module) and ".ff." in name
+    from ..checkpoint.lora import is_lora
+
+    return _is_linear(module) and ".ff." in name and not is_lora(f"{name}.")
 
 
 def _in_a_block(module: nn.Module, name: str) -> bool:
-    return _is_linear(module) and name.startswith("transformer_blocks.")
+    from ..checkpoint.lora import is_lora
+
+    return _is_linear(module) and name.startswith("transformer_blocks.") and not is_lora(f"{name}.")
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -144,7 +157,7 @@ def gelu(decoder: ShotDecoder) -> None:
 
     _require_gpu("gelu", "a GPU's way to end a matrix product")
     for block in decoder.transformer.transformer_blocks:
-        if not isinstance(block.ff.net[0], LinearGelu):
+        if not isinstance(block.ff.net[0], LinearGelu) and not hasattr(block.ff.net[0].proj, "lora_A"):
             assert block.ff.net[0].approximate == "tanh", "what such a product ends with"
             block.ff.net[0] = LinearGelu(block.ff.net[0].proj)
 

@@ -209,6 +209,8 @@ def check_stage_files():
     whole, half = (GameModel(with_stage_files(world, ((str(found), strength),))) for strength in (1.0, 0.5))
     prints = {plain.fingerprint, whole.fingerprint, half.fingerprint}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
+    shared = whole.engine() is half.engine() is plain.engine()
+    restored = torch.equal(plain.engine().project_in[0].bias, weight)
     unconditional = plain.decoder().unconditional_ND
     same = torch.equal(whole.decoder().unconditional_ND, unconditional)
     save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
@@ -217,6 +219,7 @@ def check_stage_files():
         "fingerprints": len(prints | {GameModel(with_stage_files(world, ((str(found), 1.0),))).fingerprint}),
         "moved": [round(value, 4) for value in moved],
         "decoder is the same": same,
+        "loaded once": shared and restored,
     }
 
 

@@ -63,6 +63,7 @@ def test_stage_files_change_what_they_are_for(inside):
     found = inside["stage_files"]
     assert found["listed"] == ["none", "mine/brighter.safetensors"]
     assert found["moved"] == [1.0, 0.5], "by their strength"
+    assert found["loaded once"], "another strength loads no world again"
     assert found["decoder is the same"]
     assert found["fingerprints"] == 4, "plain, whole, half, and the file written anew"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import published_files as made
 import pytest
+import stock_files
 import torch
 from comfy_server import message, nodes_run
 from PIL import Image
@@ -235,3 +236,24 @@ def test_published_files_become_a_world_that_plays(server, downloads):
     inputs |= {"world": "downloads"}
     assert "is taken" in refusal(server, {"convert": node("ConvertAnimeGamer", **inputs)})
     assert sorted(source.rglob("*")) == whole
+
+
+def test_free_base_models_become_a_new_world_that_can_be_trained(server, downloads):
+    stock_files.write_base(downloads)
+    options = server.get("/object_info/ConvertAnimeGamer")["ConvertAnimeGamer"]["input"]["required"]["source"]
+    assert "downloads/new world" in json.dumps(options)
+    inputs = {"source": "downloads/new world", "world": "made", "precision": "released"}
+    prompt = {"convert": node("ConvertAnimeGamer", **inputs)}
+    (report,) = server.run(prompt, PATIENCE_S)["outputs"]["convert"]["text"]
+    assert "made" in report and "Apache-2.0" in report and "European Union" not in report
+    world = open_world(server.models_dir / "animegamer" / "made")
+    world.verify()
+    assert not world.missing() and world.profile.name == "paper"
+    assert not nodes_run(server.run(prompt, PATIENCE_S)), "the world is there"
+    assert frames(server, server.run(turn(world="made"), PATIENCE_S)).shape == (9, 8, 12, 3)
+    for name in ("toybox", "downloads"):
+        assert "is taken" in refusal(server, {"convert": node("ConvertAnimeGamer", **inputs | {"world": name})})
+    shutil.rmtree(downloads / "CogVideoX-2b" / "transformer")
+    assert "a new world needs CogVideoX-2b" in refusal(
+        server, {"convert": node("ConvertAnimeGamer", **inputs | {"world": "other"})}
+    )

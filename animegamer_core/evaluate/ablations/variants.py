@@ -1,7 +1,7 @@
 """What is left out, or replaced, in each variant of the recipe: one frozen row a variant. Imports nothing heavy.
 
-The paper's ablations are its table 4 and supplement 3.3. What it calls tokenization is scored on held-out clips that
-are encoded and decoded again, without the engine; the rest on games that the engine plays.
+The paper's ablations are its ablation table and supplement 3.3. What it calls tokenization is scored on held-out clips
+that are encoded and decoded again, without the engine; the rest on games that the engine plays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...state import DEFAULT_WINDOW
-from ..table.paper import ABLATIONS
+from ..table.paper import ABLATION_TABLE, ABLATIONS, ADAPTATION, MAIN_TABLE, PAPER, TEXT
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
 STAGES = {  # what a world goes through before it is scored
@@ -24,10 +24,19 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
+class Published:
+    """A row of the paper: where it stands, its name there, and its figures by metric (none where it gives none)."""
+
+    table: str
+    row: str
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Variant:
     """One row of the table.
 
-    paper: its name in the paper, "" where the paper gives no figures or none exists there. own: the stages that it
+    paper: its name in the paper's ablation table, "" where that has no such row. own: the stages that it
     trains itself; the others are those of `full`. skipped: stages that are left out; where one of them is a decoder's
     own start, `prolonged` takes its steps, so that as many are taken in all. changes: fields of StageConfig by stage.
     """
@@ -43,10 +52,15 @@ class Variant:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
     window: int = DEFAULT_WINDOW
 
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """The paper's figures by metric; none where it gives none."""
-        return ABLATIONS.get(self.paper, NOTHING)
+    def published(self, family: str) -> Published:
+        """What the paper gives of this row in a family.
+
+        Games that `full` plays have the main table's figures: the row `full` of the ablation table is of clips that are
+        decoded without the language model.
+        """
+        if self.name == FULL and family == GAMES:
+            return Published(MAIN_TABLE, "AnimeGamer", PAPER["AnimeGamer"])
+        return Published(ABLATION_TABLE, self.paper, ABLATIONS.get(self.paper, NOTHING))
 
     @property
     def encoder_frame(self) -> str:
@@ -142,6 +156,19 @@ class Claim:
     variant: str
     metric: str
     part: float = 1.0
+
+    @property
+    def published(self) -> tuple[str, float, float] | None:
+        """(where the paper says so, the variant's figure, full's); None where it gives no such pair.
+
+        Of adaptation's CLIP-I the text gives a pair of its own, whose figure with adaptation is not the table's row.
+        """
+        row = VARIANTS[self.variant].paper
+        in_text = self.metric in ADAPTATION.get(row, NOTHING)
+        table, rows = (TEXT, ADAPTATION) if in_text else (ABLATION_TABLE, ABLATIONS)
+        if self.metric not in rows.get(row, NOTHING):
+            return None
+        return table, rows[row][self.metric], rows["full"][self.metric]
 
 
 CLAIMS = (

@@ -58,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
     told = _show_progress if sys.stderr.isatty() else None
     preset = preset_on(get_preset(args.preset), device, print, args.dtype) if args.preset else None
     sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
-    lab = Lab(open_staged(args.world, args.stage_file), device, args.workers, told, sampling)
+    world = open_staged(args.world, args.stage_file)
+    for line in world.warnings:
+        print(f"warning: {line}", file=sys.stderr)
+    lab = Lab(world, device, args.workers, told, sampling)
     if few:
         unsure = "`unsure` misses a target that its interval still reaches (see --full)"
         print(f"{counted(plan.games, 'game')}, few samples: {unsure}")

@@ -11,7 +11,8 @@ from functools import cached_property
 
 from torch import Tensor
 
-from ...state import DEFAULT_WINDOW, GameState, Turn
+from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
+from ...toybox.calibrate import uncalibrated_table
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.world import Scene, instruction
 from .lab import Clips, Lab, TrueShots
@@ -148,7 +149,23 @@ class Trial:
     @cached_property
     def answers(self) -> tuple[int, ...]:
         """The level measured on each of as many shots, drawn at the world's motion value of the level asked for."""
-        values = [self.lab.world.motion_table.value(level) for level in self.asked]
+        return self._answers(self.lab.world.motion_table)
+
+    @cached_property
+    def uncalibrated(self) -> MotionTable | None:
+        """The world's motion table as it was before calibration; None where that is not known."""
+        return uncalibrated_table(self.lab.world)
+
+    @cached_property
+    def uncalibrated_answers(self) -> tuple[int, ...]:
+        """As `answers`, drawn without calibration; empty where the values are not known."""
+        table = self.uncalibrated
+        if table is None or table == self.lab.world.motion_table:
+            return () if table is None else self.answers
+        return self._answers(table)
+
+    def _answers(self, table: MotionTable) -> tuple[int, ...]:
+        values = [table.value(level) for level in self.asked]
         return self.lab.levels(self.lab.measure(self.lab.shoot(self.states, values, self.seeds(len(values)))))
 
     def drawn_by(self, lab: Lab) -> Trial:

@@ -18,8 +18,16 @@ from .models import ClipModel, PictureModel
 from .settings import FPS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ...data.benchmark import BenchmarkGame
     from .settings import BaselineSettings
+
+
+def _shot(frames: NDArray[np.uint8], seconds: float) -> PlayedShot:
+    """A baseline's shot: it predicts nothing, and reads how lively to be in words alone, so nothing is calibrated."""
+    return PlayedShot(frames, None, None, seconds, uncalibrated=frames)
 
 
 class _Baseline:
@@ -72,7 +80,7 @@ class TextToVideo(_Baseline):
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()
             frames = self._clips.draw(clean_text(turn.instruction), seed + index)
-            yield PlayedShot(frames, None, None, time.perf_counter() - begun)
+            yield _shot(frames, time.perf_counter() - begun)
 
 
 class FirstFrameToVideo(_Baseline):
@@ -104,7 +112,7 @@ class FirstFrameToVideo(_Baseline):
             begun = time.perf_counter()
             picture = self._pictures.draw(clean_text(turn.instruction), seed + index)
             frames = self._clips.draw(motion_text(turn.instruction), seed + index, picture)
-            yield PlayedShot(frames, None, None, time.perf_counter() - begun)
+            yield _shot(frames, time.perf_counter() - begun)
 
 
 class StoryToVideo(_Baseline):
@@ -149,4 +157,4 @@ class StoryToVideo(_Baseline):
         for index, (turn, picture) in enumerate(zip(game.turns, pictures, strict=True)):
             begun = time.perf_counter()
             frames = self._clips.draw(motion_text(turn.instruction), seed + index, picture)
-            yield PlayedShot(frames, None, None, shared + time.perf_counter() - begun)
+            yield _shot(frames, shared + time.perf_counter() - begun)

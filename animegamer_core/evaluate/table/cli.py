@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...data.flow import BACKENDS
 from ...data.stats import counted
-from ...spec import DTYPES, GUIDANCE_NAMES
-from ...state import DEFAULT_WINDOW
+from ...spec import DTYPES, GUIDANCE_NAMES, PROFILES
 from ...train.staged import add_stage_files, open_staged
 from ..baselines import add_arguments as add_baseline_arguments
 from ..baselines import check_unused
@@ -37,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar="DIR", help="folder of this run; the same command goes on with it")
     add("--beside", type=Path, nargs="+", default=[], metavar="DIR", help="finished runs whose columns are added")
     add("--true-shots", action="store_true", help="the Toybox's true shots in the world's place: what is to be reached")
-    add("--window", type=int, default=DEFAULT_WINDOW, help="past turns that the engine reads (default %(default)s)")
+    add("--window", type=int, help="past turns that the engine reads (default: as many as it was trained with)")
+    add("--profile", choices=tuple(PROFILES), help="how turns are read (default: as the engine was trained to be read)")
     add("--steps", type=int, help="sampling steps (default: the world's)")
     add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
     add("--seed", type=int, default=0, help="decides every game's noise (default %(default)s)")
@@ -115,7 +115,10 @@ def _job(args: argparse.Namespace, device: str) -> TableJob:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
     check_unused(args)
     device = choose_device(device)
-    world, games = open_staged(args.world, args.stage_file, playing=True), games_of(args.games)
+    world = open_staged(args.world, args.stage_file, playing=True, profile=args.profile)
+    games = games_of(args.games)
+    for line in world.warnings:
+        print(f"warning: {line}", file=sys.stderr)
     flow_device = device if args.flow_device == "auto" else choose_device(args.flow_device)
     given = {"weights": args.flow_weights, "python": args.flow_python, "device": flow_device}
     edges = None if args.motion_edges is None else _edges(args.motion_edges)

@@ -80,11 +80,12 @@ class OpenJob:
         player = self.job.player
         if not isinstance(player, WorldPlayer):
             return [*self.cast.remarks]
+        own = [*self.cast.remarks, *([] if (said := player.calibration) is None else [said])]
         typed = " ".join(turn.instruction for game in self.job.played for turn in game.turns)
         words = player.world.tokenizer().unknown_words(typed)
         shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
         unknown = [f"world {player.name!r} never saw these words of the benchmark: {shown}"] if words else []
-        return [*self.cast.remarks, *unknown]
+        return [*own, *unknown]
 
     def check_beside(self, folders: Sequence[Path]) -> None:
         """ValueError, before anything is played, for a folder that cannot stand beside this run."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from ..figures import Figure, mean_over_games, share_over_games
 from .records import GameRecord, TurnRecord
-from .scores import SHOWN
+from .scores import CEILINGS, SHOWN, TRUTH
 
 GAUGES = ("social", "entertainment", "stamina")
 Value = float | bool | None
@@ -48,6 +48,16 @@ def figures_of(games: Sequence[GameRecord]) -> dict[str, Figure]:
     return {metric.key: figure_of(metric, games) for metric in METRICS}
 
 
+def ceilings_of(games: Sequence[GameRecord]) -> dict[str, Figure]:
+    """What the true shots of these games score, by the keys of the rows that have such a ceiling."""
+    keys = [metric.key for metric in METRICS if f"{TRUTH}{metric.key}" in CEILINGS]
+    found = {}
+    for key in keys:
+        values = [[turn.scores.get(f"{TRUTH}{key}") for turn in game.turns] for game in games]
+        found[key] = mean_over_games([[value for value in row if value is not None] for row in values])
+    return {key: figure for key, figure in found.items() if figure.count}
+
+
 def confusion(games: Sequence[GameRecord]) -> tuple[tuple[int, ...], ...]:
     """Shots by the level asked for (row 1..5) and the level measured (column 1..5)."""
     counts = [[0] * 5 for _ in range(5)]
@@ -61,12 +71,14 @@ def _score(name: str) -> Callable[[TurnRecord], Value]:
     return lambda turn: turn.scores.get(name)
 
 
-def _motion_right(turn: TurnRecord) -> Value:
-    return None if turn.motion_level is None else turn.motion_level == turn.asked.level
+def _motion_right(name: str) -> Callable[[TurnRecord], Value]:
+    """Whether a measured level, one of the record's fields, is the one that the line asks for."""
+    return lambda turn: None if (level := getattr(turn, name)) is None else level == turn.asked.level
 
 
-def _motion_off(turn: TurnRecord) -> Value:
-    return None if turn.motion_level is None else float(abs(turn.motion_level - turn.asked.level))
+def _motion_off(name: str) -> Callable[[TurnRecord], Value]:
+    """How far a measured level, one of the record's fields, is from the one that the line asks for."""
+    return lambda turn: None if (level := getattr(turn, name)) is None else float(abs(level - turn.asked.level))
 
 
 def _scope_right(turn: TurnRecord) -> Value:
@@ -98,6 +110,14 @@ _DREAMSIM = "DreamSim: Fu et al. 2023; its similarity is 1 minus its distance"
 _FLOW = (
     "The paper (its levels: supplement, section 1) names metric and measure; that the level measured on the shot is "
     "compared with the level of the benchmark's line, by the world's own backend and edges, is our reading"
+)
+_UNCALIBRATED = (
+    "at the medians of the training data in place of motion values found by inverting the decoder's measured response; "
+    "the same as without the word for players that have no such calibration, such as the baselines."
+)
+_CALIBRATION = (
+    "Ours: the Toybox is calibrated, the baselines cannot be, and the paper says of no calibration, so that these rows "
+    "are the ones to compare"
 )
 _STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables give no such figure"
 _ACROSS = "Ours: the paper has no figure of its own for consistency from turn to turn"
@@ -131,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acc_f",
         "ACC-F",
-        _motion_right,
+        _motion_right("motion_level"),
         "Share of shots whose measured motion level is the level that the benchmark's line asks for.",
         _FLOW,
         share=True,
@@ -139,9 +159,25 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "mae_f",
         "MAE-F",
-        _motion_off,
+        _motion_off("motion_level"),
         "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
         _FLOW,
+        higher=False,
+    ),
+    Metric(
+        "acc_f_uncalibrated",
+        "ACC-F, uncalibrated",
+        _motion_right("uncalibrated_level"),
+        f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
+        _CALIBRATION,
+        share=True,
+    ),
+    Metric(
+        "mae_f_uncalibrated",
+        "MAE-F, uncalibrated",
+        _motion_off("uncalibrated_level"),
+        f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
+        _CALIBRATION,
         higher=False,
     ),
     Metric(

@@ -30,10 +30,10 @@ def shown(table: PaperTable) -> dict[str, Any]:
     measured = [metric for metric in METRICS if ours.figures[metric.key].count]
     return {
         "heading": table.heading,
-        "remarks": list(table.remarks),
+        "remarks": list(table.said),
         "towers": STAND_IN if table.run.asked["towers"]["stand_in"] else "",
         "rows": [
-            [table.label(metric), number(ours.figures[metric.key].value, metric.unit), _interval(table, metric.key)]
+            [table.marked(metric), number(ours.figures[metric.key].value, metric.unit), _interval(table, metric.key)]
             for metric in measured
         ],
         "scores": [

@@ -6,18 +6,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...checkpoint import World
 from ...data.benchmark import BenchmarkGame
 from ...decoder import ShotDecoder
 from ...engine import GameEngine
 from ...play import SEEDS, PlaySettings
-from ...state import GameSession
+from ...state import GameSession, GameState, MotionTable
+from ...toybox.calibrate import calibration_remark, uncalibrated_table
 from ...toybox.world import FPS
 from ...video import to_uint8
 from ..players import PlayedShot
 from .cast import true_shots
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class WorldPlayer:
@@ -29,7 +34,8 @@ class WorldPlayer:
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
-        self._begun = GameSession(window=settings.window)  # or says now that there is no such window
+        self._begun = GameSession(window=settings.window_in(world))  # or says now that there is no such window
+        self._uncalibrated = uncalibrated_table(world)
 
     @property
     def name(self) -> str:
@@ -48,12 +54,18 @@ class WorldPlayer:
             "kind": "world",
             "fingerprint": self.world.fingerprint,
             "profile": self.world.profile.name,
-            "window": self.settings.window,
+            "window": self._begun.window,
             "steps": self.settings.steps or self.world.spec.decoder.steps,
             "guidance": self.settings.guidance or self.world.profile.guidance,
             "precision": self.settings.precision,
             "motion_table": asdict(self.world.motion_table),
+            "uncalibrated_values": None if self._uncalibrated is None else list(self._uncalibrated.values),
         }
+
+    @property
+    def calibration(self) -> str | None:
+        """What a report has to say of its motion values; None where they are those of its training data."""
+        return calibration_remark(self.world.motion_table, self._uncalibrated)
 
     @cached_property
     def engine(self) -> GameEngine:
@@ -72,17 +84,25 @@ class WorldPlayer:
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()
             state = self.engine.predict(session.past(), turn.instruction)
-            assert state.representation is not None
             session = session.step(turn.instruction, state)
-            frames_FCHW = self.decoder.shoot(
-                state.representation,
-                self.world.motion_table.value(state.motion),
-                seed=(seed + index) % SEEDS,
-                steps=self.settings.steps,
-                guidance=self.settings.guidance,
-            )
-            frames = to_uint8(frames_FCHW)  # brings the frames to the CPU, so the device is done as the clock stops
-            yield PlayedShot(frames, int(state.motion), state.change, time.perf_counter() - begun)
+            noise = (seed + index) % SEEDS
+            frames = self._draw(state, self.world.motion_table, noise)
+            seconds = time.perf_counter() - begun
+            yield PlayedShot(frames, int(state.motion), state.change, seconds, self._redrawn(state, frames, noise))
+
+    def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
+        """A state's shot; its frames are on the CPU, so the device is done as the clock stops."""
+        assert state.representation is not None
+        motion, settings = table.value(state.motion), self.settings
+        how = {"steps": settings.steps, "guidance": settings.guidance}
+        return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **how))
+
+    def _redrawn(self, state: GameState, frames: NDArray[np.uint8], noise: int) -> NDArray[np.uint8] | None:
+        """The same shot without calibration: `frames` where none was made, None where its values are not known."""
+        table = self._uncalibrated
+        if table == self.world.motion_table:
+            return frames
+        return None if table is None else self._draw(state, table, noise)
 
 
 class TruePlayer:
@@ -104,4 +124,4 @@ class TruePlayer:
             raise ValueError(f"game {game.name} has no true shots; only those of the Toybox's frozen benchmark do")
         seconds = (time.perf_counter() - begun) / len(shots)
         for frames in shots:
-            yield PlayedShot(frames, None, None, seconds)
+            yield PlayedShot(frames, None, None, seconds, uncalibrated=frames)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 from ...files import PART, write_text
@@ -27,6 +27,7 @@ _CLIP = re.compile(r"turn-[0-9]{2,6}\.(mp4|safetensors|webp)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DIFFERENCES = 3  # that a refusal names
 _BRIEF = 60  # characters of a value in it
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class TurnRecord:
     line: the benchmark's. level, change: as the player predicted them, None where it predicts none. motion_value: px a
     frame at 480 px height, measured on the shot; motion_level: its level 1..5, None without edges. scores: by the names
     of `scores.SIMILARITIES`, None where there was nothing to compare with. warm_up: the first turn after loading.
-    clip: the file's name beside game.json; shown: the one that a browser can show.
+    clip: the file's name beside game.json; shown: the one that a browser can show. uncalibrated_value,
+    uncalibrated_level: as motion_value and motion_level, of the same shot without calibrated motion values; None where
+    no such shot was drawn.
     """
 
     number: int
@@ -50,6 +53,8 @@ class TurnRecord:
     warm_up: bool
     clip: str
     shown: str
+    uncalibrated_value: float | None = None
+    uncalibrated_level: int | None = None
 
     @cached_property
     def asked(self) -> BenchmarkTurn:
@@ -75,15 +80,18 @@ class TurnRecord:
         turn = cls(
             number=_whole(values["number"]),
             line=str(values["line"]),
-            level=None if values["level"] is None else _whole(values["level"]),
+            level=_maybe(_whole, values["level"]),
             change=None if change is None else StateChange(**{name: _whole(units) for name, units in change.items()}),
             motion_value=_number(values["motion_value"]),
-            motion_level=None if values["motion_level"] is None else _whole(values["motion_level"]),
-            scores={str(name): None if score is None else _number(score) for name, score in values["scores"].items()},
+            motion_level=_maybe(_whole, values["motion_level"]),
+            scores={str(name): _maybe(_number, score) for name, score in values["scores"].items()},
             seconds=_number(values["seconds"]),
             warm_up=bool(values["warm_up"]),
             clip=_clip_name(values["clip"]),
             shown=_clip_name(values["shown"]),
+            # Absent from games of earlier versions.
+            uncalibrated_value=_maybe(_number, values.get("uncalibrated_value")),
+            uncalibrated_level=_maybe(_whole, values.get("uncalibrated_level")),
         )
         turn.asked  # noqa: B018  the line may be none
         return turn
@@ -224,6 +232,10 @@ def _clip_name(value: Any) -> str:
     if not isinstance(value, str) or not _CLIP.fullmatch(value):
         raise ValueError(f"{ascii(str(value)[:_BRIEF])} is no clip's name")
     return value
+
+
+def _maybe(read: Callable[[Any], Read], value: Any) -> Read | None:
+    return None if value is None else read(value)
 
 
 def _whole(value: Any) -> int:

@@ -15,30 +15,43 @@ from ...state import clean_text
 from ..figures import FEW, Figure
 from ..report import machine
 from ..similarity.towers import STAND_IN
-from .metrics import METRICS, Metric, confusion, figures_of
-from .paper import PAPER, SOURCE
+from .metrics import METRICS, Metric, ceilings_of, confusion, figures_of
+from .paper import MAIN_TABLE, PAPER, SOURCE
 from .records import PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # of run.json: must be equal for figures to stand side by side
 JSON, MARKDOWN = "report.json", "report.md"
 NONE = "-"
+HOLLOW = "(!)"  # behind the name of a row that says nothing
 
 
 @dataclass(frozen=True)
 class Column:
-    """A player's figures by metric, and its shots by asked and measured motion level."""
+    """A player's figures by metric, and its shots by asked and measured motion level.
+
+    ceilings: by metric, what the true shots of the games that it played score.
+    """
 
     name: str
     figures: Mapping[str, Figure]
     confusion: tuple[tuple[int, ...], ...]
     games: int
     turns: int
+    ceilings: Mapping[str, Figure]
 
     @classmethod
     def of(cls, run: PlayedRun, name: str) -> Column:
         """A run's column."""
         turns = sum(len(game.turns) for game in run.games)
-        return cls(name, figures_of(run.games), confusion(run.games), len(run.games), turns)
+        told = figures_of(run.games), confusion(run.games), len(run.games), turns, ceilings_of(run.games)
+        return cls(name, *told)
+
+    def beats_the_truth(self, metric: Metric) -> bool:
+        """Whether it scores better than the true shots of the same games, so that the row tells nothing of it."""
+        figure, ceiling = self.figures[metric.key], self.ceilings.get(metric.key)
+        if ceiling is None or not figure.count:
+            return False
+        return figure.value > ceiling.value if metric.higher else figure.value < ceiling.value
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,26 @@ class PaperTable:
         stand_in = metric.tower and self.run.asked["towers"]["stand_in"]
         return f"{metric.name} ({STAND_IN})" if stand_in else metric.name
 
+    def is_hollow(self, metric: Metric) -> bool:
+        """Whether the row says nothing, since the truth scores below a player in it."""
+        return any(column.beats_the_truth(metric) for column in self.columns)
+
+    @property
+    def hollow(self) -> list[str]:
+        """One remark for each row that says nothing."""
+        return [
+            f"{self.marked(metric)} says nothing of players: the true shots themselves score "
+            f"{number(column.ceilings[metric.key].value)}, worse than {column.name} with "
+            f"{number(column.figures[metric.key].value)}"
+            for metric in METRICS
+            for column in self.columns
+            if column.beats_the_truth(metric)
+        ]
+
+    def marked(self, metric: Metric) -> str:
+        """A row's label, marked where the row says nothing."""
+        return f"{self.label(metric)} {HOLLOW}" if self.is_hollow(metric) else self.label(metric)
+
     @property
     def table(self) -> str:
         """The table as Markdown, its columns aligned so that it reads as plain text too."""
@@ -70,13 +103,18 @@ class PaperTable:
             paper = [_value(row.get(metric.key), metric.unit) for row in PAPER.values()]
             counts = [str(column.figures[metric.key].count) for column in self.columns]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
-            rows.append([self.label(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
+            rows.append([self.marked(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
         return _aligned(rows)
 
     @property
     def text(self) -> str:
         """Heading, table and remarks: what is printed."""
-        return "\n\n".join([self.heading, self.table, *(f"({remark})" for remark in self.remarks)])
+        return "\n\n".join([self.heading, self.table, *(f"({remark})" for remark in self.said)])
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All remarks."""
+        return (*self.remarks, *self.hollow)
 
     @property
     def heading(self) -> str:
@@ -91,8 +129,8 @@ class PaperTable:
         parts = ["# The paper's table", _plain(self.heading), self.table]
         parts += ["95 % intervals in brackets: for shares Wilson's, where turns of a game that go wrong together "]
         parts[-1] += "count as fewer; for means a bootstrap over games (2,000 draws). The paper's figures "
-        parts[-1] += f"({SOURCE}) are of its own films, characters, towers and models."
-        parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in self.remarks)] if self.remarks else []
+        parts[-1] += f"({SOURCE}, {MAIN_TABLE}) are of its own films, characters, towers and models."
+        parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in self.said)] if self.said else []
         parts += ["## Definitions", "\n".join(self._definition(metric) for metric in METRICS)]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
         return "\n\n".join(parts) + "\n"
@@ -104,12 +142,13 @@ class PaperTable:
         """Write report.json and report.md; returns their paths."""
         rows = [self._row(metric) for metric in METRICS]
         named = {column.name: [list(row) for row in column.confusion] for column in self.columns}
-        values = {**self.facts, "rows": rows, "motion_levels": named, "remarks": list(self.remarks)}
+        values = {**self.facts, "rows": rows, "motion_levels": named, "remarks": list(self.said)}
         write_text(out / JSON, json.dumps(values, indent=1, allow_nan=False) + "\n")
         write_text(out / MARKDOWN, self.markdown)
         return [out / JSON, out / MARKDOWN]
 
     def _row(self, metric: Metric) -> dict[str, Any]:
+        ceiling = self.ours.ceilings.get(metric.key)
         others = {column.name: figure_values(column.figures[metric.key]) for column in self.columns[1:]}
         return {
             "key": metric.key,
@@ -117,6 +156,8 @@ class PaperTable:
             "better": "higher" if metric.higher else "lower",
             "unit": metric.unit,
             **figure_values(self.ours.figures[metric.key]),
+            "truth": None if ceiling is None else figure_values(ceiling),
+            "says_nothing": self.is_hollow(metric),
             "beside": others,
             "paper": {name: row[metric.key] for name, row in PAPER.items() if metric.key in row},
             "definition": metric.about,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...files import replacing
 from ...video import clip_suffix, write_clip
-from ..players import GamePlayer
+from ..players import GamePlayer, PlayedShot
 from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
-from .scores import Scorer
+from .scores import Scorer, Scores
 
 OnTurn = Callable[[str, int, int], None]  # (game's name, turns done, of how many)
 OnGame = Callable[[GameRecord], None]
@@ -63,6 +63,7 @@ class Match:
         for number, (asked, shot) in enumerate(zip(game.turns, self.player.play(game, seed), strict=True), 1):
             scores = scorer.score(shot.frames)
             clip, shown = self._write(game, number, asked, shot.frames)
+            value, level = self._uncalibrated(shot, scores)
             turns.append(
                 TurnRecord(
                     number=number,
@@ -76,6 +77,8 @@ class Match:
                     warm_up=not self._warm,
                     clip=clip,
                     shown=shown,
+                    uncalibrated_value=value,
+                    uncalibrated_level=level,
                 )
             )
             self._warm = True
@@ -83,6 +86,15 @@ class Match:
         record = GameRecord(game.name, self.player.name, seed, self.player.fps, self.played_on, tuple(turns))
         record.save(self.out)
         return record
+
+    def _uncalibrated(self, shot: PlayedShot, scores: Scores) -> tuple[float | None, int | None]:
+        """Motion value and level of the shot without calibrated motion values; None where there is none."""
+        if shot.uncalibrated is None:
+            return None, None
+        if shot.uncalibrated is shot.frames:
+            return scores.motion_value, scores.motion_level
+        value = self.scorer.meter.value(shot.uncalibrated)
+        return value, self.scorer.meter.level(value)
 
     def _write(
         self, game: BenchmarkGame, number: int, turn: BenchmarkTurn, frames: NDArray[np.uint8]

@@ -18,6 +18,8 @@ from .motion import MotionMeter
 
 SHOWN = 4  # frames of a shot that are compared
 SIMILARITIES = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across", "clip_i_true", "dreamsim_true")
+TRUTH = "truth_"  # before a similarity's name: the true shot's own, which is the most that a row can tell
+CEILINGS = tuple(f"{TRUTH}{name}" for name in SIMILARITIES[:5])
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Scores:
-    """A shot's motion value, its level (None without edges), and SIMILARITIES (None: nothing to compare with)."""
+    """A shot's motion value and level (None without edges), SIMILARITIES and CEILINGS (None: nothing to compare)."""
 
     motion_value: float
     motion_level: int | None
@@ -76,29 +78,32 @@ class GameScorer:
         self._references = scorer.references(game.character)
         self._truth = true_shots(game)
         self._before: Seen | None = None
+        self._true_before: Seen | None = None
         self._turn = 0
 
     def score(self, frames_FHWC: NDArray[np.uint8]) -> Scores:
         """The scores of the next turn's shot."""
         turn, meter = self._game.turns[self._turn], self._scorer.meter
-        shot = self._scorer.see(shown_frames(frames_FHWC))
+        shot, true = self._scorer.see(shown_frames(frames_FHWC)), self._true_shot()
         text_1E = self._scorer.towers.clip.texts([scored_text(turn)])
-        found: dict[str, float | None] = {"clip_t": alike(shot.clip_ME, text_1E)}
-        found |= _compared("", shot, self._references)
-        found |= _compared("_across", shot, self._before)
-        found |= self._against_truth(shot)
-        self._turn, self._before = self._turn + 1, shot
+        found = self._likeness(shot, self._before, text_1E)
+        found |= {f"{TRUTH}{name}": value for name, value in self._likeness(true, self._true_before, text_1E).items()}
+        found["clip_i_true"] = None if true is None else pairwise(shot.clip_ME, true.clip_ME)
+        found["dreamsim_true"] = None if true is None else pairwise(shot.dreamsim_ME, true.dreamsim_ME)
+        self._turn, self._before, self._true_before = self._turn + 1, shot, true
         value = meter.value(frames_FHWC)
-        return Scores(value, meter.level(value), {name: found[name] for name in SIMILARITIES})
+        return Scores(value, meter.level(value), {name: found[name] for name in (*SIMILARITIES, *CEILINGS)})
 
-    def _against_truth(self, shot: Seen) -> dict[str, float | None]:
-        """The same frames of the true shot, each with its own."""
-        if self._truth is None:
-            return {"clip_i_true": None, "dreamsim_true": None}
-        true = self._scorer.see(shown_frames(self._truth[self._turn]))
+    def _true_shot(self) -> Seen | None:
+        """What the towers make of the turn's true shot; None in a game without a truth."""
+        return None if self._truth is None else self._scorer.see(shown_frames(self._truth[self._turn]))
+
+    def _likeness(self, shot: Seen | None, before: Seen | None, text_1E: Tensor) -> dict[str, float | None]:
+        """A shot's likeness to the words, the character and the shot before it; None without a shot."""
         return {
-            "clip_i_true": pairwise(shot.clip_ME, true.clip_ME),
-            "dreamsim_true": pairwise(shot.dreamsim_ME, true.dreamsim_ME),
+            "clip_t": None if shot is None else alike(shot.clip_ME, text_1E),
+            **_compared("", shot, self._references),
+            **_compared("_across", shot, before),
         }
 
 
@@ -128,11 +133,13 @@ def pairwise(one_ME: Tensor | None, other_ME: Tensor | None) -> float | None:
     return float((one_ME.double() * other_ME.double()).sum(-1).mean())
 
 
-def _compared(ending: str, shot: Seen, others: Seen | None) -> dict[str, float | None]:
-    """A shot's mean cosine with other pictures, by both towers."""
+def _compared(ending: str, shot: Seen | None, others: Seen | None) -> dict[str, float | None]:
+    """A shot's mean cosine with other pictures, by both towers; None where a side is."""
+    if shot is None or others is None:
+        return {f"clip_i{ending}": None, f"dreamsim{ending}": None}
     return {
-        f"clip_i{ending}": None if others is None else alike(shot.clip_ME, others.clip_ME),
-        f"dreamsim{ending}": None if others is None else alike(shot.dreamsim_ME, others.dreamsim_ME),
+        f"clip_i{ending}": alike(shot.clip_ME, others.clip_ME),
+        f"dreamsim{ending}": alike(shot.dreamsim_ME, others.dreamsim_ME),
     }
 
 

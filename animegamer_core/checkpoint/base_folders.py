@@ -1,0 +1,69 @@
+"""Where the free base models of a new world lie, in the layouts that people download. Imports no torch.
+
+CogVideoX-2b/                transformer/  vae/  scheduler/  text_encoder/  tokenizer/   (diffusers)
+Mistral-7B-Instruct-v0.1/    config.json, tokenizer and weights                           (transformers)
+t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots and to train; T5 may be CogVideoX's own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .storage import CheckpointError
+
+LICENCE = """\
+The weights of this world begin from files that other people published; this project does not license them.
+- CogVideoX-2B (Zhipu AI, Tsinghua University) and Mistral-7B-Instruct-v0.1 (Mistral AI): Apache-2.0.
+- where present, t5-v1_1-xxl (Google; as CogVideoX-2b's text encoder it comes with that) and CLIP ViT-B-16 (LAION): the
+  licence on the page that each was downloaded from.
+No weights of AnimeGamer are among them.
+"""
+COGVIDEO, MISTRAL, T5, CLIP = "CogVideoX-2b", "Mistral-7B-Instruct-v0.1", "t5-v1_1-xxl", "CLIP-ViT-B-16"
+LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text_encoder/, tokenizer/, scheduler/"
+
+
+@dataclass(frozen=True)
+class BaseFolders:
+    """The folders of the base models. t5: a folder of T5 1.1, None for CogVideoX's own where it has one; clip: None for
+    none.
+    """
+
+    cogvideox: Path
+    mistral: Path
+    t5: Path | None = None
+    clip: Path | None = None
+
+    def checked(self) -> BaseFolders:
+        """The folders, once each is known to be there; CheckpointError names the first that is not."""
+        for folder, what in (
+            (self.cogvideox, LAYOUT),
+            (self.mistral, f"the folder of {MISTRAL}"),
+            (self.t5, f"the folder of {T5}"),
+            (self.clip, f"the folder of {CLIP}-laion2B-s34B-b88K"),
+        ):
+            if folder is not None and not folder.is_dir():
+                raise CheckpointError(f"{folder}: no such folder; expected {what}")
+        if not (self.cogvideox / "transformer").is_dir():
+            raise CheckpointError(f"{self.cogvideox}: has no folder transformer; expected {LAYOUT}")
+        own = self.cogvideox / "text_encoder"
+        return replace(self, t5=own) if self.t5 is None and own.is_dir() else self
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """The folders that are given."""
+        return tuple(folder for folder in (self.cogvideox, self.mistral, self.t5, self.clip) if folder is not None)
+
+
+def find_base(src: Path) -> BaseFolders | None:
+    """The base models that lie side by side in `src`; None unless CogVideoX-2b and Mistral are both there."""
+    cogvideox, mistral, t5, clip = (_first(src, name) for name in (COGVIDEO, MISTRAL, T5, CLIP))
+    if cogvideox is None or mistral is None or not (cogvideox / "transformer").is_dir():
+        return None
+    return BaseFolders(cogvideox, mistral, t5, clip)
+
+
+def _first(src: Path, name: str) -> Path | None:
+    """The first folder in `src` whose name begins so, in either case."""
+    found = [path for path in src.iterdir() if path.name.lower().startswith(name.lower())] if src.is_dir() else []
+    return next((path for path in sorted(found) if path.is_dir()), None)
