@@ -107,6 +107,25 @@ def test_the_stacked_product_of_fused_projections_is_the_same(wide):
     torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_play_computes_is_what_peft_computes(compiled, wide):
+    decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
+    for adapter, scale in (("world", 0.5), ("file0", 2.0)):
+        attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 8, scale)}, adapter)
+    layer, rows = decoder.get_submodule(name), torch.randn(2, 5, 1920).to(BF16)
+    play = torch.compile(layer, backend="aot_eager") if compiled else layer
+    for strength in (1.0, 0.25, 0.0):
+        set_strength(decoder, "file0", strength)
+        with torch.inference_mode():
+            found = play(rows)
+        assert found.shape == rows.shape
+        torch.testing.assert_close(found, type(layer).forward(layer, rows), atol=0.02, rtol=0.02)
+    twin = copy.deepcopy(decoder)
+    set_strength(twin, "world", 0.0)
+    with torch.inference_mode():
+        assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
+
+
 @pytest.fixture(scope="module")
 def download(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published") / "downloads"

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
     add("--with", nargs="+", dest="tuned", metavar="NAME", help="ways of `tuning` to compute ours")
     add("--each", nargs="+", default=(), dest="alone", metavar="NAME", help="ways to try one by one, untuned else")
+    add("--lora", type=int, default=0, metavar="RANK", help="also measure what low-rank updates beside weights cost")
     add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
@@ -115,6 +116,8 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
         raise ValueError("--spec and --world are both given; a world has a spec of its own, so give one of them")
     if args.profile and args.world:
         raise ValueError("--profile and --world are both given; a world has a profile of its own, so leave it out")
+    if args.lora < 0:
+        raise ValueError(f"--lora is {args.lora}; expected a rank such as 64, or 0 to measure none")
     if args.repeats < 1:
         raise ValueError(f"--repeats is {args.repeats}; a part runs 1 time or more")
     world = open_world(args.world) if args.world else None
@@ -132,6 +135,7 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
         repeats=args.repeats,
         tuned=None if args.tuned is None else tuple(args.tuned),
         alone=tuple(args.alone),
+        lora_rank=args.lora,
     )
     presets = [preset_on(get_preset(name), str(device), _tell, dtype_name(dtype)) for name in args.preset or ()]
     for preset in presets[:-1]:

@@ -21,6 +21,7 @@ from .plain import PlainTurn
 from .table import Bench, Row
 from .trials import DriftMeter, Trials, run_trials
 from .turn import OurTurn, random_models, resting_models
+from .updates import measure_updates
 
 NO_PRESET = Preset("", "as the world says, untuned")
 PARTS = ("engine", "sampler", "vae", "turn")
@@ -36,7 +37,8 @@ class Plan:
 
     world: real weights in place of random ones. preset: how ours is computed. steps and guidance, where given, take the
     place of the preset's, or the world's and the profile's. tuned: names of `tuning` that ours is computed with;
-    None is the preset's. alone: names that are tried one by one, on an untuned decoder.
+    None is the preset's. alone: names that are tried one by one, on an untuned decoder. lora_rank: of low-rank updates
+    whose cost is measured too; 0 measures none.
     """
 
     spec: ModelSpec
@@ -50,6 +52,7 @@ class Plan:
     repeats: int = 3
     tuned: tuple[str, ...] | None = None
     alone: tuple[str, ...] = ()
+    lora_rank: int = 0
 
     @property
     def stock_steps(self) -> int:
@@ -99,6 +102,8 @@ def check_plan(plan: Plan) -> None:
     for name in plan.alone:
         check_names([name])
     check_streaming(plan.made)
+    if plan.lora_rank and plan.made.stream_gib is not None:
+        raise ValueError(f"preset {plan.preset.name} streams; --lora is measured without such a preset")
     if plan.alone and plan.made.stream_gib is not None:
         raise ValueError(f"preset {plan.preset.name} streams; ways are tried one by one without such a preset")
     for name in (*plan.made.tunings, *plan.alone):
@@ -120,10 +125,11 @@ def measure_ours(plan: Plan, stock: Stock, say: Say = lambda line: None) -> Benc
         torch.cuda.empty_cache()
     say(f"ours{f', preset {plan.preset.name}' if plan.preset.name else ''}")
     card = card_of(plan.made, str(plan.device))
-    turn, trials, meter = _ours(plan, card, say), None, None
+    turn, trials, meter, costs = _ours(plan, card, say), None, None, ()
     if card is None:
         flop = _counts(_skipping(turn, plan.made.tunings).parts())
         trials = _trials(turn, plan, say)
+        costs = measure_updates(turn, plan.made, plan.lora_rank, plan.repeats, say) if plan.lora_rank else ()
         meter = DriftMeter(turn.decoder) if plan.made.tunings else None
         parts = turn.parts()  # making them takes a step, and the first tuned one is to be timed
         prepare(turn.decoder, plan.made)
@@ -134,7 +140,7 @@ def measure_ours(plan: Plan, stock: Stock, say: Say = lambda line: None) -> Benc
     ours = _timings(parts, flop, plan)
     drifted = meter and meter.of(turn.decoder)
     rows = tuple(Row(part, stock.timings[part], ours[part], *_steps(plan, part)) for part in PARTS)
-    return Bench(rows, stock.matmul, _facts(plan, turn), trials, drifted)
+    return Bench(rows, stock.matmul, _facts(plan, turn), trials, drifted, costs)
 
 
 def _trials(turn: OurTurn, plan: Plan, say: Say) -> Trials | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .measure import Timing
 from .trials import Drift, Trials
+from .updates import UpdatesCost
 
 HEAD = (
     f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'ms a step':>15}"
@@ -69,11 +70,13 @@ class Bench:
     facts: Mapping[str, Any]
     trials: Trials | None = None
     drift: Drift | None = None
+    updates: tuple[UpdatesCost, ...] = ()
 
     @property
     def text(self) -> str:
         """The printed table."""
-        table = "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows), *self._notes])
+        costs = (cost.line for cost in self.updates)
+        table = "\n".join([HEAD, *(row.line(self.matmul) for row in self.rows), *self._notes, *costs])
         return table if self.trials is None else f"{table}\n\n{self.trials.text}"
 
     @property
@@ -92,4 +95,5 @@ class Bench:
             "rows": [row.values() for row in self.rows],
             "alone": None if self.trials is None else self.trials.values(),
             "drift": None if self.drift is None else asdict(self.drift),
+            "updates": [cost.values() for cost in self.updates],
         }

@@ -10,6 +10,7 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -126,7 +127,24 @@ def _put_beside(model: nn.Module, updates: LowRanks, adapter: str) -> None:
             own = value.detach().to(weight.device, weight.dtype, copy=True)
             half[adapter].weight = nn.Parameter(own, requires_grad=False)
         layer.lora_alpha[adapter] = update.scale * len(update.down)  # peft divides by the rank again
-        layer.eval()
+        layer.eval().forward = partial(_forward, layer)
+
+
+def _forward(layer: LoraLayer, rows: Tensor) -> Tensor:
+    """What peft's layer computes, with each update added by the matrix product itself where nothing is trained: peft
+    scales and adds in passes of their own over rows as wide as the result. A compiler makes one of these passes, and
+    would copy the result before anything is added in place.
+    """
+    weights = [layer.base_layer.weight, *(half.weight for half in layer.lora_A.values())]
+    plain = not (torch.is_grad_enabled() or layer.training or torch.compiler.is_compiling())
+    if not plain or any(weight.dtype != rows.dtype for weight in weights):
+        return type(layer).forward(layer, rows)
+    result = layer.base_layer(rows)
+    flat, given = result.view(-1, result.shape[-1]), rows.reshape(-1, rows.shape[-1])
+    for adapter, half in layer.lora_A.items():
+        if scale := layer.scaling[adapter]:
+            flat.addmm_(given @ half.weight.T, layer.lora_B[adapter].weight.T, alpha=scale)
+    return result
 
 
 def inject(model: nn.Module, ranks: Mapping[str, int], adapter: str, **others: typing.Any) -> None:
