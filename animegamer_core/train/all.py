@@ -194,10 +194,10 @@ def _minutes_left(args: argparse.Namespace, begun: float) -> dict[str, float]:
 
 
 def _measured(plan: Plan, at: int, say: Say) -> Callable[[Pace], None]:
-    """Tells what a stage's first steps say of the rest, and which stages are still to be measured."""
+    """Says what a stage's first steps mean for the rest, and which stages are still to be measured."""
     stage: StagePlan = plan.stages[at]
 
-    def tell(pace: Pace) -> None:
+    def report(pace: Pace) -> None:
         steps = min(MEASURED_STEPS, stage.steps_left)
         peak = f"; at most {size_text(pace.peak_bytes)} of GPU memory" if pace.peak_bytes else ""
         later = [other.stage for other in plan.stages[at + 1 :] if other.size is not None]
@@ -207,7 +207,7 @@ def _measured(plan: Plan, at: int, say: Say) -> Callable[[Pace], None]:
             + (f"; then {', '.join(later)}, measured when they run" if later else "")
         )
 
-    return tell
+    return report
 
 
 def _say_how_to_play(args: argparse.Namespace, chain: Chain, say: Say) -> None:

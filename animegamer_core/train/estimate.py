@@ -32,7 +32,7 @@ FLOAT32, HALF = 4, 2
 HEADER = 72  # bytes of a tensor's entry in a safetensors file, beside its name
 NOTES = 4096  # bytes of a stage file's settings and spec in its header
 BLOCK = 256  # values that share a scale in an 8-bit moment
-_TOWERS = ("encoder.text_tower", "encoder.image_tower")
+_ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,9 @@ class Size:
 
 def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, models: Iterable[str]) -> WorldParts:
     """A world's models without memory, named by the world's files; world: None for one that is still to be made."""
-    stored = world is not None and world.has("text_tower")
-    reader = world.storage.text_tokenizer() if stored else tokenizer.backend
+    reader = tokenizer.backend
+    if world is not None and world.has("encoder"):
+        reader = world.storage.text_tokenizer() if world.has("text_tower") else None
     profile = world.profile if world is not None else get_profile("paper")
     build = {
         "encoder": lambda: ShotEncoder(spec, reader),
@@ -63,7 +64,7 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
     made = {name: build_model(build[name]) for name in models}
     if "encoder" in made:  # without memory, T5's one table of words is built as two
         made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
-    for path in ("decoder.vae", *_TOWERS):  # so that features which they computed are known again
+    for path in ("decoder.vae", *_ENCODERS):  # so that features which they computed are known again
         model, _, part = path.partition(".")
         if model in made and world is not None and world.has(part):
             name_weights(made[model].get_submodule(part), name_of(world, part))
@@ -82,9 +83,9 @@ def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: Train
     return learner
 
 
-def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> Size:
+def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> Size:
     """What a stage takes; parts: that it loads. A CPU also holds those that only compute features, the text and image
-    encoders among them only where theirs are missing (`towers`).
+    encoders among them only where theirs are missing (`encoders`).
 
     Of the processes of FSDP2 each holds a share of weights and state.
     """
@@ -95,7 +96,7 @@ def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts
     tensors = 3 + bool(config.ema)  # of each trained one: itself, its moments, its average
     constant = FLOAT32 * math.prod(learner.decoder.unconditional_ND.shape) if STAGES[stage].mixes else 0
     return Size(
-        weights=_weights(config, learner, parts, towers) // shards,
+        weights=_weights(config, learner, parts, encoders) // shards,
         state=(values + moments + average) // shards,  # the first are gradients
         checkpoint=values + moments + average + tensors * _headers(trained),
         kept=min(KEPT, math.ceil(config.steps / config.save_every)),
@@ -103,30 +104,30 @@ def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts
     )
 
 
-def _weights(config: StageConfig, learner: Learner, parts: WorldParts, towers: bool) -> int:
+def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> int:
     """The bytes of the weights on the device."""
     device = processes().device
     half = halves_frozen(config, device)
-    total = _resting(learner, parts, towers) if device.type == "cpu" else 0
+    total = _resting(learner, parts, encoders) if device.type == "cpu" else 0
     for name, value in learner.named_parameters():
-        if _is_loaded(name, learner, device, towers):
+        if _is_loaded(name, learner, device, encoders):
             whole = value.requires_grad or not half or name.startswith("encoder.")
             total += value.numel() * (FLOAT32 if whole else HALF)
     return total
 
 
-def _resting(learner: Learner, parts: WorldParts, towers: bool) -> int:
+def _resting(learner: Learner, parts: WorldParts, encoders: bool) -> int:
     """The weights of models that are loaded beside those that train."""
     idle = {name: model for name in MODELS if (model := getattr(parts, name)) and not hasattr(learner, name)}
     names = ((f"{name}.{path}", value) for name, model in idle.items() for path, value in model.named_parameters())
-    return FLOAT32 * sum(value.numel() for path, value in names if towers or not path.startswith(_TOWERS))
+    return FLOAT32 * sum(value.numel() for path, value in names if encoders or not path.startswith(_ENCODERS))
 
 
-def _is_loaded(name: str, learner: Learner, device: torch.device, towers: bool) -> bool:
+def _is_loaded(name: str, learner: Learner, device: torch.device, encoders: bool) -> bool:
     """Whether a weight takes memory on the device: what no step reads waits on the CPU, if it is loaded at all."""
     if not any(name.startswith(f"{model}.") for model in learner.idle):
         return True
-    return device.type == "cpu" and (towers or not name.startswith(_TOWERS))
+    return device.type == "cpu" and (encoders or not name.startswith(_ENCODERS))
 
 
 def _moments(config: StageConfig, trained: Mapping[str, int]) -> int:
@@ -144,14 +145,14 @@ def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts
     """The weights of the largest model that computes these features before the first step, alone on the device."""
     names = set(names)
     half = HALF if halves_frozen(config, processes().device) else FLOAT32
-    towers = bool(names & {"text", *IMAGE_FEATURES.values()})
+    encoders = bool(names & {"text", *IMAGE_FEATURES.values()})
     sizes = [0]
     if "latents" in names:
         sizes.append(FLOAT32 * _values(parts.of("decoder").vae))
-    if towers or "states" in names:
+    if encoders or "states" in names:
         whole = _values(parts.of("encoder"))
-        rest = sum(_values(parts.of("encoder").get_submodule(path.partition(".")[2])) for path in _TOWERS)
-        sizes.append(FLOAT32 * (whole if towers else whole - rest))
+        rest = sum(_values(parts.of("encoder").get_submodule(path.partition(".")[2])) for path in _ENCODERS)
+        sizes.append(FLOAT32 * (whole if encoders else whole - rest))
     if "predicted" in names:
         sizes.append(half * _values(parts.of("engine")))
     return max(sizes)

@@ -25,7 +25,8 @@ class Pace:
 class FirstSteps:
     """Times the first steps that a stage takes now; call it after each. Such steps are the run's own and are kept.
 
-    steps: that are left. measured: told once, after MEASURED_STEPS of them or after the last. It never asks to stop.
+    steps: how many are left. measured: called once, after MEASURED_STEPS of them or after the last. A call never asks
+    to stop.
     """
 
     def __init__(self, steps: int, device: torch.device, measured: Callable[[Pace], object]) -> None:
@@ -47,7 +48,7 @@ class FirstSteps:
 
 
 def seconds_a_step(out: Path) -> float | None:
-    """The pace of the last steps that a run's log tells of; None where it has fewer than two lines."""
+    """The pace of the last steps in a run's log; None where it has fewer than two lines."""
     lines = read_log(out / LOG)[-2:]
     if len(lines) < 2:
         return None

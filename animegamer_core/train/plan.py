@@ -1,4 +1,4 @@
-"""The plan of `train all`: for each stage what it reads, begins from and takes, told before the first step."""
+"""The plan of `train all`: for each stage what it reads, begins from and takes, printed before the first step."""
 
 from __future__ import annotations
 
@@ -182,10 +182,10 @@ def _time(plan: Plan) -> list[str]:
     left = [stage for stage in plan.stages if stage.size is not None]
     known = {stage.stage: stage.seconds_left for stage in left if stage.seconds_left is not None}
     unknown = [stage.stage for stage in left if stage.stage not in known]
-    told = [f"{name} {duration(seconds)}" for name, seconds in known.items()]
+    parts = [f"{name} {duration(seconds)}" for name, seconds in known.items()]
     if unknown:
-        told.append(f"{', '.join(unknown)} measured on the first {MEASURED_STEPS} steps of each")
-    return [f"time left on this machine: {'; '.join(told)}"] if told else []
+        parts.append(f"{', '.join(unknown)} measured on the first {MEASURED_STEPS} steps of each")
+    return [f"time left on this machine: {'; '.join(parts)}"] if parts else []
 
 
 def _by_disk(places: Sequence[Place]) -> list[tuple[str, int, int]]:
@@ -247,8 +247,8 @@ def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence
     parts = bare_parts(chain.world, chain.spec, chain.tokenizer, models)
     preparing = preparing_bytes(names, run.config, parts)
     learner = bare_learner(run.stage, run.config, parts, data)
-    towers = bool({"text", *IMAGE_FEATURES.values()} & set(names))
-    size = size_of(run.stage, run.config, learner, parts, towers)
+    encoders = bool({"text", *IMAGE_FEATURES.values()} & set(names))
+    size = size_of(run.stage, run.config, learner, parts, encoders)
     left, pace = run.config.steps - run.steps, seconds_a_step(run.args.out)
     return StagePlan(run.stage, run.config, run.begins, size, features, preparing, left, pace)
 

@@ -1,6 +1,6 @@
 """`train all --trial`: the pace of every stage before the first one begins, from steps that are thrown away.
 
-Each stage takes its first 20 steps in a folder of its own, from the trial files of those before. What towers and VAE
+Each stage takes its first 20 steps in a folder of its own, from the trial files of those before. What encoders and VAE
 computed of the clips stays in the cache, so that only loading, these steps and what the engine predicts come twice.
 """
 
@@ -33,7 +33,7 @@ def run_trial(
             if train(_arguments(chain, run, out, lambda pace, stage=run.stage: paces.update({stage: pace})), _quiet):
                 return None
             processes().wait_for_everyone()  # the main process writes the file that the next stage begins from
-            _tell(run.stage, paces.get(run.stage), say)
+            _report(run.stage, paces.get(run.stage), say)
     finally:
         _remove(out / TRIAL)
     return paces
@@ -57,7 +57,7 @@ def _quiet(line: str) -> None:
     """Says nothing: losses of a trial mean nothing."""
 
 
-def _tell(stage: str, pace: Pace | None, say: Callable[[str], object]) -> None:
+def _report(stage: str, pace: Pace | None, say: Callable[[str], object]) -> None:
     if pace is not None:
         peak = f", at most {size_text(pace.peak_bytes)} of GPU memory" if pace.peak_bytes else ""
         say(f"trial of stage {stage}: {pace.seconds:.2g} s a step{peak}")
