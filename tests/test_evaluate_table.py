@@ -849,6 +849,9 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
     for key in ("acc_f", "mae_f"):
         assert rows[f"{key}_uncalibrated"]["value"] == rows[key]["value"], "nothing of a baseline is calibrated"
+        assert rows[f"{key}_uncalibrated"]["paper"] == rows[key]["paper"], (
+            "nor of the paper's players, as far as it says"
+        )
     assert not any(rows[key]["n"] for key in ("state", "state_mae", "social", "scope"))
     assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
     out = capsys.readouterr().out

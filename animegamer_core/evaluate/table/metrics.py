@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from ..figures import Figure, mean_over_games, share_over_games
+from .paper import PAPER
 from .records import GameRecord, TurnRecord
 from .scores import CEILINGS, SHOWN, TRUTH
 
@@ -20,7 +21,8 @@ Value = float | bool | None
 class Metric:
     """One row. value: a turn's own, None where the turn has none. higher: whether more is better. unit: how it is
     written. share: counted as right or wrong, with Wilson's interval for games; others with the bootstrap over games.
-    tower: its name tells which towers computed it. about, source: its definition in words.
+    tower: its name tells which towers computed it. about, source: its definition in words. paper: the key of the
+    paper's figure to stand beside it, where that is another row's too.
     """
 
     key: str
@@ -32,6 +34,11 @@ class Metric:
     unit: str = ""
     share: bool = False
     tower: bool = False
+    paper: str = ""
+
+    def published(self, player: str) -> float | None:
+        """The paper's figure of one of its players; None where it gives none."""
+        return PAPER[player].get(self.paper or self.key)
 
 
 def figure_of(metric: Metric, games: Sequence[GameRecord]) -> Figure:
@@ -171,6 +178,7 @@ METRICS: tuple[Metric, ...] = (
         f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         share=True,
+        paper="acc_f",
     ),
     Metric(
         "mae_f_uncalibrated",
@@ -179,6 +187,7 @@ METRICS: tuple[Metric, ...] = (
         f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         higher=False,
+        paper="mae_f",
     ),
     Metric(
         "state",

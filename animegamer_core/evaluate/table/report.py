@@ -100,7 +100,7 @@ class PaperTable:
         rows = [[*head, *(f"{name} (paper)" for name in PAPER)]]
         for metric in METRICS:
             cells = [_cell(column.figures[metric.key], metric.unit) for column in self.columns]
-            paper = [_value(row.get(metric.key), metric.unit) for row in PAPER.values()]
+            paper = [_value(metric.published(player), metric.unit) for player in PAPER]
             counts = [str(column.figures[metric.key].count) for column in self.columns]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             rows.append([self.marked(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
@@ -159,7 +159,7 @@ class PaperTable:
             "truth": None if ceiling is None else figure_values(ceiling),
             "says_nothing": self.is_hollow(metric),
             "beside": others,
-            "paper": {name: row[metric.key] for name, row in PAPER.items() if metric.key in row},
+            "paper": {name: value for name in PAPER if (value := metric.published(name)) is not None},
             "definition": metric.about,
             "source": metric.source,
         }
