@@ -220,6 +220,7 @@ def _told(shop: Workshop, stage: str) -> Callable[[int, int], None]:
 
 def _draw(shop: Workshop) -> None:
     from ..checkpoint import save_world
+    from ..train.stages import stage_config
     from .calibrate import BUILDER, BUILT_BY, DATA_VALUES, values_note
 
     backend = _dataset(shop).info["settings"]["motion"]["backend"]
@@ -231,7 +232,8 @@ def _draw(shop: Workshop) -> None:
         "encoder and decoder trained on": recipe.casting.trained_on,
         "engine trained on": f"{recipe.played.trained_on}, of each clip the first picture",
     }
-    save_world(shop.world, shop.recipe.spec, motion_table=table, provenance=provenance, licence=LICENCE)
+    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE}
+    save_world(shop.world, shop.recipe.spec, trained_window=stage_config("predict").window, **facts)
 
 
 def _train_probes(shop: Workshop) -> None:
@@ -308,7 +310,8 @@ def _calibrate(shop: Workshop) -> None:
     table = calibrated_table(measured, world.load_decoder(shop.device), states, told)
     shop.say(f"calibrate: shots move {measured.values} px when told {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
-    save_world(shop.world, world.spec, motion_table=table, provenance=provenance, licence=world.licence)
+    facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
+    save_world(shop.world, world.spec, trained_window=world.trained_window, **facts)
 
 
 OWN_STAGES: dict[str, Callable[[Workshop], object]] = {  # those that are no stage of `animegamer_core.train`

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...data.stats import counted
 from ...presets import PRESETS, get_preset, preset_on
 from ...spec import DTYPES, GUIDANCE_NAMES
+from ...state import DEFAULT_WINDOW
 from ...train.staged import add_stage_files, open_staged
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     preset = preset_on(get_preset(args.preset), device, print, args.dtype) if args.preset else None
     sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
     world = open_staged(args.world, args.stage_file)
-    for line in world.warnings:
+    for line in world.warnings_for(DEFAULT_WINDOW):  # which its rows are defined by
         print(f"warning: {line}", file=sys.stderr)
     lab = Lab(world, device, args.workers, told, sampling)
     if few:
