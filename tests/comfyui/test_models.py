@@ -14,7 +14,7 @@ def inside(tmp_path_factory):
         pytest.skip(SKIPPED)
     comfy, python = find_comfyui()
     command = [python, ROOT / "tests" / "comfyui" / "inside.py", comfy, ROOT, tmp_path_factory.mktemp("inside")]
-    done = subprocess.run(command, cwd=comfy, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=comfy, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
