@@ -191,6 +191,17 @@ def test_a_line_that_was_filled_is_appended_to_where_it_ends(tmp_path):
     assert Line(undrawn.path).entries == undrawn.entries == turns
 
 
+def test_a_line_goes_a_way_that_it_holds_whole(tmp_path):
+    turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    line = Line(tmp_path / "main.jsonl")
+    for turn in turns[:2]:
+        line.append(turn, {})
+    assert [line.goes(turns[:count]) for count in range(4)] == [True, True, True, False]
+    assert line.goes([turns[0], replace(turns[1], shot=None)]), "a turn without a shot is any shot of its state"
+    assert not line.goes([turns[0], replace(turns[1], shot="e" * 64)])
+    assert not line.goes([turns[0], replace(turns[1], state="e" * 64, shot=None)])
+
+
 @pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
 def test_a_line_takes_shots_of_its_own_states_only_and_of_no_later_turn(count, filled, tmp_path):
     turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
