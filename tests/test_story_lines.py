@@ -118,6 +118,16 @@ def test_playing_the_same_games_again_makes_no_further_line(tmp_path):
     assert lines == [["main"], *[["main", "line-2"]] * 2]
 
 
+def test_a_line_that_ends_where_another_turn_branches_off_goes_on_with_it(tmp_path):
+    teller = Teller(tmp_path).play(["one", "two", "three"])
+    teller.story.settle(1)
+    story = opened(tmp_path)
+    assert (story.line, told(story)) == ("line-2", ["one"])
+    story.use("main")
+    undrawn(story, story.session(1, 2), "other")
+    assert (story.line, story.lines(), told(story)) == ("line-2", ["main", "line-2"], ["one", "other"])
+
+
 def test_a_line_of_many_turns_is_read_at_once(tmp_path):
     entry = LineEntry("0" * 64, "1" * 64, 0)
     line = Line(tmp_path / "main.jsonl")
