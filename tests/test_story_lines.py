@@ -118,6 +118,16 @@ def test_playing_the_same_games_again_makes_no_further_line(tmp_path):
     assert lines == [["main"], *[["main", "line-2"]] * 2]
 
 
+def test_a_line_that_ends_where_another_turn_branches_off_goes_on_with_it(tmp_path):
+    teller = Teller(tmp_path).play(["one", "two", "three"])
+    teller.story.settle(1)
+    story = opened(tmp_path)
+    assert (story.line, told(story)) == ("line-2", ["one"])
+    story.use("main")
+    undrawn(story, story.session(1, 2), "other")
+    assert (story.line, story.lines(), told(story)) == ("line-2", ["main", "line-2"], ["one", "other"])
+
+
 def test_a_line_of_many_turns_is_read_at_once(tmp_path):
     entry = LineEntry("0" * 64, "1" * 64, 0)
     line = Line(tmp_path / "main.jsonl")
@@ -189,6 +199,17 @@ def test_a_line_that_was_filled_is_appended_to_where_it_ends(tmp_path):
     assert undrawn.entries == turns[:2]
     undrawn.append(turns[2], {})
     assert Line(undrawn.path).entries == undrawn.entries == turns
+
+
+def test_a_line_goes_a_way_that_it_holds_whole(tmp_path):
+    turns = [LineEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    line = Line(tmp_path / "main.jsonl")
+    for turn in turns[:2]:
+        line.append(turn, {})
+    assert [line.goes(turns[:count]) for count in range(4)] == [True, True, True, False]
+    assert line.goes([turns[0], replace(turns[1], shot=None)]), "a turn without a shot is any shot of its state"
+    assert not line.goes([turns[0], replace(turns[1], shot="e" * 64)])
+    assert not line.goes([turns[0], replace(turns[1], state="e" * 64, shot=None)])
 
 
 @pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
