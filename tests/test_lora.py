@@ -11,6 +11,7 @@ from peft.tuners.lora import Linear
 from published_files import make_originals, write_all, write_mistral
 from safetensors.torch import load_file, save_file
 from test_train import TINY, UPDATES, data, new_parts, one_thread, ready, run  # noqa: F401
+from torch._dynamo.testing import CompileCounter
 
 from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world
 from animegamer_core.checkpoint.convert import convert
@@ -23,6 +24,7 @@ from animegamer_core.checkpoint.lora import (
     plain_tensors,
     set_strength,
     updates_of,
+    weaken,
 )
 from animegamer_core.decoder import ShotDecoder
 from animegamer_core.spec import RELEASE, VaeSpec
@@ -108,6 +110,17 @@ def test_the_stacked_product_of_fused_projections_is_the_same(wide):
     torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
 
 
+def test_a_layer_whose_update_no_longer_counts_leaves_those_stacked_with_it_theirs(wide):
+    """As where a later file replaces one of the three matrices."""
+    decoder = copy.deepcopy(wide).to(BF16)
+    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 4) for name in ATTENTION[:3]}, "file0")
+    weaken(decoder.get_submodule(ATTENTION[0]), 0.0)
+    own, rows = decoder.transformer.transformer_blocks[0].attn1, torch.randn(5, 1920).to(BF16)
+    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
+    tune(decoder, ("fused",))
+    torch.testing.assert_close(own.to_qkv(rows), apart, atol=0.05, rtol=0.02)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_what_play_computes_is_what_peft_computes(compiled, wide):
     decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
@@ -135,7 +148,8 @@ def test_compiled_blocks_with_updates_share_their_code(tiny):
     decoder = with_stage_files(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
     blocks = decoder.transformer.transformer_blocks
     blocks.extend(copy.deepcopy(blocks[0]) for _ in range(2))
-    counted = torch._dynamo.testing.CompileCounter()
+    torch._dynamo.reset()
+    counted = CompileCounter()
     for block in blocks:
         block.forward = torch.compile(block.forward, backend=counted, dynamic=False)
     with torch.inference_mode():

@@ -275,12 +275,18 @@ def stacked_updates(layers: Sequence[nn.Module]) -> dict[str, LowRank]:
 
 def _stacked(updates: Sequence[LowRank | None], rows: Sequence[int]) -> LowRank:
     found = [update for update in updates if update is not None]
-    shared = found[0].scale
+    scales = {update.scale for update in found}
+    shared = scales.pop() if len(scales) == 1 else None  # else each goes into its own rows
     ups = [
-        found[0].up.new_zeros(count, 0) if update is None else update.up * (update.scale / shared if shared else 1.0)
+        found[0].up.new_zeros(count, 0)
+        if update is None
+        else update.up
+        if shared is not None
+        else update.scale * update.up
         for update, count in zip(updates, rows, strict=True)
     ]
-    return LowRank(torch.cat([update.down for update in found]), torch.block_diag(*ups), shared)
+    down = torch.cat([update.down for update in found])
+    return LowRank(down, torch.block_diag(*ups), 1.0 if shared is None else shared)
 
 
 def strengths_of(model: nn.Module) -> list[tuple[str, str, float]]:

@@ -138,7 +138,7 @@ def what_it_states(stage: str, config: StageConfig, parts: WorldParts, data: Tra
     if facts.games:
         stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
     folder = data.folder
-    if facts.told_motion and folder.has_motion_table:
+    if facts.conditions_on_motion and folder.has_motion_table:
         stated["motion"] = {"table": asdict(folder.motion_table), "provenance": folder.motion_provenance}
     return stated
 

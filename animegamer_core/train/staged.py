@@ -158,7 +158,7 @@ def _unstated(files: Sequence[TrainedFile], reading: Reading, table: MotionTable
                 f"{file.path} does not state how it is read, as files of earlier versions do not; it is read by "
                 f"{_named(reading)}, so train stage {file.stage} again if that is wrong"
             )
-        if file.facts is not None and file.facts.told_motion and file.motion_table is None:
+        if file.facts is not None and file.facts.conditions_on_motion and file.motion_table is None:
             yield (
                 f"{file.path} does not state its motion table, as files of earlier versions and of datasets without "
                 f"motion levels do not; shots are drawn with the values of table {table.name!r}"

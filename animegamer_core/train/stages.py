@@ -54,7 +54,7 @@ class Stage:
         return "engine" in self.makes
 
     @property
-    def told_motion(self) -> bool:
+    def conditions_on_motion(self) -> bool:
         """Whether it trains the decoder to follow motion values, so that its result belongs to a motion table."""
         return "latents" in self.reads and not self.baseline
 
