@@ -4,6 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 SHARED := tests/comfyui tests/browser
+RESEARCH := tests/research
 GAME := animegamer_core/toybox/games/first-game.txt
 # Without an NVIDIA driver the CPU build of torch is taken, a tenth of the size; constraints.txt names the version.
 CPU_TORCH := $(if $(shell command -v nvidia-smi),,--extra-index-url https://download.pytorch.org/whl/cpu)
@@ -15,20 +16,23 @@ COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
 COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
 DATA := opencv-python-headless scenedetect-headless openai  # pyproject's extra [data]
 
-.PHONY: play test lint check soak comfyui comfyui-ready comfyui-python
+.PHONY: play test test-research lint check soak comfyui comfyui-ready comfyui-python
 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
 
-test: $(READY)  ## all tests: a process a core, then those that share one ComfyUI and one browser
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(SHARED:%=--ignore=%)
+test: $(READY)  ## what guards a user: a process a core, then the tests that share one ComfyUI and one browser
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(SHARED:%=--ignore=%) $(RESEARCH:%=--ignore=%)
 	$(RUN) -m pytest $(SHARED)
+
+test-research: $(READY)  ## the tests of ablations, baselines, judging, parity, benchmarks and the Toybox's recipe
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(RESEARCH)
 
 lint: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 
-check: lint test  ## what CI runs
+check: lint test-research test  ## what CI runs
 
 soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 	$(RUN) -m pytest -m soak

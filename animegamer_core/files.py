@@ -1,9 +1,10 @@
-"""Files that a crash cannot tear: they are written beside their place and moved there at once. Locks on folders."""
+"""Atomic writes: a file is written beside its place, then moved there. Lock files; checks of names."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,25 +14,41 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image
 
-PART = "part-"  # begins the name of every unfinished file, so that leftovers of a crash are known
+PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
+_PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
+_DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
+_NAME = re.compile(r'[^\x00-\x1f\ud800-\udfff<>:"/\\|?*]{1,80}')
+_NAME_BYTES = 255  # limit of most file systems; a letter takes up to 4 bytes
+
+
+def check_folder_name(name: str, what: str = "story") -> str:
+    """`name`; ValueError if it is no valid folder name on every system. what: what the folder holds, for errors."""
+    stem = name.split(".")[0].strip().upper()
+    fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
+    if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
+        raise ValueError(
+            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, and no "
+            "device name of Windows such as CON"
+        )
+    return name
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; once the block ends it is `path`, and after an error nothing has changed.
+    """A path to write to; it replaces `path` when the block ends, and after an error nothing has changed.
 
-    A reader sees the old file or the new, never half. The suffix is kept, since writers of media choose by it. Whatever
-    writes the file, whoever may read other new files of the folder may read it.
+    Readers see the old file or the new one, never a part. The path keeps the suffix, by which media writers choose the
+    format. The file gets the mode of any new file in the folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
-    part.unlink(missing_ok=True)  # left by a crash under the same process number, perhaps a hard link
+    part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
     mode = mode_of_new(part)
     try:
         yield part
         written = part.stat()
-        if written.st_mode != mode and written.st_nlink == 1:  # a hard link is another file too: not ours to change
-            part.chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
+        if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
+            part.chmod(stat.S_IMODE(mode))  # safetensors creates files that only the owner can read
         with part.open("r+b") as written:  # Windows flushes only what is open for writing
             os.fsync(written.fileno())
         os.replace(part, path)
@@ -40,8 +57,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def mode_of_new(path: Path) -> int:
-    """The mode that a new file gets here, which the umask and the folder decide; asking the umask itself would change
-    it for a moment in all threads. Nothing is at `path` before and after."""
+    """The mode of a new file at `path`, where no file exists. Reading the umask would change it for all threads."""
     path.touch()
     try:
         return path.stat().st_mode
@@ -50,17 +66,16 @@ def mode_of_new(path: Path) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file by `text` (UTF-8, newlines as `\\n` on every system)."""
+    """Replace a file with `text` (UTF-8, newlines `\\n` on every system)."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def append_line(path: Path, text: str, sync: bool = True) -> None:
-    """Add whole lines (UTF-8, each ending in `\\n`) to a file; they are on the disk when this returns, unless sync is
-    off, for lines that are quickly made again.
+    """Append whole lines (UTF-8, each ending in `\\n`) to a file, and flush them to disk if `sync`.
 
-    On a full disk nothing is added, and OSError names the file. Where a kill cut off the file's last line, these begin
-    on a line of their own. For one writer at a time.
+    On a full disk nothing is added, and OSError names the file. If the file's last line has no end, the text starts on
+    a new line. For one writer at a time.
     """
     assert text.endswith("\n"), text
     data = text.encode("utf-8")
@@ -80,17 +95,17 @@ def append_line(path: Path, text: str, sync: bool = True) -> None:
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a PNG, replaced at once."""
+    """Write a PNG, atomically."""
     with replacing(path) as part:
         picture.save(part, format="PNG")
 
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock file `path`; ValueError with `refusal` while anybody else holds it, in this process or another.
+    """Hold the lock file `path`; ValueError with `refusal` if it is held already, in this process or another.
 
-    The system gives a lock back when its process ends, however it ends, so none is ever stale. Where a disk knows no
-    locks (some network shares) nobody is refused.
+    The system releases the lock when the process ends, so none is ever stale. On file systems without locks (some
+    network shares) nobody is refused.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
@@ -119,4 +134,4 @@ else:
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink == 0:
-            raise BlockingIOError(errno.EAGAIN, "who held the lock before has taken its file away")
+            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its former holder")

@@ -1,7 +1,7 @@
-"""Frozen sizes and names: what a world is made of, and how it is run.
+"""Sizes of a world's models, and the profiles that say how they are run.
 
-Everything runs at every size through the same classes; only a `ModelSpec` row differs. This file imports no torch, so
-that the command line and ComfyUI can list worlds at once.
+The same classes serve every size; only the `ModelSpec` differs. Nothing here imports torch, so the command line and
+ComfyUI list worlds quickly.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ PROGRAM = "python -m animegamer_core"  # the command line, as messages name it
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
-LARGEST = 1 << 24  # no size of any model comes near: what a file says beyond it is damage
-TIME_FACTOR = 4  # frames a latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
+LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
+TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
 def dtype_name(dtype: object) -> str:
@@ -23,7 +23,7 @@ def dtype_name(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
+def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")
 
@@ -32,19 +32,19 @@ def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
 class StateSpec:
     """The shape of an action-aware representation: N tokens of width D (226 x 1920 at release)."""
 
-    text_tokens: int = 30  # + 196 image patches = 226, the length that CogVideoX-2B was trained to read
+    text_tokens: int = 30  # + 196 image patches = 226, the text length that CogVideoX-2B was trained with
     image_tokens: int = 196
     width: int = 1920
 
     @property
     def tokens(self) -> int:
-        """N, the tokens of one representation."""
+        """N, the number of tokens of one representation."""
         return self.text_tokens + self.image_tokens
 
 
 @dataclass(frozen=True)
-class TextTowerSpec:
-    """A T5 encoder that reads the motion text (t5-v1_1-xxl at release)."""
+class TextEncoderSpec:
+    """A T5 encoder for the motion text (t5-v1_1-xxl at release)."""
 
     vocab_size: int = 32128
     width: int = 4096
@@ -55,10 +55,10 @@ class TextTowerSpec:
 
 
 @dataclass(frozen=True)
-class ImageTowerSpec:
-    """A CLIP vision tower that reads a shot's reference frame (open_clip ViT-B-16 at release).
+class ImageEncoderSpec:
+    """A CLIP image encoder for a shot's reference frame (open_clip ViT-B-16 at release).
 
-    The last block is not run: the representation reads the tokens before it (reference-facts 9).
+    The representation uses the tokens before the last block (docs/reference.md, image encoder).
     """
 
     image_size: int = 224
@@ -70,19 +70,19 @@ class ImageTowerSpec:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise ValueError(f"an image tower {self.width} wide does not split into {self.heads} heads")
+            raise ValueError(f"image encoder: width {self.width} is not divisible by {self.heads} heads")
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """The shot encoder E_a: two towers and how their features are mixed (supplement, figure 1)."""
+    """The shot encoder E_a: text and image encoder, and how their features are mixed (supplement, figure 1)."""
 
-    text: TextTowerSpec = TextTowerSpec()
-    image: ImageTowerSpec = ImageTowerSpec()
+    text: TextEncoderSpec = TextEncoderSpec()
+    image: ImageEncoderSpec = ImageEncoderSpec()
     variant: str = "mlp"
 
     def __post_init__(self) -> None:
-        _one_of("encoder variant", self.variant, ENCODER_VARIANTS)
+        _check_choice("encoder variant", self.variant, ENCODER_VARIANTS)
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class EngineSpec:
     max_positions: int = 32768
 
     def __post_init__(self) -> None:
-        if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:  # positions turn pairs of channels
+        if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:  # RoPE rotates pairs of channels
             raise ValueError(
-                f"an engine {self.hidden} wide does not split into {self.heads} heads of an even width that share "
-                f"{self.kv_heads} key heads"
+                f"engine: width {self.hidden} does not divide into {self.heads} heads of even width that share "
+                f"{self.kv_heads} key-value heads"
             )
 
 
@@ -118,13 +118,11 @@ class VaeSpec:
 
     def __post_init__(self) -> None:
         if not self.channels or any(count % self.norm_groups for count in self.channels):
-            raise ValueError(
-                f"a VAE with levels of {self.channels} channels does not split into {self.norm_groups} groups"
-            )
+            raise ValueError(f"VAE: channels {self.channels} are not all divisible by {self.norm_groups} norm groups")
 
     @property
     def spatial_factor(self) -> int:
-        """Pixels a latent pixel along one side."""
+        """Pixels per latent pixel along one side."""
         return 2 ** (len(self.channels) - 1)
 
 
@@ -168,42 +166,45 @@ class ModelSpec:
         hidden = self.decoder.heads * self.decoder.head_width
         if hidden != self.state.width:
             raise ValueError(
-                f"spec {self.name!r}: the decoder is {hidden} wide and the state {self.state.width}; "
-                "the transformer reads states as they are, so give both the same width"
+                f"spec {self.name!r}: the decoder's width is {hidden} and the state's {self.state.width}; the "
+                "transformer reads states without a projection, so give both the same width"
             )
 
     def to_dict(self) -> dict[str, typing.Any]:
-        """Plain values for a json file; `from_dict` reads them back."""
+        """JSON values; `from_dict` reads them back."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> ModelSpec:
-        """The spec in `values`; ValueError names the first field that is unknown, missing, or no size of a model."""
+        """The spec in `values`; ValueError names the first field that is unknown, missing or invalid."""
         return _from_dict(cls, values, "spec")
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Named switches between the released scripts' behaviour and the clean reading (reference-facts 3, 4, 6, 12)."""
+    """How prompts are built and shots are guided: as the released scripts do, or as the paper describes.
+
+    docs/reference.md, prompt, reply and sampler, lists the differences.
+    """
 
     name: str
-    history_states: bool = True  # history blocks tell what was predicted; False: always <Strength_0>
-    doubled_stamina_end: bool = False  # a history block ends in `</ST> </ST>`
+    history_states: bool = True  # history blocks hold the predicted numbers; False: always <Strength_0>
+    doubled_stamina_end: bool = False  # history blocks end in `</ST> </ST>`
     aligned_queries: bool = True  # read the state at the query slots; False: at the last N positions, 3 later
-    shared_prefill: bool = True  # text and state from one pass; False: text from a second, plainly causal pass
-    text_sees_states: bool = True  # the text pass reads past representations; False: learned slot embeddings
-    grammar: bool = True  # only digits that make a valid state; False: free greedy text, zeros if unreadable
+    shared_prefill: bool = True  # text and state from one pass; False: text from a second, causal pass
+    text_sees_states: bool = True  # the text pass reads past representations; False: the slot tokens' embeddings
+    grammar: bool = True  # choose among valid numbers; False: free greedy text, zeros if it is unreadable
     guidance: str = "cosine"
-    skip_guidance_below: float = 1.05  # weaker steps leave the unconditional half out: 71 dB PSNR; 0 never skips
+    skip_guidance_below: float = 1.05  # below this scale a step skips the unconditional pass (72 dB PSNR); 0: never
 
     def __post_init__(self) -> None:
-        _one_of("guidance", self.guidance, GUIDANCE_NAMES)
+        _check_choice("guidance", self.guidance, GUIDANCE_NAMES)
 
     @property
     def released_timesteps(self) -> bool:
-        """Whether shots take the released scripts' timesteps; False: evenly spaced ones, rounded down exactly."""
-        # Not a field: the fields are part of World.fingerprint, so one more would make every older story foreign.
-        # The released guidance needs them, since a timestep that is off by one changes its scale arbitrarily.
+        """Whether shots use the released scripts' timesteps; False: evenly spaced ones, rounded down exactly."""
+        # Not a field: fields are part of World.fingerprint, and a new one would reject every older story.
+        # The released guidance needs them: a timestep that is off by one changes its scale arbitrarily.
         return self.guidance == "reference_wave"
 
 
@@ -229,8 +230,8 @@ _TINY = ModelSpec(
     name="tiny",
     state=StateSpec(text_tokens=4, image_tokens=4, width=32),
     encoder=EncoderSpec(
-        text=TextTowerSpec(vocab_size=512, width=16, head_width=8, heads=2, intermediate=32, layers=2),
-        image=ImageTowerSpec(image_size=16, patch=8, width=16, layers=2, heads=2, intermediate=32),
+        text=TextEncoderSpec(vocab_size=512, width=16, head_width=8, heads=2, intermediate=32, layers=2),
+        image=ImageEncoderSpec(image_size=16, patch=8, width=16, layers=2, heads=2, intermediate=32),
     ),
     engine=EngineSpec(vocab_size=512, hidden=32, intermediate=64, layers=2, heads=4, kv_heads=2, max_positions=4096),
     decoder=DecoderSpec(
@@ -248,8 +249,8 @@ _TOYBOX = ModelSpec(
     name="toybox",
     state=StateSpec(text_tokens=12, image_tokens=64, width=256),
     encoder=EncoderSpec(
-        text=TextTowerSpec(vocab_size=512, width=96, head_width=24, heads=4, intermediate=192, layers=2),
-        image=ImageTowerSpec(image_size=96, patch=12, width=128, layers=4, heads=4, intermediate=256),
+        text=TextEncoderSpec(vocab_size=512, width=96, head_width=24, heads=4, intermediate=192, layers=2),
+        image=ImageEncoderSpec(image_size=96, patch=12, width=128, layers=4, heads=4, intermediate=256),
     ),
     engine=EngineSpec(vocab_size=512, hidden=192, intermediate=512, layers=6, heads=6, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
@@ -273,38 +274,37 @@ SPECS: dict[str, ModelSpec] = {
     "sosuke": replace(RELEASE, name="sosuke"),
 }
 
-
-# The switches that decide what an engine's weights mean: which tokens it reads, and at which positions.
+# The switches that an engine is trained with: which tokens it reads, and at which positions.
 READING_SWITCHES = ("history_states", "doubled_stamina_end", "aligned_queries", "shared_prefill", "text_sees_states")
-TRAINED_PROFILES = ("paper", "reference")  # as_run drops what the engine saw, so nothing can be learned from it
+TRAINED_PROFILES = ("paper", "reference")  # as_run drops part of the engine's input, so it cannot be trained
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How an engine was trained to be read, which play has to repeat.
+    """The prompt format that an engine was trained with, which play must use too.
 
-    profile: its READING_SWITCHES count. window: the most past turns that training showed; None where nobody stated it,
-    as for published weights.
+    profile: only its READING_SWITCHES matter. window: the most past turns that training showed; None if unknown, as for
+    published weights.
     """
 
     profile: Profile
     window: int | None = None
 
     def agrees(self, other: Reading) -> bool:
-        """Whether both read the same tokens at the same positions; windows may differ."""
+        """Whether both use the same tokens at the same positions; windows may differ."""
         return all(getattr(self.profile, name) == getattr(other.profile, name) for name in READING_SWITCHES)
 
     def to_dict(self) -> dict[str, typing.Any]:
-        """Plain values for a json file; `from_dict` reads them back."""
+        """JSON values; `from_dict` reads them back."""
         switches = {name: getattr(self.profile, name) for name in READING_SWITCHES}
         return {"profile": self.profile.name, **switches, "window": self.window}
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> Reading:
-        """The reading in `values`; ValueError for a profile that this program does not have, or has otherwise."""
+        """The reading in `values`; ValueError if the profile is unknown here or differs from this program's."""
         name, window = values.get("profile"), values.get("window")
         if not isinstance(name, str) or name not in PROFILES:
-            raise ValueError(f"profile {str(name)[:40]!r} is unknown here; expected one of {', '.join(PROFILES)}")
+            raise ValueError(f"unknown profile {str(name)[:40]!r}; expected one of {', '.join(PROFILES)}")
         if window is not None and (type(window) is not int or not 0 <= window <= LARGEST):
             raise ValueError(f"window is {str(window)[:40]!r}; expected the number of past turns")
         read = cls(PROFILES[name], window)
@@ -314,21 +314,59 @@ class Reading:
         return read
 
 
+class SamplingPreset(typing.Protocol):
+    """A preset's choice of steps and guidance; None leaves one to the world."""
+
+    @property
+    def steps(self) -> int | None: ...
+
+    @property
+    def guidance(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class ResolvedSampling:
+    """How a shot is sampled: the number of steps and the guidance schedule."""
+
+    steps: int
+    guidance: str
+
+
+def resolve_sampling(
+    spec: ModelSpec,
+    profile: Profile,
+    steps: int | None = None,
+    guidance: str | None = None,
+    preset: SamplingPreset | None = None,
+) -> ResolvedSampling:
+    """The given steps and guidance; where one is None, the preset's; else the world's (its spec's and its profile's).
+
+    A preset never raises the number of steps above the world's.
+    """
+    if steps is None:
+        steps = spec.decoder.steps
+        if preset is not None and preset.steps is not None:
+            steps = min(preset.steps, steps)
+    if guidance is None:
+        guidance = profile.guidance if preset is None or preset.guidance is None else preset.guidance
+    return ResolvedSampling(steps, guidance)
+
+
 def get_spec(name: str) -> ModelSpec:
     """The named row of SPECS, or `release`; ValueError lists the names."""
     rows = {**SPECS, "release": RELEASE}
-    _one_of("spec", name, tuple(rows))
+    _check_choice("spec", name, tuple(rows))
     return rows[name]
 
 
 def get_profile(name: str) -> Profile:
     """The named profile; ValueError lists the names."""
-    _one_of("profile", name, tuple(PROFILES))
+    _check_choice("profile", name, tuple(PROFILES))
     return PROFILES[name]
 
 
 def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -> typing.Any:
-    """Rebuild a (nested) spec dataclass from plain json values, refusing what it does not know or what lacks."""
+    """A (nested) spec dataclass from JSON values; ValueError for unknown, missing or invalid fields."""
     hints = typing.get_type_hints(cls)
     unknown = sorted(set(values) - set(hints))
     if unknown:
@@ -356,7 +394,7 @@ def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:
     if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
         raise ValueError(f"{where}: {str(value)[:40]!r} is not of type {kind}")
     if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= LARGEST:
-        raise ValueError(f"{where}: {str(value)[:40]} is no size; expected 1 to {LARGEST}")
+        raise ValueError(f"{where}: {str(value)[:40]} is not a valid size; expected 1 to {LARGEST}")
     if isinstance(value, float) and not 0 <= value <= LARGEST:
-        raise ValueError(f"{where}: {value} is no scale; expected 0 to {LARGEST}")
+        raise ValueError(f"{where}: {value} is not a valid scale; expected 0 to {LARGEST}")
     return value

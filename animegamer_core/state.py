@@ -1,7 +1,6 @@
-"""The game without models: motion scope, gauges, instructions, turns and the session.
+"""The game without models: motion scope, character stats, instructions, turns and the session.
 
-Values are frozen; a step returns a new session, so keeping an old one is a branch of the story. Nothing here needs
-torch.
+Values are frozen: a step returns a new session, and an older one can go on as another branch. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-UNIT = 5  # gauge points of one unit of change (reference-facts 11)
-KEPT_TURNS = 20  # turns (more for a wider window) whose representations a session holds; the story on disk has all
-DEFAULT_WINDOW = 4  # training saw up to 4 past turns (reference-facts 10.2)
+UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
+CACHED_TURNS = 20  # a session keeps the representations of its last turns (more for a wider window) in memory
+DEFAULT_WINDOW = 4  # training used up to 4 past turns (docs/reference.md, training)
 
 
 class MotionScope(IntEnum):
-    """How much a shot moves. The number is the engine's token; a `MotionTable` says what the decoder is told."""
+    """How much a shot moves, by the number of the engine's token; a `MotionTable` turns it into a motion value."""
 
     STILL, GENTLE, BRISK, FAST, WILD = 1, 2, 3, 4, 5
 
@@ -38,10 +37,10 @@ class MotionScope(IntEnum):
 
 @dataclass(frozen=True)
 class MotionTable:
-    """What each motion scope means in one world, as motion values: px a frame at 480 px height.
+    """The motion values of the scopes in one world, in px per frame at 480 px height.
 
-    `values` is what the decoder is told for scopes 1..5; `edges` are the four borders between scopes of a world whose
-    dataset was measured (its quintiles), or None where they were never published.
+    values: the decoder's condition for scopes 1..5. edges: the four borders between scopes, the quintiles of the
+    world's dataset; None if they are not published.
     """
 
     name: str
@@ -49,23 +48,25 @@ class MotionTable:
     edges: tuple[float, float, float, float] | None = None
 
     def value(self, scope: int) -> float:
-        """The motion value of a scope; numbers outside 1..5 mean the wildest, as in the released scripts."""
+        """The motion value of a scope; numbers outside 1..5 mean `wild`, as in the released scripts."""
         return self.values[scope - 1] if scope in range(1, 6) else self.values[4]
 
     def level(self, value: float) -> MotionScope:
-        """The scope that a measured motion value falls in; ValueError if this world never measured its edges."""
+        """The scope of a measured motion value; ValueError if the table has no edges."""
         if self.edges is None:
-            raise ValueError(f"motion table {self.name!r} has no measured edges; use the table of a built world")
+            raise ValueError(
+                f"motion table {self.name!r} has no measured edges; use that of a world with its own dataset"
+            )
         return MotionScope(level_of(value, self.edges))
 
 
 def level_of(value: float, edges: Sequence[float]) -> int:
-    """The level 1..5 of a motion value between four edges; a value on an edge belongs to the level below it."""
+    """The level 1..5 of a motion value; a value on one of the four edges belongs to the level below it."""
     return 1 + sum(bool(value > edge) for edge in edges)
 
 
 def scope_name(motion: int) -> str:
-    """`still` .. `wild`; `unread` for a number outside 1..5, as the released scripts' reading of a reply may give."""
+    """`still` .. `wild`; `unread` for a number outside 1..5, which a reply in profile `as_run` may hold."""
     return MotionScope(motion).name.lower() if motion in range(1, 6) else "unread"
 
 
@@ -77,7 +78,7 @@ MOTION_TABLES: dict[str, MotionTable] = {
 
 @dataclass(frozen=True)
 class StateChange:
-    """What one turn does to the gauges, in units: social and entertainment 0 or 1, stamina -1 or 1."""
+    """How one turn changes the stats, in units: social and entertainment 0 or 1, stamina -1 or 1."""
 
     social: int = 0
     entertainment: int = 0
@@ -86,7 +87,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class CharacterState:
-    """The three gauges, 0..100."""
+    """The character's three stats, 0..100."""
 
     stamina: int = 50
     social: int = 50
@@ -95,34 +96,32 @@ class CharacterState:
     def __post_init__(self) -> None:
         for name in ("stamina", "social", "entertainment"):
             if not 0 <= getattr(self, name) <= 100:
-                raise ValueError(f"gauge {name} is {getattr(self, name)}; gauges run from 0 to 100")
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 100")
 
     def after(self, change: StateChange) -> CharacterState:
-        """The gauges one turn later, clamped to 0..100."""
-        return CharacterState(
-            stamina=_clamp(self.stamina + UNIT * change.stamina),
-            social=_clamp(self.social + UNIT * change.social),
-            entertainment=_clamp(self.entertainment + UNIT * change.entertainment),
-        )
+        """The stats one turn later, clamped to 0..100."""
+        names = ("stamina", "social", "entertainment")
+        moved = {name: getattr(self, name) + UNIT * getattr(change, name) for name in names}
+        return CharacterState(**{name: max(0, min(100, value)) for name, value in moved.items()})
 
 
 @dataclass(frozen=True)
 class GameState:
     """What the engine predicts for one turn.
 
-    representation: (N, D) float tensor on the CPU, or None where a session let an old one go. motion: the scope that
-    the rules allow, 0 where the released scripts failed to read a reply. said: the model's own first choices
-    (ML, SC, ET, ST) before any rule was applied; None stands for a token that is no number.
+    representation: (N, D) float tensor on the CPU; None if the session has dropped it. motion: the scope, 0 for an
+    unreadable reply in profile `as_run`. raw_choices: the engine's unconstrained choices (ML, SC, ET, ST); None for a
+    token that is not a number.
     """
 
     representation: Tensor | None
     motion: int
     change: StateChange = StateChange()
-    said: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
+    raw_choices: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
 
     @classmethod
-    def of_picture(cls, representation: Tensor) -> GameState:
-        """The state of an opening picture: it stands still, nobody meets anybody, and no gauge will move by it."""
+    def of_picture(cls, representation: Tensor | None) -> GameState:
+        """The state of an opening picture: it stands still and changes no stat."""
         return cls(representation, MotionScope.STILL)
 
     @property
@@ -133,8 +132,9 @@ class GameState:
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn that was played. `number` counts from 1; 0 is an opening picture. `address` finds it in its story;
-    `window` is how many past turns could be read for it."""
+    """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
+    prediction could use.
+    """
 
     number: int
     instruction: str
@@ -149,8 +149,8 @@ class Turn:
 class GameSession:
     """A game so far.
 
-    window: k, the past turns that the engine reads (the released `max_window` is k + 1). None: as many as the world
-    was trained with, which `read_with` fills in once the world is known.
+    window: the number of past turns in the engine's prompt (the released `max_window` is one more). None: as many as in
+    the world's training, which `with_default_window` fills in once the world is known.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -159,16 +159,16 @@ class GameSession:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 0:
-            raise ValueError(f"window is {self.window}; it counts the past turns that the engine reads, 0 or more")
+            raise ValueError(f"window is {self.window}; expected a number of past turns, 0 or more")
 
     @property
     def character(self) -> CharacterState:
-        """The gauges now."""
+        """The stats now."""
         return self.turns[-1].character if self.turns else self.opening
 
     @property
     def next_number(self) -> int:
-        """The number of the turn to come."""
+        """The number of the next turn."""
         return self.turns[-1].number + 1 if self.turns else 1
 
     @property
@@ -176,36 +176,36 @@ class GameSession:
         """The opening picture, turn 0, if the game began from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
-    def read_with(self, window: int) -> GameSession:
-        """The session with this window, where it leaves the choice to the world."""
+    def with_default_window(self, window: int) -> GameSession:
+        """The session with this window if it has none of its own."""
         return replace(self, window=window) if self.window is None else self
 
     def past(self) -> tuple[Turn, ...]:
-        """The turns that the engine reads for the next one, oldest first; a window of 0 means none, not all."""
-        assert self.window is not None, "read_with comes first"
-        return self.turns[max(0, len(self.turns) - self.window) :]
+        """The past turns in the prompt of the next one, oldest first."""
+        assert self.window is not None, "call with_default_window first"
+        return self.turns[max(0, len(self.turns) - self.window) :]  # not [-window:], which for 0 is all of them
 
     def open_with(self, instruction: str, state: GameState) -> GameSession:
-        """A game that starts from a picture: turn 0, which changes no gauge. Only an empty session can be opened."""
+        """A game that starts from a picture as turn 0; ValueError if it has turns already."""
         if self.turns:
             raise ValueError(f"this game has {len(self.turns)} turns already; an opening picture must come first")
         return replace(self, turns=(Turn(0, instruction, 0, state, self.opening),))
 
     def step(self, instruction: str, state: GameState, seed: int = 0, address: str | None = None) -> GameSession:
-        """The session one turn on. Only the last turns keep their representations, so memory stays flat."""
-        assert self.window is not None, "read_with comes first"
+        """The session with one more turn. It drops the representations of old turns, so memory stays constant."""
+        assert self.window is not None, "call with_default_window first"
         character = self.character.after(state.change)
         turn = Turn(self.next_number, instruction, seed, state, character, address, self.window)
         turns = (*self.turns, turn)
-        kept = max(KEPT_TURNS, self.window)
-        if len(turns) > kept:
-            old = turns[-kept - 1]
-            faded = replace(old, state=replace(old.state, representation=None))
-            turns = (*turns[: -kept - 1], faded, *turns[-kept:])
+        oldest = len(turns) - 1 - max(CACHED_TURNS, self.window)
+        if oldest >= 0:
+            turn = turns[oldest]
+            turn = replace(turn, state=replace(turn.state, representation=None))
+            turns = (*turns[:oldest], turn, *turns[oldest + 1 :])
         return replace(self, turns=turns)
 
     def rewind(self, number: int) -> GameSession:
-        """The session as it was after turn `number` (0: before turn 1, an opening picture kept)."""
+        """The session as it was after turn `number` (0: before turn 1, with its opening picture)."""
         if not 0 <= number < self.next_number:
             raise ValueError(f"cannot rewind to turn {number}; this game has turns 1 to {self.next_number - 1}")
         return replace(self, turns=tuple(turn for turn in self.turns if turn.number <= number))
@@ -229,13 +229,13 @@ class Instruction:
         return clean_text(f"Character: {', '.join(self.characters)}; Motion: {motion}; Background: {background}.")
 
     def checked(self) -> Instruction:
-        """The same; ValueError if character, motion or place is not told, or a part holds the `;` between parts."""
-        told = {"character": ", ".join(self.characters), "motion": self.motion, "place": self.place}
-        for name, text in {**told, "adverb": self.adverb, "time": self.time}.items():
-            if name in told and not clean_text(text):
-                raise ValueError(f"the {name} is empty; an instruction says who does what, and where")
+        """The same; ValueError if character, motion or place is empty, or a part holds a `;`."""
+        required = {"character": ", ".join(self.characters), "motion": self.motion, "place": self.place}
+        for name, text in {**required, "adverb": self.adverb, "time": self.time}.items():
+            if name in required and not clean_text(text):
+                raise ValueError(f"the {name} is empty; an instruction needs a character, a motion and a place")
             if ";" in text:
-                raise ValueError(f"the {name} is {text!r}; leave out the `;`, which separates an instruction's parts")
+                raise ValueError(f"the {name} is {text!r}; remove the `;`, which separates the parts of an instruction")
         return self
 
 
@@ -243,16 +243,16 @@ _PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); 
 
 
 def motion_text(instruction: str) -> str:
-    """The motion part of an instruction, adverb included: what the shot encoder reads. Plain text is its own."""
+    """The motion part of an instruction with its adverb, for the shot encoder; all of a text without parts."""
     match = _PUBLISHED.fullmatch(clean_text(instruction))
     return match["motion"] if match else clean_text(instruction)
 
 
 def clean_text(text: str) -> str:
-    """User text made safe for the prompt: one line, single spaces, no control characters, nothing that reads as a tag.
+    """User text made safe for the prompt: one line, single spaces, no control characters and no tags.
 
-    Angle brackets turn into the single quotation marks that look like them, so no text can name a special token;
-    runs of spaces collapse, where tokenizer versions disagree (reference-facts 3.4).
+    Angle brackets become single quotation marks that look like them, so text cannot name a special token. Runs of
+    spaces collapse, because tokenizer versions disagree about them (docs/reference.md, tokenizer).
     """
     plain = unicodedata.normalize("NFC", text)
     plain = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in plain)
@@ -260,10 +260,6 @@ def clean_text(text: str) -> str:
 
 
 def read_instructions(text: str) -> tuple[str, ...]:
-    """The instructions of a file: one a line, `#` starts a comment line, blank lines are passed over."""
+    """The instructions of a file, one per line, without blank lines and comment lines (`#`)."""
     lines = (clean_text(line) for line in text.splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
-
-
-def _clamp(value: int) -> int:
-    return max(0, min(100, value))

@@ -1,15 +1,15 @@
-// The door: ComfyUI imports this file alone; the rooms are the .mjs files beside it.
+// The entry point, and the only file that ComfyUI imports itself. It registers the nodes' display and the Play tab.
 
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
-import { handOver } from "./hand_over.mjs";
+import { openAsGraph } from "./open_graph.mjs";
 import { addColours } from "./link_colours.mjs";
 import { dressNode, showTurn } from "./node_card.mjs";
 import { createPlayTab } from "./play_tab.mjs";
-import { createPort, listen } from "./server_port.mjs";
+import { createServer, listen } from "./server.mjs";
 import { PlaySession } from "./session.mjs";
 import { addStyle } from "./style.mjs";
-import { translator } from "./words.mjs";
+import { translator } from "./translations.mjs";
 
 const CATEGORY = "AnimeGamer";
 const ours = new Set(); // ids of the pack's nodes
@@ -37,10 +37,10 @@ app.registerExtension({
   setup() {
     const say = words();
     let tab = null;
-    const session = new PlaySession(createPort(api), localStorage, (now, event) => tab?.show(now, event));
+    const session = new PlaySession(createServer(api), localStorage, (now, event) => tab?.show(now, event));
     const page = {
       address: (path) => api.apiURL(path),
-      handOver: (now) => handOver(app, now, tab.element.getBoundingClientRect().right),
+      openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
     };
     listen(api, session);
     api.addEventListener("b_preview", ({ detail }) => tab?.preview(detail));

@@ -1,19 +1,19 @@
-// Clips: muted, looping videos of /view addresses. Kept by address, so that a redraw never starts one again.
+// Clips: muted, looping videos from /view URLs. They are cached by URL, so that a redraw does not restart them.
 
 import { el, set } from "./dom.mjs";
 import { viewPath } from "./prompt.mjs";
 import { instructionLines } from "./instruction.mjs";
 
-/** Makes and keeps the videos of one page; `address(path)` is the full address of a server path. */
+/** Creates and caches the videos of a page; `address(path)` is the full URL of a server path. */
 export function createClips(address) {
-  const kept = new Map();
+  const videos = new Map();
   let paused = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 
-  /** The video element of a place, made anew only if the place shows another clip. A `still` one waits to be pointed at. */
+  /** The video element for a place, created again only if the clip has changed. A `still` one plays only on hover. */
   function video(place, clip, { words = null, still = false } = {}) {
     const source = address(viewPath(clip));
     const key = `${place} ${source}`;
-    if (!kept.has(key)) {
+    if (!videos.has(key)) {
       const element = el("video", {
         src: source,
         muted: true,
@@ -23,14 +23,14 @@ export function createClips(address) {
         disablepictureinpicture: true,
       });
       element.muted = true;
-      kept.set(key, element);
+      videos.set(key, element);
     }
-    return set(kept.get(key), { "aria-label": words, "data-still": still });
+    return set(videos.get(key), { "aria-label": words, "data-still": still });
   }
 
-  /** After a redraw: go on with the clips that are shown, and drop the others; a browser has only so many decoders. */
+  /** After a redraw: play the clips that are shown and release the others, since browsers have few video decoders. */
   function settle() {
-    for (const [key, element] of kept) {
+    for (const [key, element] of videos) {
       if (element.isConnected) {
         if (!paused && element.paused && !("still" in element.dataset)) start(element);
         continue;
@@ -43,22 +43,22 @@ export function createClips(address) {
     element.pause();
     element.removeAttribute("src");
     element.load();
-    kept.delete(key);
+    videos.delete(key);
   }
 
-  /** The page goes: no clip plays on unseen, or keeps its decoder. */
+  /** Release all clips before the page is removed. */
   function release() {
-    for (const [key, element] of kept) drop(key, element);
+    for (const [key, element] of videos) drop(key, element);
   }
 
-  /** Move a clip that is pointed at, unless the player wants none to move. */
+  /** Play a clip on hover, unless the player has paused all clips. */
   function point(element) {
     if (!paused) start(element);
   }
 
   function pause(wanted) {
     paused = wanted;
-    for (const element of kept.values()) {
+    for (const element of videos.values()) {
       if (paused) element.pause();
       else if (!("still" in element.dataset)) start(element);
     }
@@ -67,14 +67,14 @@ export function createClips(address) {
   return { video, settle, pause, point, release, isPaused: () => paused };
 }
 
-/** Play; that a browser refuses, or that the element was moved meanwhile, is no error: the first frame stands. */
+/** Play. It is no error if the browser refuses, or if the element was moved meanwhile: the first frame is shown. */
 function start(element) {
   element.play().catch((error) => {
     if (!(error instanceof DOMException)) throw error;
   });
 }
 
-/** A small clip that can be pressed: `at` is a turn of the tree. A `still` one moves only while it is pointed at. */
+/** A button with a small clip; `at` is a turn of the tree. A `still` clip plays only on hover. */
 export function clipButton(clips, place, at, { words, current, dim, still, act, badge, attributes = {} }) {
   const picture = at.turn.clip
     ? clips.video(`${place} ${at.key}`, at.turn.clip, { still })

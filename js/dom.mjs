@@ -1,10 +1,10 @@
-// Elements without markup: text only ever enters the page through textContent and attributes.
+// Elements without markup: text is set only through textContent and attributes, so it is never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * An element. `attributes` are set as they are, except: `class`; `text` (textContent); `on` ({event: listener});
- * `vars` (CSS custom properties); true sets an empty attribute, null and false set none.
+ * `vars` (CSS custom properties). true sets an empty attribute; null and false set none.
  */
 export function el(tag, attributes = {}, ...children) {
   return dress(document.createElement(tag), attributes, children);
@@ -15,7 +15,7 @@ export function svg(tag, attributes = {}, ...children) {
   return dress(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Set, change or (null, false) take away attributes. */
+/** Set attributes, or remove them (null, false). */
 export function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) element.removeAttribute(name);
@@ -24,7 +24,7 @@ export function set(element, attributes) {
   return element;
 }
 
-/** A button that shows an icon; its words are for screen readers and the tooltip. */
+/** A button with an icon only; the words are its tooltip and its name for screen readers. */
 export function iconButton(icon, words, act, attributes = {}) {
   const face = el("i", { class: `pi pi-${icon}`, "aria-hidden": "true" });
   return el(

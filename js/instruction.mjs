@@ -1,4 +1,4 @@
-// The published form of an instruction, `Character: ..; Motion: .. ..; Background: .. ...`, taken apart and put together.
+// Parse and compose instructions in the published format, `Character: ..; Motion: .. ..; Background: .. ...`.
 
 export const FIELDS = ["character", "adverb", "motion", "time", "place"];
 const PUBLISHED = /^Character: ([^;]+); Motion: ([^;]+); Background: ([^;]+?)\.?$/;
@@ -10,7 +10,7 @@ export function oneLine(text) {
     .trim();
 }
 
-/** The instruction of the fields; a part that nobody filled in is left out. */
+/** The instruction composed from the fields, without empty parts. */
 export function composeInstruction(fields) {
   const tidy = Object.fromEntries(FIELDS.map((name) => [name, oneLine(fields[name]).replace(/[;]/g, ",")]));
   const parts = [
@@ -21,7 +21,7 @@ export function composeInstruction(fields) {
   return parts.length ? `${parts.map(([label, words]) => `${label}: ${words}`).join("; ")}.` : "";
 }
 
-/** Up to `count` instructions of a world's own words (GET /animegamer/words), as far apart as its lists allow. */
+/** Up to `count` different instructions in a world's own words (GET /animegamer/words). */
 export function exampleInstructions(words, count = 3) {
   const pick = (known, index) => known?.[Math.floor((index * known.length) / count)] ?? "";
   const examples = Array.from({ length: count }, (_, index) =>
@@ -36,13 +36,13 @@ export function exampleInstructions(words, count = 3) {
   return [...new Set(examples)].filter(Boolean);
 }
 
-/** Who, doing what, where: three lines of the published form; anything else is one line. */
+/** Three lines (who, what, where) for the published format; one line for any other text. */
 export function instructionLines(text) {
   const match = PUBLISHED.exec(oneLine(text));
   return match ? match.slice(1, 4) : [oneLine(text)];
 }
 
-/** The fields of a published instruction, or null. `words` (GET /animegamer/words) tells adverbs and times apart. */
+/** The fields of a published instruction, or null. `words` (GET /animegamer/words) has the adverbs and times. */
 export function readFields(text, words) {
   const match = PUBLISHED.exec(oneLine(text));
   if (!match) return null;

@@ -10,8 +10,8 @@ const COLOURS = {
 };
 
 /**
- * Give a table of colours by type ours. A palette that is chosen later empties every type that it does not name: an
- * empty colour is ours again, another one is the palette's own.
+ * Add our colours to a table of colours by type. A palette that is chosen later sets types that it does not name to an
+ * empty colour; then our colour is used. A palette's own colour is kept.
  */
 export function addColours(table) {
   for (const [type, ours] of Object.entries(COLOURS)) {
@@ -29,5 +29,5 @@ export function addColours(table) {
 
 const slots = Object.entries(COLOURS).map(([type, colour]) => `--color-datatype-${type}: ${colour};`);
 
-/** The same for the slots of Nodes 2.0, which take theirs from the page's style: a palette's own stands before it. */
+/** The same for the slots of Nodes 2.0, which use the page's style; a palette's own colour comes first. */
 export const SLOT_STYLE = `:root { ${slots.join(" ")} }\n`;

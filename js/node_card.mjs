@@ -1,20 +1,20 @@
-// The card inside a node, and notes on any node of the pack. It is DOM, so it shows in both kinds of canvas.
+// The state card inside a node, and the notes on nodes. Both are DOM widgets, so both kinds of canvas show them.
 
 import { el } from "./dom.mjs";
-import { createCard } from "./gauges.mjs";
-import { keptState } from "./state.mjs";
+import { createCard } from "./state_card.mjs";
+import { savedState } from "./state.mjs";
 
 const SHOWS_STATE = ["StateDisplay", "PlayGameStory"];
-const STATE_KEPT = "animegamer_state"; // node.properties that survive a reload
-const NOTES_KEPT = "animegamer_notes";
-const CARD_HEIGHT = 302; // with the margin that the canvas keeps
-const [LETTER, ROW] = [6.6, 18]; // a letter of a note is about so wide, a row of them so high
+const STATE_PROPERTY = "animegamer_state"; // in node.properties, which workflows save
+const NOTES_PROPERTY = "animegamer_notes";
+const CARD_HEIGHT = 302; // with the margin of the canvas
+const [LETTER, ROW] = [6.6, 18]; // px, about: width of a letter and height of a row in a note
 const WIDTH = 320;
-const STORY_HEIGHT = 150; // of a story's lines, of which a shot's picture below would leave two to be seen
+const STORY_HEIGHT = 150; // of the instructions; otherwise the clip below leaves room for two lines only
 const PREVIEWS = ["$$canvas-image-preview", "$$comfy_animation_preview"]; // the page's own widgets
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
-/** Give a new node of the pack its card; what its properties hold is shown at once. `app`: the page's. */
+/** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
 export function dressNode(node, say, app) {
   const fit = createFit(node);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
@@ -23,9 +23,9 @@ export function dressNode(node, say, app) {
   if (story?.options) story.options.getMinHeight = () => STORY_HEIGHT;
   const shown = (output) => {
     const state = output?.animegamer_state?.at(-1);
-    if (state && card) card.show((node.properties[STATE_KEPT] = keptState(state)));
+    if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
     const lines = readNotes(output?.animegamer_notes);
-    if (lines.length || node.properties[NOTES_KEPT]) notes.show((node.properties[NOTES_KEPT] = lines));
+    if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
   };
   const { onExecuted, onConfigure } = node;
   node.onExecuted = function (output) {
@@ -35,25 +35,25 @@ export function dressNode(node, say, app) {
   };
   node.onConfigure = function (saved) {
     onConfigure?.call(this, saved);
-    if (card && node.properties[STATE_KEPT]) card.show(node.properties[STATE_KEPT]);
-    const lines = readNotes(node.properties[NOTES_KEPT]);
+    if (card && node.properties[STATE_PROPERTY]) card.show(node.properties[STATE_PROPERTY]);
+    const lines = readNotes(node.properties[NOTES_PROPERTY]);
     if (lines.length) notes.show(lines);
   };
   node.animegamerShow = shown;
 }
 
-/** The notes of whatever a server or somebody's workflow holds. */
+/** Notes as a list of texts, from any value that a server or a workflow contains. */
 export function readNotes(value) {
   return (Array.isArray(value) ? value : []).map(String);
 }
 
-/** A turn that PlayGameStory has just played, while it goes on (event `animegamer.turn`). */
+/** Show a turn while its PlayGameStory node is still running (event `animegamer.turn`). */
 export function showTurn(nodes, { node: id, state }) {
-  const node = nodes.find((candidate) => String(candidate.id) === String(id)); // numbers in old pages, strings in new ones
+  const node = nodes.find((candidate) => String(candidate.id) === String(id)); // number in old pages, string in new ones
   node?.animegamerShow?.({ animegamer_state: [state] });
 }
 
-/** Take live pictures off a node: the page would go on showing them in place of what the node made, or below it. */
+/** Remove the live previews from a node, which the page would otherwise keep showing in place of the result. */
 function dropPreviews(node, app) {
   for (const name of PREVIEWS) {
     const at = node.widgets.findIndex((widget) => widget.name === name);
@@ -61,7 +61,7 @@ function dropPreviews(node, app) {
     node.widgets[at].onRemove?.();
     node.widgets.splice(at, 1);
   }
-  const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store that has no public door
+  const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store without a public API
   const key = workflow?.nodeToNodeLocatorId?.(node) ?? node.id;
   stores?._s?.get("nodeOutput")?.revokePreviewsByLocatorId?.(key);
   delete app.nodePreviewImages[key];
@@ -70,7 +70,7 @@ function dropPreviews(node, app) {
 }
 
 function addCard(node, say, fit) {
-  const card = createCard(say, { withUnknown: node.comfyClass === "StateDisplay" }); // the other one's notes tell them
+  const card = createCard(say, { withUnknown: node.comfyClass === "StateDisplay" }); // PlayGameStory has a note about them
   card.element.classList.add("ag-in-node");
   const height = () => CARD_HEIGHT + (card.tellsMore() ? ROW + 4 : 0);
   node.addDOMWidget("animegamer_state", "animegamer_state", card.element, {
@@ -87,7 +87,7 @@ function addCard(node, say, fit) {
   return { show };
 }
 
-/** Gives a node the height that its parts need, and takes back what it gave; a text field gives its room away first. */
+/** Makes a node high enough for its parts, and lower again when they shrink; text fields shrink first. */
 function createFit(node) {
   let grown = 0;
   return () => {
@@ -121,7 +121,7 @@ function createNotes(node, fit) {
   };
 }
 
-/** What notes need in a node of this width: the canvas wants it before the page has laid them out. */
+/** Estimated height of notes in a node of this width; the canvas needs it before the page has laid them out. */
 function noteHeight(lines, width) {
   const rows = lines.reduce((sum, line) => sum + Math.ceil((line.length * LETTER) / (width - 56)), 0);
   return rows && rows * ROW + 36;

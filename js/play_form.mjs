@@ -1,15 +1,15 @@
-// Where the player writes: one instruction or its fields, the takes, the settings; and how the drawing gets on.
+// The form of the Play tab: the instruction or its fields, the takes, the settings, and the progress.
 
 import { el, set, wordButton } from "./dom.mjs";
 import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.mjs";
 import { TAKES } from "./session.mjs";
 import { SCOPES } from "./state.mjs";
 
-const TOLD_MS = 6000; // that a passing word stands
+const MESSAGE_MS = 6000; // that a temporary message is shown
 const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
-/** The form at the foot of the tab. `act`: play(instruction, takes, settings), stop() and keep(settings). */
+/** The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop() and keep(settings). */
 export function createForm(say, act) {
   const text = el("textarea", {
     class: "ag-text",
@@ -35,7 +35,7 @@ export function createForm(say, act) {
   const help = el("p", { class: "ag-unseen", id: "ag-form-help", text: say("instructionHelp") });
   const element = el(
     "form",
-    // The browser's own check says nothing where a setting is folded away; `values` and the server see to all of them.
+    // The browser's validation cannot show errors in a folded section; `values` and the server check all settings.
     { class: "ag-form", novalidate: true, on: { submit: () => submit(1) } },
     status.element,
     el("div", { class: "ag-folds" }, fields.element, settings.element),
@@ -80,18 +80,18 @@ export function createForm(say, act) {
     status.written();
   }
 
-  /** Words that the player has chosen. */
+  /** Set the text that the player has chosen. */
   function put(words) {
     write(words);
     text.focus();
   }
 
-  /** Words to go on from, unless the player has written others. */
+  /** Suggest a text, unless the player has written something. */
   function offer(words) {
     if (!text.value) write(words);
   }
 
-  /** Another story: what was meant for the last one is not for this. */
+  /** Clear the form for another story. */
   function empty() {
     text.value = sent = "";
     fields.empty();
@@ -202,7 +202,7 @@ function createSettings(say, changed) {
   );
   const element = el(
     "details",
-    { class: "ag-fold", name: "ag-fold", on: { input: () => told() } },
+    { class: "ag-fold", name: "ag-fold", on: { input: () => settingChanged() } },
     el("summary", {}, el("i", { class: "pi pi-sliders-h", "aria-hidden": "true" }), say("settings")),
     grid,
   );
@@ -216,16 +216,16 @@ function createSettings(say, changed) {
     steps: count(steps),
   });
 
-  function told() {
+  function settingChanged() {
     value.hidden = motion.value !== "custom";
     changed(values());
   }
 
-  /** What was set before a reload, as far as it still can be. */
-  function restore(kept) {
-    if (names.includes(kept.motion)) motion.value = kept.motion;
+  /** Restore the settings from before a reload, if they are still valid. */
+  function restore(saved) {
+    if (names.includes(saved.motion)) motion.value = saved.motion;
     value.hidden = motion.value !== "custom";
-    for (const [input, wanted] of [[value, kept.motionValue], [seed, kept.seed], [steps, kept.steps]])
+    for (const [input, wanted] of [[value, saved.motionValue], [seed, saved.seed], [steps, saved.steps]])
       if (Number.isFinite(wanted) && wanted >= 0) input.value = wanted;
   }
 
@@ -239,8 +239,8 @@ function createStatus(say) {
   const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const notes = el("ul", { class: "ag-notes", role: "status", hidden: true });
-  const told = el("p", { class: "ag-told", role: "status" });
-  const element = el("div", { class: "ag-status" }, alert, notes, told, doing);
+  const message = el("p", { class: "ag-told", role: "status" });
+  const element = el("div", { class: "ag-status" }, alert, notes, message, doing);
 
   let asks = false;
   let timer = 0;
@@ -255,19 +255,19 @@ function createStatus(say) {
     fail(say(lacks));
   }
 
-  /** The player has written something. */
+  /** Remove the request for words when the player writes something. */
   function written() {
     if (asks) fail("");
     asks = false;
   }
 
-  /** Say something for a while. */
-  function tell(sentence) {
+  /** Show a message for a while. */
+  function showMessage(sentence) {
     clearTimeout(timer);
-    told.textContent = sentence;
+    message.textContent = sentence;
     timer = setTimeout(() => {
-      told.textContent = "";
-    }, TOLD_MS);
+      message.textContent = "";
+    }, MESSAGE_MS);
   }
 
   function show(session, event) {
@@ -285,8 +285,8 @@ function createStatus(say) {
       });
       fill.style.width = done === null ? "" : `${Math.round(done * 100)}%`;
     }
-    if (event === "stopped") tell(say("stopped"));
-    else if (session.busy) tell("");
+    if (event === "stopped") showMessage(say("stopped"));
+    else if (session.busy) showMessage("");
     asks = false;
     fail(session.error);
     notes.hidden = !session.notes.length;

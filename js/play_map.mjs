@@ -1,4 +1,4 @@
-// The tree of a story's branches as a small map: a stop a turn, a lane a branch; a tree to screen readers and keys.
+// A small map of a story's branches: one stop per turn, one lane per branch. Screen readers and keys see a tree.
 
 import { el, set, svg } from "./dom.mjs";
 import { allTurns, neighbour } from "./tree.mjs";
@@ -7,7 +7,7 @@ const STEP = 30; // from turn to turn
 const LANE = 26; // from lane to lane
 const EDGE = 17;
 
-/** A map that calls `goTo(turn)`; show(root, here, line) draws it. */
+/** A map that calls `goTo(turn)`. show(root, here, line) draws it. */
 export function createMap(say, goTo) {
   const rails = svg("svg", { class: "ag-rails", "aria-hidden": "true" });
   const stops = el("div", {
@@ -93,7 +93,7 @@ export function createMap(say, goTo) {
   return { element, show };
 }
 
-/** The rail from a turn's parent: along the lane, after one bend where a branch leaves another lane. */
+/** The path from a turn's parent: straight along the lane, or with a bend if the branch starts in another lane. */
 function rail(at) {
   const [x, y] = [EDGE + at.number * STEP, EDGE + at.lane * LANE];
   const [fromX, fromY] = [x - STEP, EDGE + at.parent.lane * LANE];

@@ -1,13 +1,13 @@
-// What there is to see: the clip of the turn, its takes, the strip of the whole line.
+// The clip of the current turn, its takes, and the strip with all clips of the branch.
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { exampleInstructions, instructionLines } from "./instruction.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
-const STRIP = 12; // clips of a strip, around the turn that we stand at
+const STRIP = 12; // clips in the strip, around the current turn
 
-/** The large clip with its turn's words. */
+/** The large clip with its turn's text. */
 export function createStage(say, clips, more) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
@@ -52,7 +52,7 @@ export function createStage(say, clips, more) {
     showPause();
   }
 
-  /** A picture of the clip that is being drawn (a Blob), or null to take it away. */
+  /** Show a preview of the clip that is being drawn (a Blob); null removes it. */
   function showPreview(blob) {
     URL.revokeObjectURL(address);
     address = blob ? URL.createObjectURL(blob) : "";
@@ -63,7 +63,7 @@ export function createStage(say, clips, more) {
   return { element, show, showPreview };
 }
 
-/** At the beginning of a story, what its world could be told; `choose(instruction)` writes it into the form. */
+/** Example instructions at the beginning of a story; `choose(instruction)` puts one into the form. */
 export function createExamples(say, choose) {
   const list = el("div", { class: "ag-example-list" });
   const element = el("section", { class: "ag-examples" }, el("h3", { text: say("examples") }), list);
@@ -91,7 +91,7 @@ export function createExamples(say, choose) {
   return { element, show };
 }
 
-/** The takes of the turn, where there is more than one; and the button for more, which stands with the turn's words. */
+/** The takes of the turn, if there are several, and the button for more takes beside the turn's text. */
 export function createTakes(say, clips, { goTo, drawAgain }) {
   const row = el("div", { class: "ag-clips ag-three", role: "group", "aria-label": say("takes") });
   const words = say("moreTakes");
@@ -130,7 +130,7 @@ export function createTakes(say, clips, { goTo, drawAgain }) {
   return { element, more, show };
 }
 
-/** The clips of the line, those after the turn that we stand at paler. */
+/** The clips of the branch; those after the current turn are dimmed. */
 export function createStrip(say, clips, goTo) {
   const row = el("div", { class: "ag-clips ag-line-strip", role: "group", "aria-label": say("strip") });
   const element = el("section", { class: "ag-strip" }, row);

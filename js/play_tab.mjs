@@ -1,8 +1,8 @@
-// The Play tab: the list of stories, or the story that is played.
+// The Play tab: the list of stories, or the open story.
 
 import { createClips } from "./clips.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
-import { createCard } from "./gauges.mjs";
+import { createCard } from "./state_card.mjs";
 import { createForm } from "./play_form.mjs";
 import { createMap } from "./play_map.mjs";
 import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
@@ -10,7 +10,7 @@ import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The tab's element. `page`: address(path), handOver(session). show(session, event) draws it, destroy() ends its clips. */
+/** The Play tab. `page` has address(path) and openAsGraph(session). show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session);
@@ -104,7 +104,7 @@ function createGame(say, session, clips, page) {
   const world = el("span", { class: "ag-chip" });
   const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
   const write = iconButton("download", say("exportWords"), () => session.exportStory());
-  const graph = iconButton("share-alt", say("graphWords"), () => page.handOver(session));
+  const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
     "header",
     { class: "ag-top" },
@@ -124,7 +124,7 @@ function createGame(say, session, clips, page) {
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
   const form = createForm(say, {
-    play: (...told) => session.play(...told),
+    play: (...request) => session.play(...request),
     stop: () => session.stop(),
     keep: (settings) => session.keep(settings),
   });

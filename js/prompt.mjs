@@ -1,16 +1,16 @@
-// The ordinary prompts (API format) that the Play tab sends. Their node ids are words: they never meet a canvas node's.
+// The prompts (API format) that the Play tab sends. Their node ids are words, so they differ from those on a canvas.
 
 import { pathTo } from "./tree.mjs";
 
 export const WORLD_NODE = "animegamer-world";
 export const TURN_NODE = "animegamer-turn";
 const TAKE_STRIDE = 1009; // between the seeds of two takes; a story's turn n is drawn with seed + n - 1
-const WINDOW = -1; // where a story does not say: as many past turns as the world was trained with
+const WINDOW = -1; // default: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**
- * One turn: `instruction` after turn `after` of `line`. `motion` is a scope's name, "predicted" or "custom" (then
- * `motionValue` counts); `steps` 0 is the world's own number. An empty instruction with `exported` writes the story's clip and contact sheet.
+ * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
+ * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story.
  */
 export function turnPrompt({ world, ...turn }) {
   return {
@@ -20,8 +20,8 @@ export function turnPrompt({ world, ...turn }) {
 }
 
 /**
- * The story up to a turn as a graph: its last turns that were made with the same settings stand in the node as text,
- * those before are read from the story; so running the graph computes nothing anew.
+ * The story up to a turn as a graph. Its last turns with the same settings are in the node as text; the turns before
+ * them are read from the story. So running the graph computes nothing again.
  */
 export function graphPrompt({ world, story, at, line }) {
   const { after, seed, turns } = replayable(pathTo(at));
@@ -37,7 +37,7 @@ export function graphPrompt({ world, story, at, line }) {
   };
 }
 
-/** Seeds for further takes of the turn after `after`, none of them drawn before. */
+/** Seeds for further takes of the turn after `after` that are not drawn yet. */
 export function takeSeeds(drawnSeeds, after, count, first = 0) {
   const known = new Set(drawnSeeds.map(Number));
   const seeds = [];
@@ -47,18 +47,18 @@ export function takeSeeds(drawnSeeds, after, count, first = 0) {
   return seeds;
 }
 
-/** The path of a file that the server shows. */
+/** The path of an output file on the server. */
 export function viewPath({ filename, subfolder = "", type = "output" }) {
   return `/view?${new URLSearchParams({ filename, subfolder, type })}`;
 }
 
-/** The choices of a combo input of /object_info, in its old and its new spelling. */
+/** The choices of a combo input in /object_info, in the old format and in the new one. */
 export function comboOptions(spec) {
   const options = Array.isArray(spec?.[0]) ? spec[0] : spec?.[1]?.options;
   return (options ?? []).map(String);
 }
 
-/** What went wrong, in one sentence: of a refused prompt, a failed node, or a lost server. */
+/** An error as one sentence: of a refused prompt, a failed node, or a server that does not answer. */
 export function errorSentence(error, otherwise) {
   const refused = error?.response ?? error;
   const ofNodes = Object.values(refused?.node_errors ?? {}).flatMap((entry) => entry?.errors ?? []);
@@ -99,7 +99,7 @@ function gameInputs({
   };
 }
 
-/** How a saved turn was made, as settings of another. */
+/** The settings that a saved turn was made with. */
 function settingsOf({ window = WINDOW, steps, guidance, overridden, motion }) {
   return {
     window,

@@ -1,14 +1,14 @@
-// The Play tab's game: which story, where in it, which prompts are on their way. Knows nothing of the page.
+// The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
-import { createKept } from "./kept.mjs";
+import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
 
 export const TAKES = 3;
 
 /**
- * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() -> ids, getJson(path),
- * `store` is local storage. Every change is told to `onChange(session)`.
+ * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() -> ids, getJson(path).
+ * `store` is local storage. Each change calls `onChange(session, event)`.
  */
 export class PlaySession {
   #settled = Promise.resolve();
@@ -16,36 +16,36 @@ export class PlaySession {
   #opening = false;
 
   constructor(port, store, onChange) {
-    Object.assign(this, { port, onChange, kept: createKept(store) });
+    Object.assign(this, { port, onChange, storage: createStorage(store) });
     this.worlds = ["toybox"];
-    this.absent = []; // those of the worlds that are not installed
+    this.absent = []; // the worlds that are not installed
     this.stories = [];
-    this.settings = null; // of the form: seed, motion, motionValue, steps; null until the player sets one
+    this.settings = null; // seed, motion, motionValue, steps; null until the player changes one
     this.leave();
   }
 
-  /** The worlds and stories that there are; then back into the story that was open when the page was left. Once. */
+  /** Read the lists of worlds and stories, and open the story that was open before a reload. Runs only once. */
   async start() {
     if (this.#started) return;
     this.#started = true;
-    const kept = this.kept.read();
-    this.settings = kept.settings ?? null;
+    const saved = this.storage.read();
+    this.settings = saved.settings ?? null;
     await this.#guard(async () => {
       const info = await this.port.getJson("/object_info/LoadAnimeGamer");
       this.worlds = comboOptions(info.LoadAnimeGamer?.input?.required?.world);
       await this.#readStories();
     });
-    if (kept.story && this.#knows(kept.story)) await this.open(kept.story, undefined, kept);
-    else if (kept.story && kept.jobs?.length) await this.open(kept.story, kept.world, kept);
+    if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
+    else if (saved.story && saved.jobs?.length) await this.open(saved.story, saved.world, saved);
   }
 
-  /** Begin a new story, or open the saved one of this name; where it cannot be, `error` says why and nothing is open. */
+  /** Start a new story, or open the saved one of this name. If that fails, `error` says why and no story is open. */
   async begin(story, world) {
     if (this.#knows(story)) return this.open(story);
     if (await this.#guard(() => this.#readWords({ world, story }))) await this.open(story, world);
   }
 
-  /** Open a saved story, or (with a world) begin one; `place` is {line, number, jobs} of an earlier visit. */
+  /** Open a saved story, or (with a world) start one; `place` is {line, number, jobs} from before a reload. */
   async open(story, world, place = {}) {
     this.leave();
     this.#opening = true;
@@ -57,21 +57,21 @@ export class PlaySession {
     this.#changed();
   }
 
-  /** Close the story; the list of stories is read anew. */
+  /** Close the story and read the list of stories again. */
   async close() {
     this.leave();
-    this.kept.write({ settings: this.settings });
+    this.storage.write({ settings: this.settings });
     await this.#guard(() => this.#readStories());
     this.#changed();
   }
 
-  /** Forget the story, without a word to anybody. */
+  /** Reset the state to no open story, without calling `onChange`. */
   leave() {
     Object.assign(this, {
       story: "",
       world: "",
       jobs: [],
-      batch: null, // the prompts that are being sent; what is told meanwhile waits in it until their ids are known
+      batch: null, // events that arrive while prompts are sent; they wait until the ids of the prompts are known
       sent: 0,
       finished: 0,
       files: [],
@@ -86,24 +86,24 @@ export class PlaySession {
     return this.jobs.length > 0 || this.batch !== null;
   }
 
-  /** Whether a prompt of ours runs now. */
+  /** Whether one of our prompts is running. */
   get running() {
     return this.jobs.some((job) => job.running);
   }
 
-  /** The prompt that runs (or will run first), and how much of all that was sent is done, 0..1 or null if unknown. */
+  /** The running (or next) prompt, and which part of all sent prompts is done, 0..1, or null if unknown. */
   get progress() {
     const job = this.jobs.find((entry) => entry.running) ?? this.jobs[0];
     const part = job?.max ? job.value / job.max : null;
     const all = this.finished + this.jobs.length;
     return {
       job,
-      take: this.finished + 1, // of `sent`, one prompt each
+      take: this.finished + 1, // of `sent` takes, one prompt each
       done: part === null && !this.finished ? null : (this.finished + (part ?? 0)) / Math.max(all, this.sent),
     };
   }
 
-  /** Play one instruction after the turn that we stand at, drawn `takes` times. `settings`: seed, motion, motionValue. */
+  /** Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. */
   async play(instruction, takes = 1, settings = {}) {
     const after = this.here.number;
     const alike = this.here.children.filter((child) => child.turn.instruction === instruction);
@@ -112,7 +112,7 @@ export class PlaySession {
     await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
   }
 
-  /** Draw the turn that we stand at again, until there are three takes (or one more). */
+  /** Draw the current turn again, until it has three takes, or once more. */
   async drawAgain(settings = {}) {
     const { parent, turn } = this.here;
     if (!parent) return;
@@ -124,12 +124,12 @@ export class PlaySession {
     await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
-  /** Write the story up to here as one clip and a contact sheet. */
+  /** Export the story up to the current turn as one clip and a contact sheet. */
   async exportStory() {
     await this.#send([{ after: this.here.number, line: this.line, exported: true }]);
   }
 
-  /** Keep the form's settings over a reload. */
+  /** Save the form's settings for a reload. */
   keep(settings) {
     this.settings = settings;
     this.#changed("progress");
@@ -143,7 +143,7 @@ export class PlaySession {
     this.#changed();
   }
 
-  /** Go back one turn; its instruction, or nothing. What was played stays in the story, as a branch. */
+  /** Go back one turn, and return its instruction or an empty text. The turn stays in the story, on its branch. */
   undo() {
     if (!this.here.parent || this.busy) return "";
     const { instruction } = this.here.turn;
@@ -151,7 +151,7 @@ export class PlaySession {
     return instruction;
   }
 
-  /** Stop what runs and drop what waits. */
+  /** Interrupt the running prompt and cancel the waiting ones. */
   async stop() {
     const ids = this.jobs.map((job) => job.id);
     this.batch = null;
@@ -161,34 +161,34 @@ export class PlaySession {
     this.#changed(this.busy ? "" : "stopped");
   }
 
-  /** A prompt of ours began. */
+  /** One of our prompts has started. */
   began(detail) {
     if (!this.#early("began", detail)) this.#update(detail.prompt_id, { running: true });
   }
 
-  /** A node of ours got on: `value` of `max`. */
+  /** A node has made progress: `value` of `max`. */
   progressed(detail) {
     const { prompt_id: id, value, max } = detail;
     if (this.#early("progressed", detail)) return;
     this.#update(id, { running: true, value, max });
   }
 
-  /** Our node gave its results. */
+  /** A node has finished; ours has the results. */
   executed(detail) {
     const { prompt_id: id, node, output } = detail;
     if (this.#early("executed", detail)) return;
     if (String(node) !== TURN_NODE) return;
-    const told = output?.animegamer_story?.[0];
+    const result = output?.animegamer_story?.[0];
     const notes = output?.animegamer_notes ?? [];
-    this.#update(id, { told: told && { line: told.line, files: told.files ?? [] }, notes });
+    this.#update(id, { result: result && { line: result.line, files: result.files ?? [] }, notes });
   }
 
-  /** A prompt of ours ended well: read the story again, and go where the turn is. */
+  /** One of our prompts has succeeded: read the story again, and go to the new turn. */
   async succeeded(detail) {
     if (!this.#early("succeeded", detail)) await this.#inTurn(() => this.#settle(detail));
   }
 
-  /** One after another: where the first of three takes leads decides that the others lead nowhere. */
+  /** Run `settle` functions one after another, since only the first of three takes moves to its turn. */
   #inTurn(settle) {
     return (this.#settled = this.#settled.then(settle, settle));
   }
@@ -197,16 +197,16 @@ export class PlaySession {
     const job = this.#take(detail.prompt_id);
     if (!job) return;
     const { story } = this;
-    const told = job.told ?? {};
-    if (job.exported) this.files = told.files ?? [];
+    const result = job.result ?? {};
+    if (job.exported) this.files = result.files ?? [];
     this.notes = job.notes ?? [];
-    const place = { line: told.line, number: job.after + 1 };
+    const place = { line: result.line, number: job.after + 1 };
     const moves = !job.exported && !job.stay && this.here.number === job.after;
     await this.#guard(() => this.#readStory(moves ? place : undefined));
     if (story === this.story) this.#changed(moves ? "turn" : "");
   }
 
-  /** A prompt of ours failed, perhaps since the story was changed or taken away: read it again. */
+  /** One of our prompts has failed. Read the story again, since it may have been changed or deleted. */
   async failed(detail) {
     if (!this.#early("failed", detail)) await this.#inTurn(() => this.#settleFailed(detail));
   }
@@ -222,18 +222,18 @@ export class PlaySession {
     if (story === this.story) this.#changed("failed", errorSentence(detail, "failed"));
   }
 
-  /** A prompt of ours was interrupted. */
+  /** One of our prompts was interrupted. */
   interrupted(detail) {
     if (this.#early("interrupted", detail)) return;
     if (this.#take(detail.prompt_id)) this.#changed("stopped");
   }
 
-  /** After a lost connection or a reload: what became of the prompts on their way? */
+  /** After a lost connection or a reload, find out what has happened to the queued prompts. */
   async catchUp() {
-    if (this.#opening) return; // it ends with this, once the story is there that jobs are turns of
+    if (this.#opening) return; // `open` calls this itself at its end
     for (const job of [...this.jobs]) {
       await this.#guard(async () => {
-        // The queue first: a prompt that ends in between is then in the history, not in neither.
+        // The queue first: a prompt that ends between the two requests is then found in the history.
         const waits = (await this.port.queued()).includes(job.id);
         const entry = await this.port.history(job.id);
         const messages = Object.fromEntries(entry?.status?.messages ?? []);
@@ -259,7 +259,7 @@ export class PlaySession {
       const sent = await this.#guard(async () => {
         const id = await this.port.queue(turnPrompt({ world, story, window, ...request }));
         if (this.batch !== batch) {
-          if (story === this.story) await this.port.cancel([id]); // stopped; a story that was left plays on
+          if (story === this.story) await this.port.cancel([id]); // stopped; prompts of a story that was closed go on
           return false;
         }
         const { after, exported, instruction } = request;
@@ -275,7 +275,7 @@ export class PlaySession {
     for (const [method, detail] of batch) await this[method](detail);
   }
 
-  /** Whether this is told while prompts are being sent: a known turn may end before the page has heard its id. */
+  /** Whether prompts are being sent now. A known turn may end before the page knows the id of its prompt. */
   #early(method, detail) {
     this.batch?.push([method, detail]);
     return this.batch !== null;
@@ -287,7 +287,7 @@ export class PlaySession {
     this.#changed();
   }
 
-  /** The words of a world; with a `story`, an error if no new one can have that name, or the world cannot be played. */
+  /** The words of a world. With `story`: an error if a story cannot have that name or the world cannot be played. */
   #readWords(asked) {
     return this.port.getJson(`/animegamer/words?${new URLSearchParams(asked)}`);
   }
@@ -296,7 +296,7 @@ export class PlaySession {
     return this.stories.some((story) => story.name === name);
   }
 
-  /** No turns, and nowhere to stand but at the beginning. */
+  /** An empty tree, at its beginning. */
   #clear() {
     this.here = this.root = buildTree([]);
     this.line = "";
@@ -304,13 +304,13 @@ export class PlaySession {
 
   async #readStory(place) {
     const name = this.story;
-    const told = await this.port.getJson(`/animegamer/story?${new URLSearchParams({ name })}`);
+    const saved = await this.port.getJson(`/animegamer/story?${new URLSearchParams({ name })}`);
     if (name !== this.story) return; // another story was opened meanwhile
-    this.world = told.world;
+    this.world = saved.world;
     const key = this.here.key;
-    this.root = buildTree(told.lines ?? []);
-    this.error = (told.lines ?? []).find((line) => line.error)?.error ?? this.error;
-    const line = place?.line ?? told.line;
+    this.root = buildTree(saved.lines ?? []);
+    this.error = (saved.lines ?? []).find((line) => line.error)?.error ?? this.error;
+    const line = place?.line ?? saved.line;
     if (place) Object.assign(this, { line, here: findTurn(this.root, line, place.number ?? Infinity) });
     else if (!key) this.here = this.root;
     else this.here = allTurns(this.root).find((at) => at.key === key) ?? findTurn(this.root, line, Infinity);
@@ -332,9 +332,9 @@ export class PlaySession {
   #changed(event = "", error = undefined) {
     if (error !== undefined) this.error = error;
     if (this.story) {
-      const jobs = this.jobs.map(({ running, value, max, told, notes, ...job }) => job); // what a reload asks for
+      const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // only what a reload needs
       const { story, world, line, settings } = this;
-      this.kept.write({ story, world, line, number: this.here.number, jobs, settings });
+      this.storage.write({ story, world, line, number: this.here.number, jobs, settings });
     }
     this.onChange(this, event);
   }

@@ -1,26 +1,26 @@
-// What a turn did to the game, as the server tells it (the ui value `animegamer_state`), checked and made whole.
+// The state of a turn from the server (the ui value `animegamer_state`), checked and completed.
 
-export const GAUGES = ["stamina", "social", "entertainment"];
+export const STATS = ["stamina", "social", "entertainment"];
 export const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
-const COURSE_KEPT = 100; // turns of the course that a saved workflow carries
+const SAVED_TURNS = 100; // turns of the chart that a saved workflow contains
 
-/** A whole state of whatever came in, or null if it is none. */
+/** A complete state from any value, or null if it is not a state. */
 export function readState(item) {
   if (!item || typeof item !== "object" || !item.gauges) return null;
   return {
     turn: whole(item.turn, 0),
     instruction: String(item.instruction ?? ""),
     motion: readMotion(item.motion),
-    gauges: readGauges(item.gauges, 0, 100),
-    changes: readGauges(item.changes, -100, 100),
+    gauges: readStats(item.gauges, 0, 100),
+    changes: readStats(item.changes, -100, 100),
     course: (Array.isArray(item.course) ? item.course : []).map(readPoint),
     unknownWords: (Array.isArray(item.unknown_words) ? item.unknown_words : []).map(String),
   };
 }
 
-/** The state as a workflow keeps it: as it came, with a course of the last turns and without their texts. */
-export function keptState(item) {
-  const course = (Array.isArray(item?.course) ? item.course : []).slice(-COURSE_KEPT);
+/** The state for a saved workflow: with the last turns only, without their texts. */
+export function savedState(item) {
+  const course = (Array.isArray(item?.course) ? item.course : []).slice(-SAVED_TURNS);
   return { ...item, course: course.map(({ instruction, ...point }) => point) };
 }
 
@@ -32,15 +32,15 @@ export function signed(points) {
 
 /** A state in one sentence, for screen readers. */
 export function describeState(state, say) {
-  const gauges = GAUGES.map((name) => {
+  const stats = STATS.map((name) => {
     const change = signed(state.changes[name]);
     return `${say(name)} ${state.gauges[name]}${change ? ` (${change})` : ""}`;
   });
   const motion = `${say("motion")} ${say(state.motion.scope)}`;
-  return `${say("turn", { number: state.turn })}: ${[motion, ...gauges].join(", ")}`;
+  return `${say("turn", { number: state.turn })}: ${[motion, ...stats].join(", ")}`;
 }
 
-/** The state of the last of a path's turns (nodes of tree.mjs), with the course up to it: an `animegamer_state` item. */
+/** An `animegamer_state` item for the last turn of a path (nodes of tree.mjs), with the turns up to it. */
 export function itemOfPath(path) {
   const course = path.map(({ number, turn }) => ({ turn: number, ...turn.gauges, motion: levelOf(turn.motion) }));
   const { number, turn } = path[path.length - 1];
@@ -62,12 +62,12 @@ function levelOf(motion) {
   return typeof motion === "string" && SCOPES.includes(motion) ? SCOPES.indexOf(motion) + 1 : whole(motion, 0);
 }
 
-function readGauges(gauges, low, high) {
-  return Object.fromEntries(GAUGES.map((name) => [name, Math.max(low, Math.min(high, whole(gauges?.[name], 0)))]));
+function readStats(stats, low, high) {
+  return Object.fromEntries(STATS.map((name) => [name, Math.max(low, Math.min(high, whole(stats?.[name], 0)))]));
 }
 
 function readPoint(point) {
-  return { turn: whole(point?.turn, 0), motion: levelOf(point?.motion), ...readGauges(point, 0, 100) };
+  return { turn: whole(point?.turn, 0), motion: levelOf(point?.motion), ...readStats(point, 0, 100) };
 }
 
 function whole(value, otherwise) {

@@ -1,4 +1,4 @@
-// The look of cards and tab. Colours follow ComfyUI's own (light and dark); the gauges' are the contact sheet's.
+// The style of cards and tab. Colours follow ComfyUI's theme (light and dark); the stats' are those of contact sheets.
 
 import { SLOT_STYLE } from "./link_colours.mjs";
 
@@ -172,7 +172,7 @@ const STYLE = `
 @media (prefers-reduced-motion: reduce) { .ag *, .ag *::after { transition: none !important; animation: none !important; } }
 `;
 
-/** Put the style into the page, once. */
+/** Add the style to the page, once. */
 export function addStyle() {
   if (document.getElementById("animegamer-style")) return;
   const style = document.createElement("style");

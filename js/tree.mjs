@@ -1,9 +1,9 @@
-// A story's lines as one tree: turns that lines share are one node. Pure; play_map.mjs draws it.
+// A story's branches as a tree: turns that branches share are one node. No DOM here; play_map.mjs draws the tree.
 
 /**
- * The tree of `lines` (GET /animegamer/story). A node: number, turn (as it came; null at the root), parent, children,
- * lines (the names of those that pass through it), key (its oldest line and number: unique, and stable while the story
- * grows) and lane (0 is the first line's).
+ * The tree of the branches in `lines` (of GET /animegamer/story). A node has number, turn (from the server; null at the
+ * root), parent, children, lines (names of the branches through it), key (its oldest branch and number: unique, and
+ * stable while the story grows) and lane (0 for the first branch).
  */
 export function buildTree(lines) {
   const root = node(0, null, null, "");
@@ -36,7 +36,7 @@ export function allTurns(root) {
   return found;
 }
 
-/** Turn `number` of a line; its last turn if it is shorter, the root if there is no such line. */
+/** Turn `number` of a branch; its last turn if it is shorter, the root if there is no such branch. */
 export function findTurn(root, line, number) {
   let at = root;
   while (at.number < number) {
@@ -54,24 +54,24 @@ export function pathTo(at) {
   return path;
 }
 
-/** The turns of a line that come after this one. */
+/** The turns of a branch after this one. */
 export function turnsAfter(at, line) {
   const found = [];
   for (let step = nextOf(at, line); step; step = nextOf(step, line)) found.push(step);
   return found;
 }
 
-/** The takes of a turn: it and its siblings that were predicted from the same words, and drawn anew. */
+/** The takes of a turn: it and its siblings with the same predicted state, drawn with other settings. */
 export function takesOf(at) {
   return at.parent ? at.parent.children.filter((other) => other.turn.state === at.turn.state) : [];
 }
 
-/** A line through this turn: the preferred one, or else the first. */
+/** A branch through this turn: the preferred one, or else the first. */
 export function lineThrough(at, preferred) {
   return at.lines.includes(preferred) ? preferred : (at.lines[0] ?? "");
 }
 
-/** Where an arrow key leads from a turn: along its line, or to the nearest turn of the lane above or below. */
+/** The turn that an arrow key leads to: along the branch, or the nearest turn of the lane above or below. */
 export function neighbour(root, at, key, line) {
   if (key === "ArrowLeft") return at.parent?.parent ? at.parent : at;
   if (key === "ArrowRight") return nextOf(at, line) ?? at;
@@ -87,7 +87,7 @@ function nextOf(at, line) {
   return at.children.find((child) => child.lines.includes(line)) ?? at.children[0];
 }
 
-/** Lines are named main, line-2, line-3 ... as they come about. */
+/** Branches are named main, line-2, line-3 ... in order of their creation. */
 function age(name) {
   return Number(/^line-(\d+)$/.exec(name)?.[1] ?? 1);
 }
@@ -100,9 +100,9 @@ function node(number, turn, parent, key) {
   return { number, turn, parent, key, children: [], lines: [], lane: 0 };
 }
 
-/** Every turn goes on in its parent's lane; further children get the first lane below that is free for their run. */
+/** The first child continues in its parent's lane; further children get the first free lane below. */
 function giveLanes(root) {
-  const ends = [[]]; // lane -> taken stretches [first, last]
+  const ends = [[]]; // lane -> occupied ranges [first, last]
   const open = root.children.map((child, index) => [child, index === 0 ? 0 : null]).reverse();
   while (open.length) {
     const [start, fixed] = open.pop();

@@ -1,16 +1,17 @@
-"""ComfyUI's view of the game. Each module holds a few thin nodes; `host` alone touches ComfyUI's own modules."""
+"""The ComfyUI nodes. Only the module `comfyui` calls ComfyUI's own modules."""
 
 from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import endpoint, host
+from . import comfyui, routes
 from .convert import ConvertAnimeGamer
+from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShot
-from .films import BuildGameDataset
+from .evaluation import EvaluateGame
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
 from .story import LoadGameStory, PlayGameStory, SaveGameStory
-from .work import EvaluateGame, TrainLoRAStage
+from .training import TrainLoRAStage
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
 NODE_CLASS_MAPPINGS = {
@@ -32,10 +33,10 @@ NODE_CLASS_MAPPINGS = {
 
 
 class AnimeGamerExtension(ComfyExtension):
-    """The pack as ComfyUI loads it."""
+    """The extension that ComfyUI loads."""
 
     async def get_node_list(self) -> list[type[io.ComfyNode]]:
-        """All nodes, after the pack's model folder and addresses are known."""
-        host.register_folders()
-        endpoint.register()
+        """All nodes, after the pack's model folder and routes are registered."""
+        comfyui.register_folders()
+        routes.register()
         return list(NODE_CLASS_MAPPINGS.values())

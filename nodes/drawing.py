@@ -1,4 +1,4 @@
-"""Pictures to states and states to shots: the two nodes, and what every node that draws shares with them."""
+"""Encode Shot and Decode Shot, and what all nodes that draw share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from comfy_api.v0_0_2 import InputImpl, Types, io
 
 from ..animegamer_core.spec import GUIDANCE_NAMES
 from ..animegamer_core.state import GameSession, GameState, MotionScope
-from . import host
+from ..animegamer_core.story.turn import draw_turn, shot_key
+from . import comfyui
 from .models import GameModel
 from .values import (
     CATEGORY,
@@ -34,21 +35,21 @@ from .widgets import seed_input
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
-    from ..animegamer_core.decoder import ShotDecoder
+    from ..animegamer_core.model.decoder import ShotDecoder
 
-    Report = Callable[..., None]  # host.progress: (done, picture or None)
+    Report = Callable[..., None]  # comfyui.progress: (done, picture or None)
     OnStep = Callable[[int, int, Tensor], None]
 
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
 LARGEST_MOTION = 999.0
-PREVIEW_SHARE = 0.05  # of the time so far, that pictures while sampling may take
+PREVIEW_FRACTION = 0.05  # of the sampling time that previews may take
 PREVIEW_FROM = 0.2  # of the steps; the first ones show little but noise
-PREVIEW_SIDE = 360  # pixels that a picture's longer side is shown at
+PREVIEW_SIDE = 360  # pixels of a preview's longer side
 
 
 class EncodeShot(io.ComfyNode):
-    """A player's own picture becomes a state."""
+    """Encodes a picture as the state of turn 0."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -56,12 +57,14 @@ class EncodeShot(io.ComfyNode):
             node_id="EncodeShot",
             display_name="Encode Shot",
             category=CATEGORY,
-            description="Reads a picture (or the first frame of a clip) and what happens in it, as turn 0 of a game.",
+            description="Encodes a picture (or the first frame of a clip) and a text about it as turn 0 of a game.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world that shall read the picture; it needs its encoder."),
+                ModelSocket.Input("model", tooltip="The world to encode the picture with. It needs a shot encoder."),
                 io.Image.Input(
                     "frames",
-                    tooltip="A picture, or a clip whose first frame is read. It is cropped to the shot's shape.",
+                    tooltip="A picture, or a clip, of which the first frame is used. It is cropped to the shot's "
+                    "aspect "
+                    "ratio.",
                 ),
                 io.String.Input(
                     "motion_text",
@@ -70,7 +73,9 @@ class EncodeShot(io.ComfyNode):
                     "Background: ...).",
                 ),
             ],
-            outputs=[StateSocket.Output("state", display_name="state", tooltip="Turn 0, for Game History's opening.")],
+            outputs=[
+                StateSocket.Output("state", display_name="state", tooltip="Turn 0, for the opening of Game History.")
+            ],
         )
 
     @classmethod
@@ -83,7 +88,7 @@ class EncodeShot(io.ComfyNode):
 
 
 class DecodeShot(io.ComfyNode):
-    """A state becomes frames."""
+    """Draws a state as a shot."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -91,16 +96,17 @@ class DecodeShot(io.ComfyNode):
             node_id="DecodeShot",
             display_name="Decode Shot",
             category=CATEGORY,
-            description="Draws a turn. Another motion or seed is another take of the same turn; the prediction stays.",
+            description="Draws a turn. Another motion or seed gives another take of the same turn; the prediction "
+            "stays.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world that predicted the state."),
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
                 *shot_inputs(),
-                seed_input("Noise seed of this take; -1 takes the turn's own.", default=-1),
+                seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The shot's frames."),
-                io.Float.Output("fps", display_name="fps", tooltip="Frames a second that the shot is meant for."),
+                io.Float.Output("fps", display_name="fps", tooltip="Frames per second of the shot."),
                 io.Video.Output("video", display_name="video", tooltip="The shot as video, for Save Video."),
                 ShotSocket.Output(
                     "shot", display_name="shot", tooltip="The shot and its settings, for Save Game Story."
@@ -119,8 +125,8 @@ class DecodeShot(io.ComfyNode):
         guidance: str,
         seed: int,
     ) -> io.NodeOutput:
-        told = told_motion(motion, motion_value, state.turn.state.motion, model)
-        shot = draw(model, state, told, steps, guidance, seed)
+        value = motion_condition(motion, motion_value, state.turn.state.motion, model)
+        shot = draw(model, state, value, steps, guidance, seed)
         return io.NodeOutput(shot.image_FHWC, shot.fps, video_of(shot.image_FHWC, shot.fps), shot)
 
 
@@ -131,8 +137,8 @@ def shot_inputs() -> list[io.Input]:
             "motion",
             options=list(MOTIONS),
             default=PREDICTED,
-            tooltip="How much the shot moves: as the engine predicted, one of the five scopes, or custom. It changes "
-            "the picture only; the game remembers the prediction.",
+            tooltip="How much the shot moves: as predicted, one of the five motion scopes, or custom. It changes only "
+            "the picture; the game continues from the prediction.",
         ),
         io.Float.Input(
             "motion_value",
@@ -140,82 +146,71 @@ def shot_inputs() -> list[io.Input]:
             min=0.0,
             max=LARGEST_MOTION,
             step=0.1,
-            tooltip="For motion 'custom': pixels a frame, measured at 480 pixels of height.",
+            tooltip="For motion 'custom': pixels per frame, at a height of 480 pixels.",
         ),
         io.Int.Input(
             "steps",
             default=0,
             min=0,
             max=1000,
-            tooltip="Sampling steps; 0 takes the preset's, or else the world's own number (20 in the Toybox, 50 in the "
+            tooltip="Sampling steps. 0: the preset's number, or else the world's (20 in the Toybox, 50 in the "
             "published worlds).",
         ),
         io.Combo.Input(
             "guidance",
             options=[WORLD, *GUIDANCE_NAMES],
             default=WORLD,
-            tooltip="How strongly the shot follows the state over the steps; world: the preset's, or else as it was "
-            "trained for; distilled: one pass a step, for decoders that stage distill taught.",
+            tooltip="How strongly the shot follows the state, over the steps. world: the preset's schedule, or else "
+            "the world's; distilled: one pass per step, for decoders trained by stage distill.",
         ),
     ]
 
 
-def told_motion(motion: str, value: float, predicted: int, model: GameModel) -> float:
-    """What the decoder is told, px a frame at 480 px height, for the widgets and a predicted scope."""
+def motion_condition(motion: str, value: float, predicted: int, model: GameModel) -> float:
+    """The decoder's motion condition for the widgets, in pixels per frame at a height of 480 pixels."""
     if motion == CUSTOM:
-        if not 0 <= value <= LARGEST_MOTION:  # a linked value, or a NaN, that ComfyUI lets pass
-            raise ValueError(f"motion_value is {value}; give 0 to {LARGEST_MOTION:g} pixels a frame")
+        if not 0 <= value <= LARGEST_MOTION:  # ComfyUI does not check linked values and NaN
+            raise ValueError(f"motion_value is {value}; give 0 to {LARGEST_MOTION:g} pixels per frame")
         return float(value)
     return float(model.world.motion_table.value(predicted if motion == PREDICTED else MotionScope.parse(motion)))
 
 
 def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: str, seed: int) -> Shot:
-    """The shot of a moment, with progress and pictures on the running node. motion: px a frame at 480 px height.
+    """Draw a moment, with progress and previews on the running node. motion: the decoder's motion condition.
 
-    steps 0 and guidance `world` are the preset's or the world's own, seed -1 is the turn's. ValueError if the state is
-    of another size.
+    steps 0 and guidance `world` mean the preset's, or else the world's own; seed -1 means the turn's. ValueError if the
+    state does not fit the world.
     """
     turn, world = moment.turn, model.world
-    if turn.state.representation is None:
-        raise ValueError(f"turn {turn.number} let its representation go; load it from its story with Load Game Story")
-    chosen = model.settings(steps, guidance)
-    settings = {
-        "steps": chosen.steps,
-        "guidance": chosen.guidance,
-        "seed": turn.seed if seed < 0 else seed,
-    }
-    decoder = model.decoder()
-    report = host.progress(settings["steps"])
-    watch = step_watcher(decoder, report)
-    image = image_of(decoder.shoot(turn.state.representation, motion, on_step=watch, **settings))
-    report(settings["steps"], picture_of(image))  # else the page keeps showing the last, unfinished one
+    settings = model.settings(steps, guidance)
+    key = shot_key(world, model, settings, turn, motion, None if seed < 0 else seed)
+    decoder, report = model.decoder(), comfyui.progress(key.steps)
+    image = image_of(draw_turn(model, turn, key, step_watcher(decoder, report)))
+    report(key.steps, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
     return Shot(
         moment=moment,
-        image_FHWC=image.to(host.result_device()),
+        image_FHWC=image.to(comfyui.result_device()),
         fps=float(world.spec.decoder.fps),
         world=world.spec.name,
-        fingerprint=model.fingerprint,
         profile=world.profile.name,
         precision=model.precision,
-        drawn=chosen.drawn,
-        motion=motion,
-        **settings,
+        key=key,
     )
 
 
 def step_watcher(
     decoder: ShotDecoder, report: Callable[..., None], before: int = 0
 ) -> Callable[[int, int, Tensor], None]:
-    """A callback for `shoot` that reports steps, `before` more than are done, and now and then a picture.
+    """A callback for `shoot` that reports the steps, with `before` added, and sometimes a preview.
 
-    Pictures take a share of the time at most, so that slow machines and fast ones both can afford them.
+    Previews take a fixed fraction of the time at most, on slow machines and on fast ones.
     """
     begun, spent = time.monotonic(), 0.0
 
     def watch(done: int, steps: int, clean_BTCHW: Tensor) -> None:
         nonlocal spent
         now, picture = time.monotonic(), None
-        if done >= steps * PREVIEW_FROM and spent <= (now - begun) * PREVIEW_SHARE:
+        if done >= steps * PREVIEW_FROM and spent <= (now - begun) * PREVIEW_FRACTION:
             with _uncompiled():
                 picture = picture_of(image_of(decoder.preview(clean_BTCHW)))
             spent += time.monotonic() - now
@@ -225,8 +220,8 @@ def step_watcher(
 
 
 def _uncompiled() -> contextlib.AbstractContextManager:
-    """Compiled modules compute as they are written: for a picture's size alone it pays to compile nothing."""
-    if "torch._dynamo" not in sys.modules:  # torch has compiled nothing yet; to ask it takes seconds
+    """Run compiled modules uncompiled: compiling for the size of a preview does not pay."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and importing it takes seconds
         return contextlib.nullcontext()
     import torch
 
@@ -234,7 +229,7 @@ def _uncompiled() -> contextlib.AbstractContextManager:
 
 
 def picture_of(image_FHWC: Tensor) -> typing.Any:
-    """The first frame as a PIL picture that fills a node."""
+    """The first frame as a PIL picture of preview size."""
     from PIL import Image
 
     picture = Image.fromarray(bytes_of(image_FHWC[:1])[0])
@@ -243,6 +238,6 @@ def picture_of(image_FHWC: Tensor) -> typing.Any:
 
 
 def video_of(image_FHWC: Tensor, fps: float) -> InputImpl.VideoFromComponents:
-    """ComfyUI's VIDEO of an IMAGE."""
+    """VIDEO of an IMAGE."""
     rate = Fraction(fps).limit_denominator(1001)
     return InputImpl.VideoFromComponents(Types.VideoComponents(images=image_FHWC, audio=None, frame_rate=rate))

@@ -1,4 +1,4 @@
-"""The nodes of one turn: load a world, tell it, predict, draw, look."""
+"""The nodes of a game in a graph: load a world, compose an instruction, start a game, predict a turn, show it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.play import state_key
-from ..animegamer_core.shelf import address_of, with_opening_address
+from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import (
     CharacterState,
@@ -15,11 +14,13 @@ from ..animegamer_core.state import (
     Instruction,
     read_instructions,
 )
-from ..animegamer_core.train.staged import StageFiles, with_stage_files
-from . import host
+from ..animegamer_core.story.content_store import with_opening_address
+from ..animegamer_core.story.turn import predict_turn
+from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .values import (
     CATEGORY,
+    NONE,
     WORLD,
     HistorySocket,
     LoraSocket,
@@ -30,11 +31,20 @@ from .values import (
     one_instruction,
     state_item,
 )
-from .widgets import seed_input, turn_input, window_input, window_of, world_input
+from .widgets import (
+    choice_input,
+    number_input,
+    seed_input,
+    strength_input,
+    turn_input,
+    window_input,
+    window_of,
+    world_input,
+)
 
 
 class LoadAnimeGamer(io.ComfyNode):
-    """A world and how it is played."""
+    """Chooses a world and how it is played."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -42,74 +52,59 @@ class LoadAnimeGamer(io.ComfyNode):
             node_id="LoadAnimeGamer",
             display_name="Load AnimeGamer",
             category=CATEGORY,
-            description="Chooses a world. The Toybox is always there and needs no download; other worlds lie in "
-            "models/animegamer. Nothing is loaded before another node needs it.",
+            description="Chooses a world. The Toybox is built in and needs no download; other worlds are folders in "
+            "models/animegamer. Weights are loaded when another node needs them.",
             inputs=[
-                world_input(
-                    "The world to play in: toybox is built in, the others are folders in models/animegamer.",
-                ),
-                io.Combo.Input(
+                world_input("The world to play in. toybox is built in; the others are folders in models/animegamer."),
+                choice_input(
                     "precision",
-                    options=list(PRECISIONS),
-                    default="auto",
-                    tooltip="Number format of the weights on a GPU; auto: as they are stored. A CPU always uses fp32.",
+                    PRECISIONS,
+                    "auto",
+                    "Number format of the weights on a GPU. auto: as stored. A CPU always uses fp32.",
                 ),
-                io.Combo.Input(
+                choice_input(
                     "placement",
-                    options=list(PLACEMENTS),
-                    default="auto",
-                    tooltip="Where the models compute; auto leaves it to ComfyUI. 'engine on cpu' keeps the language "
-                    "model out of a small GPU's memory.",
+                    PLACEMENTS,
+                    "auto",
+                    "Where the models compute. auto: ComfyUI decides; 'engine on cpu' keeps the language model out "
+                    "of a "
+                    "small GPU's memory.",
                 ),
-                io.Combo.Input(
+                choice_input(
                     "profile",
-                    options=[WORLD, *(name for name in PROFILES if name != "as_run")],
-                    default=WORLD,
-                    tooltip="How turns are told to the engine; world: the way that this world was trained for.",
+                    [WORLD, *(name for name in PROFILES if name != "as_run")],
+                    WORLD,
+                    "The format of the engine's prompts. world: the format that this world was trained with.",
                 ),
                 LoraSocket.Input(
-                    "lora", optional=True, tooltip="A trained stage from Train LoRA Stage, put on top of the world."
+                    "lora", optional=True, tooltip="LoRA files from Train LoRA Stage, applied to the world."
                 ),
-                io.Float.Input(
-                    "lora_strength",
-                    default=1.0,
-                    min=-2.0,
-                    max=2.0,
-                    step=0.05,
-                    tooltip="How strongly the connected stage is applied; 1 is as trained, 0 leaves it out.",
-                ),
-                io.Combo.Input(
+                strength_input("lora_strength", "Strength of the connected LoRA files. 1: as trained; 0: not applied."),
+                choice_input(
                     "lora_file",
-                    options=host.lora_names(),
-                    default=host.NONE,
-                    tooltip="A stage file in models/animegamer/loras, put on top of the world and the connected stage.",
+                    worlds.lora_names(),
+                    NONE,
+                    "A LoRA file in models/animegamer/loras, applied after the connected ones.",
                 ),
-                io.Float.Input(
-                    "lora_file_strength",
-                    default=1.0,
-                    min=-2.0,
-                    max=2.0,
-                    step=0.05,
-                    tooltip="How strongly the chosen file is applied; 1 is as trained, 0 leaves it out.",
-                ),
-                io.Combo.Input(
+                strength_input("lora_file_strength", "Strength of the chosen file. 1: as trained; 0: not applied."),
+                choice_input(
                     "preset",
-                    options=list(OFFERED),
-                    default=WORLD,
-                    optional=True,  # and the last one: graphs that were saved before it was there go on as they are
-                    tooltip="How fast shots are drawn. world: as the world says; exact: all steps, both halves of "
-                    "guidance in each, compiled on a GPU (the first shot of a size takes one to two minutes longer); "
-                    "balanced, live: about a half and a quarter of the steps, with guidance cosine, and weakly guided "
-                    "steps in one pass.",
+                    OFFERED,
+                    WORLD,
+                    "How fast shots are drawn. world: the world's own settings; exact: all steps, always with both "
+                    "passes of guidance, compiled on a GPU (the first shot of each size takes one to two minutes "
+                    "longer); balanced, live: about a half and a quarter of the steps, with guidance cosine, and only "
+                    "one pass in weakly guided steps.",
+                    optional=True,  # and the last one, so that graphs saved before it existed still work
                 ),
             ],
-            outputs=[ModelSocket.Output("model", display_name="model", tooltip="The world, ready to be played.")],
+            outputs=[ModelSocket.Output("model", display_name="model", tooltip="The world, ready to play.")],
         )
 
     @classmethod
     def fingerprint_inputs(cls, world: str, lora_file: str, **_: object) -> str:
-        """Changes when the world's or the stage file's file on disk does."""
-        return host.age_of_world(world) + host.age_of_lora(lora_file)
+        """Changes when the world or the LoRA file on disk does."""
+        return worlds.world_version(world) + worlds.lora_version(lora_file)
 
     @classmethod
     def execute(
@@ -121,7 +116,7 @@ class LoadAnimeGamer(io.ComfyNode):
         lora_strength: float,
         lora_file: str,
         lora_file_strength: float,
-        lora: StageFiles | None = None,
+        lora: Adapters | None = None,
         preset: str = WORLD,
     ) -> io.NodeOutput:
         given = {
@@ -130,17 +125,17 @@ class LoadAnimeGamer(io.ComfyNode):
             "preset": (preset, OFFERED),
         }
         for name, (value, choices) in given.items():
-            if value not in choices:  # older ComfyUI does not look
+            if value not in choices:  # older ComfyUI does not check
                 raise ValueError(f"{name} is {value!r}; choose {', '.join(choices)}")
         files = [(path, strength * lora_strength) for path, strength in lora or ()]
-        if lora_file != host.NONE:
-            files.append((str(host.find_lora(lora_file)), lora_file_strength))
-        opened = with_stage_files(host.find_world(world), tuple(files), None if profile == WORLD else profile)
+        if lora_file != NONE:
+            files.append((str(worlds.find_lora(lora_file)), lora_file_strength))
+        opened = with_adapters(worlds.find_world(world), tuple(files), None if profile == WORLD else profile)
         return io.NodeOutput(GameModel(opened, precision, placement, OFFERED[preset]))
 
 
 class ComposeGameInstruction(io.ComfyNode):
-    """Fields, or many lines, to instructions."""
+    """Composes an instruction from fields, or splits a story into instructions."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -151,11 +146,11 @@ class ComposeGameInstruction(io.ComfyNode):
             node_id="ComposeGameInstruction",
             display_name="Compose Game Instruction",
             category=CATEGORY,
-            description="Writes an instruction from its parts, in the form that engines are trained with. A story of "
-            "many lines becomes a list, which runs the following nodes once a line.",
+            description="Composes an instruction from its parts, in the format that engines are trained with. A story "
+            "of several lines becomes a list: the nodes after it run once per line.",
             inputs=[
-                field("character", "Miko", "Who acts. Several names are separated by commas."),
-                field("adverb", "gently", "How it is done. May be empty."),
+                field("character", "Miko", "Who acts. Separate several names with commas."),
+                field("adverb", "gently", "How they do it. May be empty."),
                 field("motion", "wave hello", "What the character does."),
                 field("time", "day", "Time of day. May be empty."),
                 field("place", "beach", "Where it happens."),
@@ -163,17 +158,20 @@ class ComposeGameInstruction(io.ComfyNode):
                     "story",
                     default="",
                     multiline=True,
-                    tooltip="Whole instructions, one a line; lines that begin with # are left out. Empty: the one "
-                    "composed above is the only one.",
+                    tooltip="Whole instructions, one per line. Lines that begin with # are ignored. Empty: only the "
+                    "one "
+                    "composed above.",
                 ),
             ],
             outputs=[
-                io.String.Output("instruction", display_name="instruction", tooltip="The instruction of the fields."),
+                io.String.Output(
+                    "instruction", display_name="instruction", tooltip="The instruction composed from the fields."
+                ),
                 io.String.Output(
                     "instructions",
                     display_name="instructions",
                     is_output_list=True,
-                    tooltip="The lines of the story as a list; without a story the composed instruction alone.",
+                    tooltip="The lines of the story as a list; without a story, the composed instruction.",
                 ),
             ],
         )
@@ -186,36 +184,36 @@ class ComposeGameInstruction(io.ComfyNode):
 
 
 class GameHistory(io.ComfyNode):
-    """A new game, or another view of one."""
+    """Starts a game, or rewinds one."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        def gauge(name: str) -> io.Input:
-            return io.Int.Input(
-                name, default=50, min=0, max=100, tooltip=f"The character's {name} when a new game starts, 0 to 100."
-            )
+        def stat(name: str) -> io.Input:
+            return number_input(name, 50, 0, 100, f"The character's {name} at the start of a new game, 0 to 100.")
 
         return io.Schema(
             node_id="GameHistory",
             display_name="Game History",
             category=CATEGORY,
-            description="Starts a game; or takes one and looks at it through another window, or rewinds it. Two of "
-            "these on the same history are two futures.",
+            description="Starts a game, or continues one with another window or from an earlier turn. Two of these "
+            "nodes on the same history are two futures of it.",
             inputs=[
                 window_input(),
-                gauge("stamina"),
-                gauge("social"),
-                gauge("entertainment"),
+                stat("stamina"),
+                stat("social"),
+                stat("entertainment"),
                 turn_input(
                     "rewind_to",
                     -1,
-                    "Go back to after this turn of the connected history; 0: before turn 1, -1: keep all.",
+                    "Go back to the moment after this turn of the connected history. 0: before turn 1; -1: keep all.",
                 ),
-                HistorySocket.Input("history", optional=True, tooltip="A game to go on with; none: a new one starts."),
+                HistorySocket.Input(
+                    "history", optional=True, tooltip="The game to continue. Not connected: a new game starts."
+                ),
                 StateSocket.Input(
                     "opening",
                     optional=True,
-                    tooltip="A state that the new game opens with, from Encode Shot: your own character or place.",
+                    tooltip="The state to start the game from, from Encode Shot: your own character or place.",
                 ),
             ],
             outputs=[HistorySocket.Output("history_out", display_name="history", tooltip="The game so far.")],
@@ -242,7 +240,7 @@ class GameHistory(io.ComfyNode):
 
 
 class PredictNextState(io.ComfyNode):
-    """One turn of the game, before it is drawn."""
+    """Plays one turn of the game without drawing it."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -251,7 +249,7 @@ class PredictNextState(io.ComfyNode):
             display_name="Predict Next State",
             category=CATEGORY,
             description="Plays one turn: reads the instruction and the past turns, and predicts what the shot shows, "
-            "how much it moves, and how the character's gauges change.",
+            "how much it moves, and how the character's stats change.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 HistorySocket.Input("history", tooltip="The game so far, from Game History or the turn before."),
@@ -259,17 +257,17 @@ class PredictNextState(io.ComfyNode):
                     "instruction",
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.",
                     multiline=True,
-                    tooltip="What happens next. The form 'Character: ...; Motion: ...; Background: ...' is what worlds "
-                    "are trained with; line breaks count as spaces.",
+                    tooltip="What happens next. Worlds are trained with the format 'Character: ...; Motion: ...; "
+                    "Background: ...'. Line breaks count as spaces.",
                 ),
                 seed_input(
-                    "The turn's noise seed: Decode Shot draws with it unless it has its own. The prediction "
-                    "itself is the same for every seed.",
+                    "The turn's noise seed, which Decode Shot uses unless it has its own. The prediction does not "
+                    "depend on it.",
                 ),
             ],
             outputs=[
                 StateSocket.Output("state", display_name="state", tooltip="The predicted turn, for Decode Shot."),
-                HistorySocket.Output("history_out", display_name="history", tooltip="The game with this turn."),
+                HistorySocket.Output("history_out", display_name="history", tooltip="The game, including this turn."),
             ],
         )
 
@@ -277,16 +275,15 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
-        history = with_opening_address(model.fingerprint, history.read_with(world.window))
-        key = state_key(model.fingerprint, history, text, world.profile.name, model.precision)
-        session = history.step(text, engine.predict(history.past(), text), seed, address_of(key))
+        history = with_opening_address(model.fingerprint, history.with_default_window(world.window))
+        session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
         moment = Moment(session, world.motion_table, words, warnings)
         return io.NodeOutput(moment, session, ui=notes_of(moment, world.spec.name))
 
 
 class StateDisplay(io.ComfyNode):
-    """The game's state as the page draws it."""
+    """Shows a turn on the page."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -294,7 +291,8 @@ class StateDisplay(io.ComfyNode):
             node_id="StateDisplay",
             display_name="State Display",
             category=CATEGORY,
-            description="Shows the gauges with their changes, the motion, the turn's text and the course of the game.",
+            description="Shows the character's stats and their changes, the motion, the turn's text and a chart of "
+            "the game.",
             inputs=[StateSocket.Input("state", tooltip="The turn to show.")],
             outputs=[StateSocket.Output("state_out", display_name="state", tooltip="The same turn, passed on.")],
             is_output_node=True,

@@ -1,7 +1,7 @@
-"""GameModel: a world with the choices of LoadAnimeGamer. Its models are loaded when first used, and live as long as it.
+"""GameModel: a world with the choices of LoadAnimeGamer. Its models are loaded at first use and freed with it.
 
-ComfyUI keeps the value in its cache while the node's widgets stay the same. When they change, or the user frees memory,
-the value goes and its models with it; two values of the same facts share theirs.
+ComfyUI caches a GameModel while the node's widgets stay the same. When they change, or the user frees memory, ComfyUI
+drops it, and its models are freed. Two GameModels with the same settings share their models.
 """
 
 from __future__ import annotations
@@ -14,32 +14,39 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..animegamer_core.checkpoint import World
-from ..animegamer_core.models import PlaySettings
-from ..animegamer_core.presets import PRESETS, Preset, in_room, prepare, preset_on, settings_by
+from ..animegamer_core.runtime.models import PlaySettings
+from ..animegamer_core.runtime.optimizations import compiled_modules
+from ..animegamer_core.runtime.presets import (
+    PRESETS,
+    Preset,
+    apply_preset,
+    preset_for_device,
+    tile_if_needed,
+    with_preset,
+)
 from ..animegamer_core.spec import dtype_name
-from ..animegamer_core.tuning import compiled_parts
-from . import host
+from . import comfyui
 from .values import WORLD
 
 if typing.TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from ..animegamer_core.decoder import ShotDecoder
-    from ..animegamer_core.encoder import ShotEncoder
-    from ..animegamer_core.engine import GameEngine
+    from ..animegamer_core.model.decoder import ShotDecoder
+    from ..animegamer_core.model.encoder import ShotEncoder
+    from ..animegamer_core.model.engine import GameEngine
 
 PRECISIONS = {"auto": None, "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 PLACEMENTS = ("auto", "cpu", "engine on cpu")
 AS_WORLD = Preset(WORLD, "as the world says")
-# The others of core's stream weights through a small card; here ComfyUI finds room for models.
+# Core's other presets offload weights themselves; here ComfyUI manages the memory.
 OFFERED = {row.name: row for row in (AS_WORLD, *(PRESETS[name] for name in ("exact", "balanced", "live")))}
-OURS = 0.9  # of a device's memory; the rest is the page's, the driver's and other programs'
+MEMORY_FRACTION = 0.9  # of a device's memory; the rest is for the desktop, the driver and other programs
 PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
 
 
 class _Loaded:
-    """One model under ComfyUI's management. fitted: the fingerprint of the world whose files on top it has now."""
+    """A model with its ModelPatcher. fitted: fingerprint of the world whose LoRA files are applied now."""
 
     def __init__(self, patcher: typing.Any, working_bytes: int, fitted: str) -> None:
         self.patcher = patcher
@@ -52,8 +59,8 @@ _SHARED: weakref.WeakValueDictionary[tuple, _Loaded] = weakref.WeakValueDictiona
 
 @dataclass(frozen=True, eq=False)
 class GameModel:
-    """Facts only, until `engine`, `decoder` or `encoder` is called. Each call puts that model on its device, and may
-    move the others away: call it before every use, and keep the result no longer than that.
+    """Settings only, until `engine`, `decoder` or `encoder` loads a model. Each call puts that model on its device and
+    may offload the others, so call it before every use and do not keep the result.
 
     number_type: a key of PRECISIONS. placement: one of PLACEMENTS. preset: how shots are drawn; one of OFFERED.
     """
@@ -66,96 +73,95 @@ class GameModel:
 
     @property
     def fingerprint(self) -> str:
-        """64 hex digits of all that a turn depends on: the world's own, with the stage files on top of it."""
+        """64 hex digits that identify the world with its LoRA files."""
         return self.world.fingerprint
 
     @property
     def precision(self) -> str:
-        """The number types that engine and decoder compute in, as the addresses of a story name them."""
+        """The number types of engine and decoder, as stories name them in their keys."""
         names = (dtype_name(self._dtype(kind)) for kind in ("engine", "decoder"))
         return "+".join(dict.fromkeys(names))
 
     def settings(self, steps: int, guidance: str, **others: typing.Any) -> PlaySettings:
-        """How shots are drawn by two widgets' values, which leave 0 and `world` to the preset, and it to the world.
-        others: further fields.
+        """How shots are drawn, from two widgets: steps 0 and guidance `world` mean the preset's, or else the world's.
+
+        others: further fields of PlaySettings.
         """
         given = PlaySettings(steps=steps or None, guidance=None if guidance == WORLD else guidance, **others)
-        return settings_by(self._drawing, given, self.world)
+        return with_preset(self._drawing, given, self.world)
 
     def engine(self) -> GameEngine:
-        """The world's game engine, ready to predict."""
+        """The world's game engine, on its device."""
         return self._ready("engine", self.world.load_engine)
 
     def decoder(self) -> ShotDecoder:
-        """The world's shot decoder with its VAE, ready to shoot: in tiles where no whole shot finds room."""
+        """The world's shot decoder with its VAE, on its device; it decodes in tiles if a whole shot does not fit."""
         return self._ready("decoder", self.world.load_decoder)
 
     def encoder(self) -> ShotEncoder:
-        """The world's shot encoder, ready to read a picture; ValueError if the world came without."""
+        """The world's shot encoder, on its device; ValueError if the world has none."""
         return self._ready("encoder", self.world.load_encoder)
 
     def decoder_at_work(self) -> ShotDecoder:
-        """The decoder while it shoots, left where it is: to place it again would make room for a second shot."""
+        """The decoder while it draws. It is not placed again, which would free memory for a second shot."""
         return self._held["decoder"].patcher.model
 
     @property
     def patcher(self) -> typing.Any:
-        """One that holds a model, or None: ComfyUI's cache lets old values with one go first when memory is short."""
+        """The ModelPatcher of a loaded model, or None; if memory is short, ComfyUI drops cached values with one."""
         return next((loaded.patcher for loaded in self._held.values()), None)
 
     def _ready(self, kind: str, load: Callable[..., nn.Module]) -> typing.Any:
         if kind not in self._held:
             preset = self._drawing if kind == "decoder" else None
-            # Worlds that differ in files on top share a model, which is fitted anew for each: another strength loads
-            # nothing again. An optimized decoder cannot be, since its layers are other ones.
-            world = self.fingerprint if preset and preset.tunings else self.world.base.fingerprint
+            # Worlds that differ only in LoRA files share a model, which is refitted for each, so that another strength
+            # does not load it again. An optimized decoder has other layers and cannot be refitted.
+            world = self.fingerprint if preset and preset.optimizations else self.world.base.fingerprint
             key = (world, kind, self._dtype(kind), self.placement, preset)
             loaded = _SHARED.get(key)
             if loaded is None:
-                host.require(*PACKAGES)
+                comfyui.require(*PACKAGES)
                 loaded = _SHARED[key] = self._load(kind, load)
             self._held[kind] = loaded
         loaded = self._held[kind]
         if loaded.fitted != self.fingerprint:
             self.world.refit(kind, loaded.patcher.model)
             if kind == "decoder":
-                loaded.patcher.model.profile = self._drawing.profile_of(self.world.profile)
+                loaded.patcher.model.profile = self._drawing.adapt_profile(self.world.profile)
             loaded.fitted = self.fingerprint
-        return host.place(loaded.patcher, loaded.working_bytes)
+        return comfyui.place(loaded.patcher, loaded.working_bytes)
 
     def _load(self, kind: str, load: Callable[..., nn.Module]) -> _Loaded:
         devices = self._devices(kind)
         model = load(devices[1], self._dtype(kind))
         compiled = self._apply_preset(model) if kind == "decoder" else []
-        host.make_interruptible(model, compiled)
+        comfyui.make_interruptible(model, compiled)
         size = _size_of(model)
         working = model.working_bytes if kind == "decoder" else size // 8
-        return _Loaded(host.wrap(model, devices), working, self.fingerprint)
+        return _Loaded(comfyui.wrap(model, devices), working, self.fingerprint)
 
     def _apply_preset(self, decoder: ShotDecoder) -> list[nn.Module]:
-        """Make a decoder draw as the preset says; returns the modules that torch compiles. The log names what is of no
-        use here.
-        """
+        """Apply the preset to a decoder; returns the modules that torch compiles. The log says what is left out."""
         device, name = self._devices("decoder")[0], dtype_name(self._dtype("decoder"))
-        preset = preset_on(self._drawing, str(device), _log, name)
-        prepare(decoder, preset, say=_log)
-        return compiled_parts(decoder, preset.tunings)
+        preset = preset_for_device(self._drawing, str(device), _log, name)
+        apply_preset(decoder, preset, say=_log)
+        return compiled_modules(decoder, preset.optimizations)
 
     @cached_property
     def _drawing(self) -> Preset:
-        """The preset, as the decoder's device has room for it."""
-        host.require(*PACKAGES)  # a turn of a loaded story may be drawn with no engine asked for before
-        memory = host.memory_bytes(self._devices("decoder")[0]) * OURS
-        return in_room(self.preset, self.world.spec, self._dtype("decoder"), round(memory), _log)
+        """The preset, adapted to the memory of the decoder's device."""
+        comfyui.require(*PACKAGES)  # a turn of a loaded story may be drawn without the engine
+        memory = comfyui.memory_bytes(self._devices("decoder")[0]) * MEMORY_FRACTION
+        return tile_if_needed(self.preset, self.world.spec, self._dtype("decoder"), round(memory), _log)
 
     def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
         on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")
-        return host.device_for(kind, on_cpu)
+        return comfyui.device_for(kind, on_cpu)
 
     def _dtype(self, kind: str) -> torch.dtype:
         import torch
 
-        # 16-bit numbers are slower than float32 on a CPU, so there the choice is none.
+        # 16-bit numbers are slower than float32 on a CPU, so the choice is ignored there.
         if self._devices(kind)[0].type == "cpu":
             return torch.float32
         chosen = PRECISIONS[self.number_type]

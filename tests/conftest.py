@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-from animegamer_core.decoder import ShotDecoder
-from animegamer_core.encoder import ShotEncoder
-from animegamer_core.engine import GameEngine
-from animegamer_core.prompt import GameTokenizer
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.world import vocabulary
 

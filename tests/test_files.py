@@ -10,7 +10,7 @@ import pytest
 
 from animegamer_core.data.dataset import ClipRecord, DatasetWriter
 from animegamer_core.files import append_line, replacing
-from animegamer_core.video import write_clip
+from animegamer_core.media.video import write_clip
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def full_disk(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_line_that_a_full_disk_refuses_leaves_the_file_as_it_was(tmp_path):
+def test_on_a_full_disk_a_file_does_not_change(tmp_path):
     path = tmp_path / "lines.jsonl"
     append_line(path, "one\n")
     with full_disk(10), pytest.raises(OSError, match="File too large|No space left") as raised:
@@ -42,14 +42,14 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     assert path.read_bytes() == b"one\ntw\nthree\n"
 
 
-def test_a_line_is_on_the_disk_when_it_is_told_to_be(tmp_path, monkeypatch):
+def test_a_line_is_flushed_to_disk(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
     append_line(tmp_path / "lines.jsonl", "one\n")
     assert synced == [4]
 
 
-def test_a_dataset_goes_on_in_the_same_process_once_there_is_room(tmp_path):
+def test_a_dataset_goes_on_once_there_is_room(tmp_path):
     writer = DatasetWriter(tmp_path)
     records = [ClipRecord(film="film", start=n, end=n + 2, clip=f"clips/{n}.mp4", motion="walk " * 9) for n in range(2)]
     for record in records:
@@ -64,7 +64,7 @@ def test_a_dataset_goes_on_in_the_same_process_once_there_is_room(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
-def test_a_file_is_for_those_that_the_umask_lets_read_whatever_writes_it(tmp_path, umask, mode):
+def test_a_file_has_the_mode_of_the_umask(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
         write_clip(tmp_path / "clip.safetensors", np.zeros((2, 8, 8, 3), np.uint8), 8)
@@ -75,7 +75,7 @@ def test_a_file_is_for_those_that_the_umask_lets_read_whatever_writes_it(tmp_pat
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
-def test_a_file_that_is_a_hard_link_of_another_leaves_the_others_mode(tmp_path):
+def test_a_hard_link_keeps_the_mode_of_the_other_file(tmp_path):
     source = tmp_path / "source"
     source.touch(0o600)
     with replacing(tmp_path / "place") as part:

@@ -1,6 +1,7 @@
-"""The rooms stay rooms: imports go one way, light rooms stay light, and the public surface changes only on purpose."""
+"""Imports go one way, modules that are light to import stay light, and the public names change only on purpose."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,40 +10,27 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
+# From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"spec", "state", "files", "page", "layers", "fonts"},
-    {"prompt", "encoder", "sampler", "shelf", "lines", "index"},
-    {"engine", "decoder"},
-    {"checkpoint", "story", "video", "sheet", "tuning", "halves", "streaming"},
-    {"models", "presets", "play", "data"},
+    {"spec", "state", "files"},
+    {"media", "model"},
+    {"checkpoint"},
+    {"runtime", "data"},
+    {"story"},
     {"train"},
     {"toybox"},
     {"evaluate"},
-    {"parity", "play_cli", "dataset_cli", "bench"},
+    {"research"},
+    {"cli"},
     {"__main__"},
 )
-RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
+RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "spec",
-    "state",
-    "files",
-    "prompt",
-    "shelf",
-    "lines",
-    "index",
-    "story",
-    "models",
-    "tuning",
-    "presets",
-    "play",
-    "play_cli",
-    "dataset_cli",
-    "sheet",
-    "fonts",
-    "checkpoint",
-    "__main__",
-)
+    "__main__ spec state files checkpoint cli.dataset cli.play media.contact_sheet media.fonts model.prompt "
+    "runtime.models runtime.optimizations runtime.presets story.branches story.content_store story.index story.player "
+    "story.story story.turn"
+).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
 
 
@@ -50,12 +38,12 @@ def modules():
     return sorted(CORE.rglob("*.py"))
 
 
-def room_of(path):
+def package_of(path):
     return path.relative_to(CORE).parts[0].removesuffix(".py")
 
 
 def imports(path):
-    """(room or top-level module, whether it is one of ours) of every import in a file, wherever it stands."""
+    """(package or top-level module, whether it is one of ours) of every import in a file, wherever it stands."""
     depth = len(path.relative_to(CORE).parts)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -63,60 +51,58 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield node.module.split(".")[0], False
         elif isinstance(node, ast.ImportFrom) and node.level == depth:
-            rooms = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            yield from ((room, True) for room in rooms)
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            yield from ((name, True) for name in names)
 
 
-def test_every_file_is_in_a_known_room():
-    assert {room_of(path) for path in modules()} - {"__init__"} == set(RANK)
+def test_every_file_is_in_a_known_package():
+    assert {package_of(path) for path in modules()} - {"__init__"} == set(RANK)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(CORE)))
-def test_imports_go_one_way(path):
-    room = room_of(path)
-    if room == "__init__":
-        assert not list(imports(path))
-        return
-    for other, ours in imports(path):
-        assert other != "animegamer_core", "imports inside the package are relative"
-        assert other not in NEVER
-        if ours and other != room:
-            assert RANK[other] <= RANK[room], f"{room} imports {other}, which stands above it"
+def test_imports_go_one_way():
+    for path in modules():
+        package = package_of(path)
+        if package == "__init__":
+            assert not list(imports(path))
+            continue
+        for other, ours in imports(path):
+            assert other != "animegamer_core", f"{path}: imports inside the package are relative"
+            assert other not in NEVER, path
+            if ours and other != package:
+                assert RANK[other] < RANK[package], f"{path}: {package} imports {other}, which is not below it"
 
 
-def test_no_rooms_import_each_other_in_a_ring():
-    """Rooms of one layer may know each other, but never both ways: neither could be read, moved or left out alone."""
-    below = {
-        room: {other for path in modules() if room_of(path) == room for other, ours in imports(path) if ours} - {room}
-        for room in RANK
-    }
-    while free := [room for room, others in below.items() if not others & set(below)]:
-        for room in free:
-            del below[room]
-    assert not below, f"a ring among {sorted(below)}"
-
-
-ABOVE_TRAINING = {f"{name}.py" for name in "benchmark build calibrate dataset probes scenes scorers".split()}
+ABOVE_TRAINING = {f"{name}.py" for name in "benchmark build calibration dataset probes scenes scoring_models".split()}
 
 
 def test_the_drawn_world_does_not_need_its_training():
-    """What draws and names the Toybox stands below training; only its build stands above."""
-    drawing = [path for path in CORE.glob("toybox/*.py") if path.name not in ABOVE_TRAINING]
+    """What draws and names the Toybox imports nothing of training."""
+    drawing = [path for path in CORE.glob("toybox/**/*.py") if path.name not in ABOVE_TRAINING]
     assert len(drawing) > 10
     for path in drawing:
-        assert not [room for room, ours in imports(path) if ours and room not in ("files", "state")], path
+        assert not [other for other, ours in imports(path) if ours and other not in ("files", "state")], path
 
 
-@pytest.mark.parametrize("room", LIGHT)
-def test_light_rooms_import_no_heavy_library(room):
-    code = f"import sys, animegamer_core.{room}; print(*({HEAVY!r} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+def test_light_modules_import_no_heavy_library():
+    """Each alone, in one process: what an import of ours loaded is unloaded before the next one."""
+    code = f"""
+import importlib, json, sys
+found, before = {{}}, set(sys.modules)
+for name in {LIGHT!r}:
+    importlib.import_module("animegamer_core." + name)
+    found[name] = sorted({HEAVY!r} & set(sys.modules))
+    for module in set(sys.modules) - before:
+        if module.split(".")[0] in {HEAVY | {"animegamer_core"}!r}:
+            del sys.modules[module]
+print(json.dumps(found))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {name: heavy for name, heavy in json.loads(done.stdout).items() if heavy} == {}
 
 
 def test_a_storys_index_reads_without_torch(tmp_path):
     code = (
-        "import sys; from animegamer_core.story import Story; "
+        "import sys; from animegamer_core.story.story import Story; "
         f"story = Story.open({str(tmp_path)!r}, 'tale', 'w', 'f'); story.session(0, 4); print('torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -124,39 +110,42 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line locked mode_of_new replacing save_picture write_text",
-    "page": "script_safe write_page",
-    "fonts": "drawable font_of",
-    "index": "alone check_new check_story_name check_there read_index story_names write_index",
-    "lines": "Line LineEntry line_names",
-    "models": "LoadedModels Models PlaySettings",
-    "halves": "Halves copies second_device split",
-    "play": "PlayedTurn Player choose_device export keep_turn put_shot state_key",
-    "sheet": "contact_sheet",
-    "shelf": "OpeningKey Shelf ShotKey StateKey address_of opening_address opening_key with_opening_address",
-    "spec": "DecoderSpec EncoderSpec EngineSpec ImageTowerSpec ModelSpec Profile Reading StateSpec TextTowerSpec "
-    "VaeSpec dtype_name get_profile get_spec",
+    "files": "append_line check_folder_name locked mode_of_new replacing save_picture write_text",
+    "media/page": "script_safe write_page",
+    "media/fonts": "drawable font_of",
+    "story/index": "check_new check_there exclusive_access read_index story_names write_index",
+    "story/branches": "Branch BranchEntry branch_names",
+    "runtime/models": "LoadedModels Models PlaySettings",
+    "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",
+    "runtime/device": "choose_device",
+    "story/player": "PlayedTurn Player export put_shot save_turn",
+    "story/turn": "Prediction draw_turn predict_turn shot_key state_key",
+    "media/contact_sheet": "contact_sheet",
+    "story/content_store": "OpeningKey ContentStore ShotKey StateKey address_of opening_address opening_key "
+    "with_opening_address",
+    "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
+    "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
     "level_of motion_text read_instructions scope_name",
-    "story": "Story",
-    "video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
-    "engine": "EngineOutput GameEngine Replies additive_mask",
-    "decoder": "ShotDecoder",
+    "story/story": "Story",
+    "media/video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
+    "model/engine": "EngineOutput GameEngine ReplyTree additive_mask",
+    "model/decoder": "ShotDecoder",
 }
 
 
-@pytest.mark.parametrize("room", PUBLIC)
-def test_public_names_change_on_purpose(room):
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_change_on_purpose(module):
     """Nodes, notebooks and saved stories hold these names; a change here is a change for people."""
-    tree = ast.parse((CORE / f"{room}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((CORE / f"{module}.py").read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.ClassDef)
     names = {node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
-    assert names == set(PUBLIC[room].split())
+    assert names == set(PUBLIC[module].split())
 
 
 def test_addresses_keep_their_fields():
     """A field more or less would make every story on every disk unknown."""
-    from animegamer_core.shelf import ShotKey, StateKey, address_of
+    from animegamer_core.story.content_store import ShotKey, StateKey, address_of
 
     state = StateKey("w", None, "run", 4, "paper", "float32")
     shot = ShotKey("w", "s", 1, 2.5, 20, "cosine", "float32")
@@ -168,7 +157,7 @@ def test_the_verbs_and_the_options_of_play():
     import argparse
 
     from animegamer_core.__main__ import VERBS
-    from animegamer_core.play_cli import add_arguments
+    from animegamer_core.cli.play import add_arguments
 
     assert list(VERBS) == ["play", "convert", "fetch", "new", "parity", "dataset", "train", "evaluate", "bench"]
     parser = argparse.ArgumentParser()
@@ -198,3 +187,23 @@ def test_every_dependency_has_a_tested_version():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {line.split("==")[0] for line in lines if "==" in line}
     assert asked <= pinned
+
+
+def imported(path, known):
+    """The modules of ours that a file imports, as dotted names below the package."""
+    here = path.relative_to(CORE).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*here[: len(here) - node.level], *(node.module.split(".") if node.module else ())]
+            names = {".".join([*base, alias.name]) for alias in node.names} | {".".join(base)}
+            yield from names & known
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Imports inside functions and for types count too."""
+    paths = {".".join(path.relative_to(CORE).with_suffix("").parts): path for path in modules()}
+    paths = {name: path for name, path in paths.items() if path.stem != "__init__"}
+    needs = {name: set(imported(path, set(paths))) for name, path in paths.items()}
+    while ready := {name for name, found in needs.items() if not found}:
+        needs = {name: found - ready for name, found in needs.items() if name not in ready}
+    assert not needs, f"these import each other: {sorted(needs)}"

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.skipif(os.name == "nt" or shutil.which("bash") is None,
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """{name: words of the command} of tests/measure_gpus.sh."""
+    """{name: words of the command} of tests/measure/gpus.sh."""
     work = tmp_path_factory.mktemp("work") / "new"
     done = subprocess.run(
-        ["bash", "tests/measure_gpus.sh", str(work), "--dry"],
+        ["bash", "tests/measure/gpus.sh", str(work), "--dry"],
         cwd=ROOT,
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
@@ -35,7 +35,7 @@ def jobs(tmp_path_factory):
 def test_every_option_is_one_that_the_program_knows(jobs):
     assert len(jobs) > 15
     for name, words in jobs.items():
-        script = next((word for word in words if word.startswith("tests/measure_")), None)
+        script = next((word for word in words if word.startswith("tests/measure/")), None)
         if script is not None:
             call, told = [script], words[words.index(script) :]
         elif "animegamer_core" in words:
@@ -55,7 +55,7 @@ def run(tmp_path, fake):
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\necho call >> {tmp_path}/calls\n{fake}\n")
     program.chmod(0o755)
-    call = ["bash", "tests/measure_gpus.sh", str(tmp_path / "work")]
+    call = ["bash", "tests/measure/gpus.sh", str(tmp_path / "work")]
     environment = {**os.environ, "PYTHON": str(program)}
     done = subprocess.run(call, cwd=ROOT, env=environment, timeout=120, capture_output=True, text=True)
     calls = tmp_path / "calls"
@@ -70,11 +70,11 @@ def test_what_ended_well_is_not_run_again(tmp_path):
 
 
 def test_what_failed_is_named_and_run_again_alone(tmp_path):
-    status, told, count = run(tmp_path, 'case "$*" in *int8*|*"train distill"*) exit 3;; esac')
+    status, told, count = run(tmp_path, 'case "$*" in *no_gelu*|*"train distill"*) exit 3;; esac')
     failed = {Path(line).stem for line in told.split()}
-    assert status == 1 and failed == {"int8", "distill"}
+    assert status == 1 and failed == {"no_gelu", "distill"}
     assert not (tmp_path / "work" / "logs" / "distilled.log").exists(), "there is nothing for it to measure"
-    assert "exit 3 after" in (tmp_path / "work" / "logs" / "int8.log").read_text()
+    assert "exit 3 after" in (tmp_path / "work" / "logs" / "no_gelu.log").read_text()
     assert run(tmp_path, "true") == (0, "", 3) and count > 15
 
 
@@ -88,7 +88,7 @@ def test_one_process_trains_as_the_first_of_four_that_do_not_exist(tmp_path):
     rows = tmp_path / "rows.jsonl"
     told = "--spec toybox --share-of 4 --rows lora24:joint:1 --steps 1 --out".split()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "tests/measure_release.py", *told, str(rows)]
+    command = [sys.executable, "tests/measure/release.py", *told, str(rows)]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
     row = json.loads(rows.read_text())
     assert (row["mode"], row["cards"]) == ("share", 4) and row["seconds"] > 0

@@ -3,7 +3,19 @@ from dataclasses import replace
 
 import pytest
 
-from animegamer_core.spec import PROFILES, RELEASE, SPECS, EncoderSpec, ModelSpec, Profile, get_profile, get_spec
+from animegamer_core.runtime.presets import Preset
+from animegamer_core.spec import (
+    PROFILES,
+    RELEASE,
+    SPECS,
+    EncoderSpec,
+    ModelSpec,
+    Profile,
+    ResolvedSampling,
+    get_profile,
+    get_spec,
+    resolve_sampling,
+)
 
 
 @pytest.mark.parametrize("name", [*SPECS, "release"])
@@ -25,10 +37,10 @@ def test_release_sizes_are_the_published_ones():
         ({"colour": 1}, "colour"),
         ({"state": {"width": "wide"}}, "width"),
         ({"decoder": {"steps": True}}, "steps"),
-        ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is no size"),
-        ({"engine": {"hidden": 10**400}}, "spec.engine.hidden: 1000+ is no size"),
-        ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is no size"),
-        ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is no scale"),
+        ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is not a valid size"),
+        ({"engine": {"hidden": 10**400}}, "spec.engine.hidden: 1000+ is not a valid size"),
+        ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is not a valid size"),
+        ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is not a valid scale"),
     ],
 )
 def test_a_foreign_spec_is_refused_by_field(change, named):
@@ -55,6 +67,18 @@ def test_unknown_names_list_the_choices():
     ):
         with pytest.raises(ValueError, match="choose one of"):
             make("nonsense")
+
+
+def test_sampling_is_what_is_given_else_the_presets_else_the_worlds():
+    tiny, paper = SPECS["tiny"], PROFILES["paper"]
+    assert resolve_sampling(tiny, paper) == ResolvedSampling(4, "cosine")
+    assert resolve_sampling(tiny, PROFILES["reference"]).guidance == "reference_wave"
+    fast = Preset("fast", "", steps=2, guidance="constant")
+    assert resolve_sampling(tiny, paper, preset=fast) == ResolvedSampling(2, "constant")
+    assert resolve_sampling(tiny, paper, 3, "distilled", fast) == ResolvedSampling(3, "distilled")
+    assert resolve_sampling(tiny, paper, 0, "") == ResolvedSampling(0, ""), "a wrong value is not replaced"
+    assert resolve_sampling(tiny, paper, 9).steps == 9
+    assert resolve_sampling(tiny, paper, preset=replace(fast, steps=9)).steps == 4, "at most the world's"
 
 
 def test_profiles_differ_where_settled():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.state import (
-    KEPT_TURNS,
+    CACHED_TURNS,
     MOTION_TABLES,
     CharacterState,
     GameSession,
@@ -59,7 +59,7 @@ def test_a_measured_table_finds_the_level_of_a_value():
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from((-1, 1))), max_size=60))
-def test_gauges_move_in_fives_and_stay_in_range(changes):
+def test_stats_change_in_fives_and_stay_in_range(changes):
     gauges = CharacterState()
     for social, entertainment, stamina in changes:
         following = gauges.after(StateChange(social, entertainment, stamina))
@@ -69,7 +69,7 @@ def test_gauges_move_in_fives_and_stay_in_range(changes):
         gauges = following
 
 
-def test_gauges_out_of_range_are_refused():
+def test_stats_out_of_range_are_refused():
     with pytest.raises(ValueError, match="social is 101"):
         CharacterState(social=101)
 
@@ -81,11 +81,11 @@ def test_the_window_is_the_last_k_turns_with_their_representations(turns, window
     assert all(turn.state.representation is not None for turn in past)
 
 
-def test_old_turns_let_their_representations_go():
-    session = played(KEPT_TURNS + 5)
+def test_old_turns_drop_their_representations():
+    session = played(CACHED_TURNS + 5)
     kept = [turn.state.representation is not None for turn in session.turns]
-    assert kept == [False] * 5 + [True] * KEPT_TURNS
-    assert session.next_number == KEPT_TURNS + 6
+    assert kept == [False] * 5 + [True] * CACHED_TURNS
+    assert session.next_number == CACHED_TURNS + 6
 
 
 def test_rewinding_leaves_two_futures():
@@ -104,7 +104,7 @@ def test_rewinding_beyond_the_game_is_refused(number):
         played(4).rewind(number)
 
 
-def test_an_opening_picture_is_turn_0_and_moves_no_gauge():
+def test_an_opening_picture_is_turn_0_and_changes_no_stat():
     session = GameSession().open_with("wave hello", state()).step("run", state())
     assert [turn.number for turn in session.turns] == [0, 1]
     assert session.turns[0].character == CharacterState()
@@ -132,7 +132,7 @@ def test_instruction_files_skip_comments_and_blank_lines():
     assert read_instructions("# a game\n\nfirst\n  # note\nsecond  turn \n") == ("first", "second turn")
 
 
-def test_a_composed_instruction_is_whole():
+def test_a_composed_instruction_needs_all_parts():
     whole = Instruction(("Pazu",), "talk", "street")
     assert whole.checked() is whole
     for broken, word in (
@@ -145,6 +145,6 @@ def test_a_composed_instruction_is_whole():
             broken.checked()
 
 
-def test_a_scope_has_one_word_everywhere_and_an_unread_reply_another():
+def test_motion_scopes_have_a_word_each():
     words = ["unread", "still", "gentle", "brisk", "fast", "wild", "unread"]
     assert [scope_name(motion) for motion in range(7)] == words

@@ -1,4 +1,4 @@
-"""The free base models, read in place: stock CogVideoX-2B and Mistral-7B-Instruct-v0.1 as the parts of a new world.
+"""Read the free base models, stock CogVideoX-2B and Mistral-7B-Instruct-v0.1, as the parts of a new world.
 
 Sizes come from the files. What the configuration files say is compared with the tensors beside them, and what our
 models cannot compute, such as CogVideoX's relatives with rotary positions, is refused by name.
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from ..prompt import RELEASE_BASE, RELEASE_SLOTS, GameTokenizer, tag_tokens
-from ..spec import RELEASE, DecoderSpec, ModelSpec, get_profile
-from . import fresh, keys, sizes
+from ..model.prompt import RELEASE_BASE, RELEASE_SLOTS, tag_tokens
+from ..spec import RELEASE, DecoderSpec, ModelSpec
+from . import initial, keys, sizes
 from .base_checks import (
     MISTRAL_FIXED,
     TRANSFORMER_FIXED,
@@ -28,20 +28,18 @@ from .base_checks import (
 )
 from .base_folders import LAYOUT, BaseFolders
 from .downloads import DIFFUSERS_VAE
-from .fresh import BaseSource
-from .keys import Recipe, Rule, map_keys
-from .parts import PARTS, build_model, check_names, part_names
-from .published import text_tokenizer
-from .read import open_weights
-from .storage import CheckpointError, TensorSource, read_json
+from .parts import check_parts
+from .published import new_model
+from .recipes import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
+from .storage import CheckpointError, TensorSource, number, read_json, whole
+from .weight_files import OPEN_CLIP, open_weights
 
 CUSTOM = "custom"  # the name of a spec whose sizes are not the released ones
 ROWS = RELEASE_BASE + len(tag_tokens(RELEASE_SLOTS))  # entries of the game's vocabulary
-OPEN_CLIP = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")
 
 _TEXT_PROJECTION = r"patch_embed\.text_proj\."
 TRANSFORMER = (
-    Rule(_TEXT_PROJECTION + "(weight|bias)", None),  # a representation is as wide as the transformer already
+    Rule(_TEXT_PROJECTION + "(weight|bias)", None),  # a state is as wide as the transformer
     Rule(r"patch_embed\.pos_embedding", None),  # computed
     Rule(rf"(?!{_TEXT_PROJECTION}|patch_embed\.pos_embedding)(.+)", r"transformer.\1"),
 )
@@ -51,30 +49,19 @@ MISTRAL = (Rule(r".+\.rotary_emb\.inv_freq", None), Rule(r"(?!.+\.rotary_emb\.)(
 
 @dataclass
 class BaseModels:
-    """What base folders make: the spec, each part's tensors under our names, and the files that decide what it is."""
+    """The spec of base models, each part's tensors under our names, and the files that decide what it is."""
 
     folders: BaseFolders
     spec: ModelSpec = replace(RELEASE, name=CUSTOM)
-    sources: dict[str, BaseSource] = field(default_factory=dict)
+    sources: dict[str, RecipeSource] = field(default_factory=dict)
     files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
 
     def build(self, kind: str) -> torch.nn.Module:
         """An engine, decoder or encoder of these sizes with its own tokenizer, to be built without memory."""
-        if kind == "engine":
-            from ..engine import GameEngine
+        return new_model(kind, self.spec, "paper", self.folders.mistral, _t5_tokenizer(self.folders.t5))
 
-            return GameEngine(self.spec, GameTokenizer.from_mistral(self.folders.mistral), get_profile("paper"))
-        if kind == "decoder":
-            from ..decoder import ShotDecoder
-
-            return ShotDecoder(self.spec, get_profile("paper"))
-        from ..encoder import ShotEncoder
-
-        tokenizer = _t5_tokenizer(self.folders.t5)
-        return ShotEncoder(self.spec, None if tokenizer is None else text_tokenizer(tokenizer))
-
-    def add(self, part: str, source: BaseSource, *beside: Path) -> None:
-        """Give a part its source; `beside` are further files that decide what it is, where they are there."""
+    def add(self, part: str, source: RecipeSource, *beside: Path) -> None:
+        """Add a part. beside: further files that decide what it is, where they exist."""
         self.sources[part] = source
         self.files[part] = (*source.files, *(path for path in beside if path.is_file()))
 
@@ -82,7 +69,7 @@ class BaseModels:
 def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> BaseModels:
     """Open base models. Reads names, shapes and configurations only; CheckpointError says what does not fit.
 
-    seed: of the fresh tensors. spec: `release` refuses any other sizes; None takes those of the files.
+    seed: of the random initial weights. spec: `release` refuses any other sizes; None takes those of the files.
     """
     base = BaseModels(folders.checked())
     check_scheduler(folders.cogvideox / "scheduler" / "scheduler_config.json")
@@ -95,8 +82,8 @@ def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> B
         base.spec = RELEASE
     if spec is not None:
         check_release(base.spec, base.folders)
-    _add_fresh(base, stock, zeros_D, mistral, seed)
-    _check(base)
+    _add_initial(base, stock, zeros_D, mistral, seed)
+    check_parts(base.sources, base.build)
     return base
 
 
@@ -112,10 +99,10 @@ def _open_vae(base: BaseModels) -> None:
     }
     check_stated(config, stated, path)
     base.spec = replace(base.spec, decoder=replace(base.spec.decoder, vae=vae))
-    base.add("vae", BaseSource(_path(recipes), "float16", recipes, {}), path)
+    base.add("vae", RecipeSource(_path(recipes), "float16", recipes), path)
 
 
-def _open_transformer(base: BaseModels) -> tuple[fresh.Fresh, dict[str, Recipe]]:
+def _open_transformer(base: BaseModels) -> tuple[ComputedTensor, dict[str, Recipe]]:
     """(the stock text projection of zeros, the transformer's recipes); the spec gets the transformer's sizes."""
     folder = base.folders.cogvideox / "transformer"
     refuse_relatives(read_json(folder / "config.json"), folder / "config.json")
@@ -132,7 +119,7 @@ def _open_transformer(base: BaseModels) -> tuple[fresh.Fresh, dict[str, Recipe]]
     encoder = replace(base.spec.encoder, text=replace(base.spec.encoder.text, width=text))
     state = replace(base.spec.state, width=hidden)
     base.spec = replace(base.spec, state=state, decoder=decoder, encoder=encoder)
-    return fresh.zero_text(projection["bias"]), recipes
+    return initial.zero_text(projection["bias"]), recipes
 
 
 def _decoder_spec(
@@ -158,9 +145,9 @@ def _decoder_spec(
     pixels = decoder.vae.spatial_factor
     return replace(
         decoder,
-        height=sizes.whole(config, "sample_height", path) * pixels,
-        width=sizes.whole(config, "sample_width", path) * pixels,
-        spatial_scale=sizes.number(config, "spatial_interpolation_scale", path, decoder.spatial_scale),
+        height=whole(config, "sample_height", path) * pixels,
+        width=whole(config, "sample_width", path) * pixels,
+        spatial_scale=number(config, "spatial_interpolation_scale", path, decoder.spatial_scale),
     )
 
 
@@ -171,20 +158,20 @@ def _open_text_encoder(base: BaseModels) -> None:
     source = open_weights(folder)
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
-    recipes = map_keys(source, keys.TEXT_TOWER)
-    tower, encoder = sizes.text_tower_spec(recipes, folder), base.spec.encoder
-    if tower.width != encoder.text.width:
+    recipes = map_keys(source, keys.TEXT_ENCODER)
+    text, encoder = sizes.text_encoder_spec(recipes, folder), base.spec.encoder
+    if text.width != encoder.text.width:
         raise CheckpointError(
-            f"{source.path}: a text encoder {tower.width} wide; expected {encoder.text.width}, as CogVideoX reads it"
+            f"{source.path}: a text encoder {text.width} wide; expected {encoder.text.width}, as CogVideoX reads it"
         )
     tokenizer = _t5_tokenizer(folder)
-    base.spec = replace(base.spec, encoder=replace(encoder, text=tower))
+    base.spec = replace(base.spec, encoder=replace(encoder, text=text))
     beside = [folder / "config.json", tokenizer / "tokenizer.json", tokenizer / "spiece.model"]
-    base.add("text_tower", BaseSource(source.path, "float16", recipes, {}), *beside)
+    base.add("text_tower", RecipeSource(source.path, "float16", recipes), *beside)
 
 
 def _t5_tokenizer(folder: Path | None) -> Path | None:
-    """Where T5's tokenizer lies: in its own folder, or beside it as diffusers has it."""
+    """The folder of T5's tokenizer: its own, or the one beside it in the diffusers layout."""
     if folder is None or any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model")):
         return folder
     return folder.parent / "tokenizer"
@@ -197,8 +184,8 @@ def _open_image_encoder(base: BaseModels) -> None:
     source = open_weights(folder, OPEN_CLIP)
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
-    recipes = map_keys(source, keys.IMAGE_TOWER)
-    image = sizes.image_tower_spec(recipes, folder)
+    recipes = map_keys(source, keys.IMAGE_ENCODER)
+    image = sizes.image_encoder_spec(recipes, folder)
     patches = (image.image_size // image.patch) ** 2
     if patches != base.spec.state.image_tokens:
         raise CheckpointError(
@@ -206,7 +193,7 @@ def _open_image_encoder(base: BaseModels) -> None:
         )
     base.spec = replace(base.spec, encoder=replace(base.spec.encoder, image=image))
     configs = (folder / "open_clip_config.json", folder / "config.json")
-    base.add("image_tower", BaseSource(source.path, "float16", recipes, {}), *configs)
+    base.add("image_tower", RecipeSource(source.path, "float16", recipes), *configs)
 
 
 def _open_mistral(base: BaseModels) -> dict[str, Recipe]:
@@ -234,29 +221,22 @@ def _open_mistral(base: BaseModels) -> dict[str, Recipe]:
     return recipes
 
 
-def _add_fresh(
-    base: BaseModels, stock: dict[str, Recipe], zeros_D: fresh.Fresh, mistral: dict[str, Recipe], seed: int
+def _add_initial(
+    base: BaseModels, stock: dict[str, Recipe], zeros_D: ComputedTensor, mistral: dict[str, Recipe], seed: int
 ) -> None:
-    """The three parts that are partly or wholly new."""
+    """Add the three parts that have initial weights."""
     spec, folders = base.spec, base.folders
     transformer, llm = _path(stock), _path(mistral)
-    made = fresh.fresh_decoder(spec, zeros_D, seed)
-    base.add("decoder", BaseSource(transformer, "float16", stock, made), folders.cogvideox / "transformer/config.json")
-    made = fresh.fresh_encoder(spec, zeros_D, seed)
-    base.add("encoder", BaseSource(transformer, "float16", {}, made), *base.sources["decoder"].files)
-    made = fresh.fresh_engine(spec, mistral, ROWS, seed)
+    made = initial.initial_decoder(spec, zeros_D, seed)
+    base.add(
+        "decoder", RecipeSource(transformer, "float16", stock, made), folders.cogvideox / "transformer/config.json"
+    )
+    made = initial.initial_encoder(spec, zeros_D, seed)
+    base.add("encoder", RecipeSource(transformer, "float16", {}, made), *base.sources["decoder"].files)
+    made = initial.initial_engine(spec, mistral, ROWS, seed)
     tokenizer = folders.mistral / "tokenizer.json"
     tokenizer = tokenizer if tokenizer.is_file() else folders.mistral / "tokenizer.model"
-    base.add("engine", BaseSource(llm, "bfloat16", mistral, made), folders.mistral / "config.json", tokenizer)
-
-
-def _check(base: BaseModels) -> None:
-    """Every part against an empty model of the spec, so that nothing is written before all of it fits."""
-    for kind in dict.fromkeys(PARTS[part].model for part in base.sources):
-        state = build_model(lambda kind=kind: base.build(kind)).state_dict()
-        for part, source in base.sources.items():
-            if PARTS[part].model == kind:
-                check_names(source, {name: state[full] for name, full in part_names(kind, part, state).items()})
+    base.add("engine", RecipeSource(llm, "bfloat16", mistral, made), folders.mistral / "config.json", tokenizer)
 
 
 def _stock(folder: Path, table: tuple[Rule, ...]) -> tuple[dict[str, Recipe], dict[str, typing.Any], Path]:

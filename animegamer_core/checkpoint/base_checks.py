@@ -1,4 +1,4 @@
-"""Whether configuration files of base models say what our modules compute, and what the tensors beside them have."""
+"""Check that the configuration files of base models fit our modules and the tensors beside them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..sampler import STOCK_SCHEDULER
+from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, ModelSpec
 from .base_folders import BaseFolders
 from .storage import CheckpointError, read_json
 
-RELATIVES = (  # what a configuration file sets where CogVideoX-2b's does not -> whose it is
+RELATIVES = (  # setting that CogVideoX-2b does not have -> model that has it
     ("patch_size_t", "CogVideoX1.5-5B"),
     ("ofs_embed_dim", "CogVideoX1.5-5B-I2V"),
     ("use_learned_positional_embeddings", "CogVideoX-5b-I2V"),
     ("use_rotary_positional_embeddings", "CogVideoX-5b"),
 )
-# What our modules compute; a file that leaves a field out means the same, diffusers' or transformers' own default.
+# What our modules compute. A missing field means the default of diffusers or transformers, which is the same.
 TRANSFORMER_FIXED = {
     "flip_sin_to_cos": True, "freq_shift": 0, "activation_fn": "gelu-approximate", "timestep_activation_fn": "silu",
     "attention_bias": True, "norm_elementwise_affine": True, "norm_eps": 1e-5, "patch_bias": True,
@@ -34,7 +34,7 @@ MISTRAL_FIXED = {"model_type": "mistral", "hidden_act": "silu", "tie_word_embedd
 
 
 def refuse_relatives(config: Mapping[str, typing.Any], path: Path) -> None:
-    """CheckpointError for a CogVideoX that is not the one with a computed table of positions."""
+    """CheckpointError for a CogVideoX other than 2b, which has a computed table of positions."""
     for name, whose in RELATIVES:
         if config.get(name):
             raise CheckpointError(
@@ -44,13 +44,13 @@ def refuse_relatives(config: Mapping[str, typing.Any], path: Path) -> None:
 
 
 def check_scheduler(path: Path) -> None:
-    """CheckpointError where the noise schedule, if the folder has one, is not the one that shots are sampled with."""
+    """CheckpointError if the folder has a noise schedule other than that of our sampler."""
     if path.is_file():
         check_fields(read_json(path), {name: STOCK_SCHEDULER[name] for name in NOISE}, path, "CogVideoX-2b")
 
 
 def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing.Any], path: Path, whose: str) -> None:
-    """CheckpointError that names the first field of a configuration file that is there and says something else."""
+    """CheckpointError that names the first field of a configuration file with another value."""
     for name, value in expected.items():
         if config.get(name, value) != value:
             raise CheckpointError(f"{path}: {name} is {str(config[name])[:40]!r}; expected {value!r} of {whose}")
@@ -69,7 +69,7 @@ def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.An
 def check_release(spec: ModelSpec, folders: BaseFolders) -> None:
     """CheckpointError that names the first size in which the files differ from the released ones."""
     found, wanted, cogvideox = spec.to_dict(), RELEASE.to_dict(), folders.cogvideox
-    places = {
+    folder_of = {
         "engine": folders.mistral,
         "decoder": cogvideox / "transformer",
         "state": cogvideox / "transformer",
@@ -78,9 +78,8 @@ def check_release(spec: ModelSpec, folders: BaseFolders) -> None:
     for name in ("engine", "decoder", "state", "encoder"):
         if found[name] != wanted[name]:
             field_name, value, expected = _difference(found[name], wanted[name])
-            place = places[name] or cogvideox
-            place = cogvideox / "vae" if field_name.startswith("vae.") else place
-            raise CheckpointError(f"{place}: {field_name} is {value}; expected {expected} of spec 'release'")
+            folder = cogvideox / "vae" if field_name.startswith("vae.") else folder_of[name] or cogvideox
+            raise CheckpointError(f"{folder}: {field_name} is {value}; expected {expected} of spec 'release'")
 
 
 def _difference(found: Mapping[str, typing.Any], wanted: Mapping[str, typing.Any]) -> tuple[str, object, object]:

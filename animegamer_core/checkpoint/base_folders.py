@@ -1,4 +1,4 @@
-"""Where the free base models of a new world lie, in the layouts that people download. Imports no torch.
+"""The folders of the free base models of a new world, as they are downloaded. Importing this imports no torch.
 
 CogVideoX-2b/                transformer/  vae/  scheduler/  text_encoder/  tokenizer/   (diffusers)
 Mistral-7B-Instruct-v0.1/    config.json, tokenizer and weights                           (transformers)
@@ -25,9 +25,7 @@ LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text
 
 @dataclass(frozen=True)
 class BaseFolders:
-    """The folders of the base models. t5: a folder of T5 1.1, None for CogVideoX's own where it has one; clip: None for
-    none.
-    """
+    """The folders of the base models. t5: a folder of T5 1.1; None for CogVideoX's own, if it has one."""
 
     cogvideox: Path
     mistral: Path
@@ -35,7 +33,7 @@ class BaseFolders:
     clip: Path | None = None
 
     def checked(self) -> BaseFolders:
-        """The folders, once each is known to be there; CheckpointError names the first that is not."""
+        """The folders with CogVideoX's own T5 filled in; CheckpointError names the first folder that is missing."""
         for folder, what in (
             (self.cogvideox, LAYOUT),
             (self.mistral, f"the folder of {MISTRAL}"),
@@ -56,7 +54,7 @@ class BaseFolders:
 
 
 def find_base(src: Path) -> BaseFolders | None:
-    """The base models that lie side by side in `src`; None unless CogVideoX-2b and Mistral are both there."""
+    """The base models in `src`; None unless CogVideoX-2b and Mistral are both there."""
     cogvideox, mistral, t5, clip = (_first(src, name) for name in (COGVIDEO, MISTRAL, T5, CLIP))
     if cogvideox is None or mistral is None or not (cogvideox / "transformer").is_dir():
         return None
@@ -64,6 +62,6 @@ def find_base(src: Path) -> BaseFolders | None:
 
 
 def _first(src: Path, name: str) -> Path | None:
-    """The first folder in `src` whose name begins so, in either case."""
+    """The first folder in `src` whose name begins with `name`, ignoring case."""
     found = [path for path in src.iterdir() if path.name.lower().startswith(name.lower())] if src.is_dir() else []
     return next((path for path in sorted(found) if path.is_dir()), None)

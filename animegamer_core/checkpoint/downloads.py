@@ -1,4 +1,4 @@
-"""Where the published files lie in a folder of downloads. Finding them reads names only and imports no torch.
+"""Find the published files in a folder of downloads by their names. Importing this imports no torch.
 
     MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
     Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
@@ -22,7 +22,7 @@ The weights of this world come from files that other people published; this proj
   t5-v1_1-xxl (Google) and CLIP ViT-B-16 (LAION): the licence on the page that each was downloaded from.
 """
 ANIMEGAMER, MISTRAL, COGVIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
-ENGINE, DECODER = "MLLM-", "VDM_Decoder-"  # what the folders of a pair begin with; the world's name follows
+ENGINE, DECODER = "MLLM-", "VDM_Decoder-"  # prefixes of the folders of a pair; the world's name follows
 PAIR = (ENGINE, DECODER)
 DIFFUSERS_VAE = "diffusion_pytorch_model"
 _EDGE = 1 << 20  # bytes at either end of a file that its signature reads
@@ -30,7 +30,7 @@ _EDGE = 1 << 20  # bytes at either end of a file that its signature reads
 
 @dataclass(frozen=True)
 class Downloads:
-    """Where the downloaded files lie; None for what is not there."""
+    """The paths of downloaded files; None for those that are missing."""
 
     folder: Path
     name: str
@@ -38,8 +38,8 @@ class Downloads:
     mistral: Path | None = None
     decoder: Path | None = None  # VDM_Decoder-*/
     vae: Path | None = None  # 3d-vae.pt, or a diffusers folder
-    text_tower: Path | None = None
-    image_tower: Path | None = None
+    text_encoder: Path | None = None
+    image_encoder: Path | None = None
 
 
 def find_downloads(src: Path, name: str | None = None) -> Downloads:
@@ -61,20 +61,20 @@ def find_downloads(src: Path, name: str | None = None) -> Downloads:
         mistral=_one(folders, "Mistral-7B-Instruct*"),
         decoder=decoder,
         vae=vae or next(diffusers, None),
-        text_tower=_one(folders, "t5-v1_1*"),
-        image_tower=_one(folders, "CLIP-ViT-B-16*"),
+        text_encoder=_one(folders, "t5-v1_1*"),
+        image_encoder=_one(folders, "CLIP-ViT-B-16*"),
     )
 
 
 def published_worlds(src: Path) -> tuple[str, ...]:
-    """The names of the published worlds in a folder, in order; none if it is no folder."""
+    """The sorted names of the published worlds in a folder; empty if it is not a folder."""
     if not src.is_dir():
         return ()
     found = [path for start in PAIR for path in _all(_folders(src), f"{start}*")]
     return tuple(sorted({world_of(path) for path in found}))
 
 
-def signature_of(path: Path) -> FileNote:
+def file_signature(path: Path) -> FileNote:
     """A file's size and the checksum of both its ends: cheap at any size, and changed by any new download."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
@@ -95,7 +95,7 @@ def world_of(path: Path) -> str:
 
 
 def _all(folders: list[Path], pattern: str) -> list[Path]:
-    """Folders of that name among `folders` and right below them, each once."""
+    """The folders that match a pattern in any of `folders`, each once."""
     found = [path for folder in folders for path in sorted(folder.glob(pattern)) if path.is_dir()]
     return list(dict.fromkeys(found))
 
@@ -105,11 +105,11 @@ def _one(folders: list[Path], pattern: str) -> Path | None:
 
 
 def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
-    """The one folder of a world's file pair; CheckpointError if there are several to choose from."""
+    """The folder of one world's pair; CheckpointError if there are several."""
     found = [path for path in _all(folders, pattern) if name is None or world_of(path) == name.lower()]
     if len(found) > 1:
         raise CheckpointError(
-            f"{folders[0]}: holds {', '.join(path.name for path in found)}; say which by its name, such as "
+            f"{folders[0]}: holds {', '.join(path.name for path in found)}; choose one by its name, such as "
             f"{world_of(found[0])!r} (--name of convert, or {folders[0] / world_of(found[0])} as a world)"
         )
     return found[0] if found else None

@@ -1,7 +1,7 @@
 """Files on the Hugging Face hub: listed with their checksums, downloaded in blocks that resume, verified.
 
-`huggingface_hub` makes the requests, so HF_ENDPOINT, HF_TOKEN and its retries hold. Its own download begins a cut file
-anew, which the 29 GB of an engine cannot afford; here every block that has arrived is kept.
+`huggingface_hub` makes the requests, so HF_ENDPOINT, HF_TOKEN and its retries hold. Its own download starts a
+broken file again from the beginning, too slow for an engine of 29 GB; here every block that has arrived is kept.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class HubFile:
 
     @property
     def part(self) -> Path:
-        """Where it grows until it is whole; another revision's file grows elsewhere."""
+        """The temporary file of the download; another revision has another one."""
         return self.local.with_name(f"{self.local.name}.{self.checksum[:8]}{PART}")
 
     @property
     def remaining(self) -> int:
-        """Bytes to download, after what an earlier run left."""
+        """Bytes that are still to download."""
         left = self.part.stat().st_size if self.part.is_file() else 0
         return self.bytes - left if left <= self.bytes else self.bytes
 
@@ -69,16 +69,16 @@ class Listing:
     files: Mapping[str, tuple[int, str]]
 
     def pick(self, patterns: Mapping[str, str], out: Path) -> list[HubFile]:
-        """The files whose whole path matches a pattern, each with its place below `out` (the pattern's value)."""
+        """The files whose whole path matches a pattern, each with its path below `out` (the pattern's value)."""
         found = []
         for path, (size, checksum) in self.files.items():
-            for pattern, place in patterns.items():
+            for pattern, target in patterns.items():
                 if match := re.fullmatch(pattern, path):
                     if not checksum:
                         raise CheckpointError(
                             f"{self.repo}/{path}: the hub lists no checksum, so it cannot be verified"
                         )
-                    local = out / match.expand(place)
+                    local = out / match.expand(target)
                     found.append(HubFile(self.repo, self.revision, path, local, size, checksum))
         return found
 
@@ -106,7 +106,7 @@ def check_access(repo: str) -> None:
 
 
 def download(file: HubFile, on_bytes: OnBytes) -> None:
-    """Bring one file to its place, after what an earlier run left of it; it appears there only whole and verified."""
+    """Download one file, or the rest of it; it gets its name only when it is whole and verified."""
     file.part.parent.mkdir(parents=True, exist_ok=True)
     for old in file.local.parent.glob(f"{file.local.name}.{'?' * 8}{PART}"):  # not of a file with a longer name
         if old != file.part:
@@ -125,8 +125,8 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
     if not file.is_whole(file.part):
         file.part.unlink()
         raise CheckpointError(
-            f"{file.repo}/{file.path}: what arrived is not what the hub lists (expected {file.bytes} bytes with "
-            f"checksum {file.checksum[:12]}...), and was removed; run the same command again"
+            f"{file.repo}/{file.path}: the download is not what the hub lists (expected {file.bytes} bytes with "
+            f"checksum {file.checksum[:12]}...), so it was removed; run the same command again"
         )
     os.replace(file.part, file.local)
 
@@ -165,10 +165,10 @@ def _explained(repo: str, where: str = "") -> Iterator[None]:
     except errors.RepositoryNotFoundError as error:
         raise CheckpointError(f"{repo}: no such repository at {page}, or it needs `hf auth login`") from error
     except errors.OfflineModeIsEnabled as error:
-        raise CheckpointError(f"{page}: HF_HUB_OFFLINE forbids to ask the hub; unset it for this command") from error
+        raise CheckpointError(f"{page}: HF_HUB_OFFLINE forbids requests; unset it for this command") from error
     except (errors.HTTPError, OSError) as error:
         code = getattr(getattr(error, "response", None), "status_code", None)
         why = f"the hub answered {code}" if code else f"no answer ({type(error).__name__})"
         raise CheckpointError(
-            f"{page}: {why}{' ' + where if where else ''}; nothing that has arrived is lost, run the same command again"
+            f"{page}: {why}{' ' + where if where else ''}; what has arrived is kept, so run the same command again"
         ) from error

@@ -1,188 +1,11 @@
-"""Key tables: how every tensor of a published file is named and cut in our models, as data, and what reads them.
+"""Key tables: how every tensor of a published file is named and cut in our models; `recipes` reads them.
 
-A table is a tuple of `Rule`s whose patterns must match a whole key. A key may feed several targets (fused matrices),
-and a target may be fed by several keys (LoRA). A key that no rule knows is an error; `None` drops a key on purpose.
-Names and cuts: reference-facts 1.3, 5.6, 8.3, 9.
+Names and cuts: docs/reference.md, files on disk, decoder, engine, encoders.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import typing
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
-from .storage import LONGEST, CheckpointError, TensorSource
-
-if typing.TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from .lora import LowRank
-
-BASE, LORA_A, LORA_B = "base", "lora_A", "lora_B"
-
-
-class Rule(typing.NamedTuple):
-    """One row of a table: a full-match pattern, our name (None drops), which chunks of the rows, and the role."""
-
-    pattern: str
-    target: str | None
-    chunks: tuple[int, ...] = (0,)
-    of: int = 1  # chunks that the rows are cut into
-    role: str = BASE
-
-
-@dataclass
-class Recipe:
-    """How one of our tensors is made: a base, and perhaps a low-rank update of it, which stays apart.
-
-    alpha: the update is scaled by alpha / rank; None scales it by 1.
-    """
-
-    source: TensorSource
-    alpha: float | None
-    steps: dict[str, tuple[TensorSource, str, Rule]] = field(default_factory=dict)  # role -> where from
-
-    def add(self, source: TensorSource, key: str, rule: Rule) -> None:
-        """Take `key` for the rule's role; CheckpointError if two keys claim it."""
-        if rule.role in self.steps:
-            raise CheckpointError(
-                f"{source.path}: {self.steps[rule.role][1]!r} and {key!r} both give {rule.target!r}; expected one"
-            )
-        self.steps[rule.role] = (source, key, rule)
-
-    @property
-    def key(self) -> str:
-        """The published key of the base."""
-        return self.steps[BASE][1]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor, without reading it."""
-        source, key, rule = self.steps[BASE]
-        rows, *rest = source.shape(key) or (1,)
-        return tuple(source.shape(key)) if rule.of == 1 else (rows // rule.of * len(rule.chunks), *rest)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type that `tensor` gives it."""
-        import torch
-
-        source, key, _ = self.steps[BASE]
-        dtype = source.dtype(key)
-        return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
-
-    def tensor(self) -> Tensor:
-        """The tensor without its update."""
-        return self._piece(BASE)
-
-    def update(self) -> LowRank | None:
-        """Its low-rank update, where the file has one: alpha / r * B A, r being the rows of A."""
-        from .lora import LowRank
-
-        if LORA_A not in self.steps:
-            return None
-        down, up = self._piece(LORA_A), self._piece(LORA_B)
-        return LowRank(down, up, 1.0 if self.alpha is None else self.alpha / len(down))
-
-    @property
-    def update_bytes(self) -> int:
-        """What its update takes, without reading it; 0 where it has none."""
-        halves = (self.steps[role][:2] for role in (LORA_A, LORA_B) if role in self.steps)
-        return sum(math.prod(source.shape(key)) * source.dtype(key).itemsize for source, key in halves)
-
-    def _piece(self, role: str) -> Tensor:
-        import torch
-
-        source, key, rule = self.steps[role]
-        tensor = source.tensor(key)
-        if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
-            tensor = tensor.float()  # float8 has no arithmetic
-        if rule.of == 1:
-            return tensor
-        chunks = tensor.chunk(rule.of)
-        return torch.cat([chunks[index] for index in rule.chunks])
-
-
-def map_keys(
-    source: TensorSource, table: Iterable[Rule], alpha: float | None = None, base: TensorSource | None = None
-) -> dict[str, Recipe]:
-    """Our tensor name -> recipe, for all keys of a source by one table.
-
-    base is a second source by the same table, for targets that the first lacks a base of (trainable-only files).
-    CheckpointError names the file and the first keys that no rule knows, or that lack their counterpart.
-    """
-    compiled = [(re.compile(rule.pattern), rule) for rule in table]
-    recipes: dict[str, Recipe] = {}
-    unknown = [key for key in source.keys() if not _apply(compiled, source, key, alpha, recipes)]  # noqa: SIM118
-    if unknown:
-        raise CheckpointError(f"{source.path}: {_first(unknown)} unknown; expected the published names only")
-    if base is not None:
-        stock: dict[str, Recipe] = {}
-        for key in base.keys():  # noqa: SIM118
-            _apply(compiled, base, key, alpha, stock)
-        for name, recipe in recipes.items():
-            if BASE not in recipe.steps and name in stock:
-                recipe.steps[BASE] = stock[name].steps[BASE]
-    _check_complete(source, recipes)
-    return recipes
-
-
-def _apply(
-    compiled: list[tuple[re.Pattern[str], Rule]],
-    source: TensorSource,
-    key: str,
-    alpha: float | None,
-    recipes: dict[str, Recipe],
-) -> bool:
-    """Feed one key to every rule that matches it; False if none does."""
-    found = False
-    for pattern, rule in compiled:
-        match = pattern.fullmatch(key)
-        if match is None:
-            continue
-        found = True
-        if rule.target is None:
-            continue
-        name = match.expand(rule.target)
-        if rule.of > 1 and (not source.shape(key) or source.shape(key)[0] % rule.of):
-            raise CheckpointError(
-                f"{source.path}: {key!r} has shape {source.shape(key)}; expected rows that split into {rule.of}"
-            )
-        recipes.setdefault(name, Recipe(source, alpha)).add(source, key, rule)
-    return found
-
-
-def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:
-    for name, recipe in recipes.items():
-        roles = set(recipe.steps)
-        if BASE not in roles:
-            key = next(iter(recipe.steps.values()))[1]
-            raise CheckpointError(
-                f"{source.path}: {key!r} updates {name!r}, whose base weight is neither in this file nor in a base "
-                "model; expected a full file, or the base model's weights in its folder"
-            )
-        if (LORA_A in roles) != (LORA_B in roles):
-            raise CheckpointError(f"{source.path}: {recipe.key!r} has one half of a low-rank update; expected A and B")
-        if LORA_A in roles:
-            _check_rank(source, recipe)
-
-
-def _check_rank(source: TensorSource, recipe: Recipe) -> None:
-    (a_source, a_key, _), (b_source, b_key, _) = recipe.steps[LORA_A], recipe.steps[LORA_B]
-    shape_a, shape_b, shape = a_source.shape(a_key), b_source.shape(b_key), recipe.shape
-    if len(shape) != 2 or shape_a[1:] != shape[1:] or shape_b[:1] != shape[:1] or shape_a[:1] != shape_b[1:]:
-        raise CheckpointError(
-            f"{source.path}: {a_key!r} {shape_a} and {b_key!r} {shape_b} do not multiply to {recipe.key!r} {shape}"
-        )
-
-
-def _first(keys: list[str]) -> str:
-    more = f" and {len(keys) - 3} more are" if len(keys) > 3 else " is" if len(keys) == 1 else " are"
-    return f"{', '.join(repr(key[:LONGEST]) for key in sorted(keys)[:3])}{more}"
-
+from .recipes import LORA_A, LORA_B, Rule
 
 # ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files
 
@@ -265,7 +88,7 @@ DECODER = (
     Rule(_PATCH + r"(?:(?:text|ip)_proj\.[02]|(?:txt|ip)_mix_layer_norm)\." + _WB, None),  # the encoder's, see below
     *BESIDE_DECODER,
 )
-DECODER_ALPHA = 1.0  # the released LoRA leaves SAT's default: scaling 1/r (reference-facts 5.5)
+DECODER_ALPHA = 1.0  # the released LoRA leaves SAT's default: scaling 1/r (docs/reference.md, decoder)
 
 ENCODER = (  # how features are mixed lies in the decoder's file
     Rule(_PATCH + r"text_proj\.([02])\." + _WB, r"text_proj.\1.\2"),
@@ -312,13 +135,13 @@ def vae_table(levels: int) -> tuple[Rule, ...]:
 
 VAE_DIFFUSERS = (Rule(r"((?:encoder|decoder)\..+)", r"\1"),)
 
-# ---- the image tower: open_clip's names (its own file, or inside the decoder's), or transformers'
+# ---- the image encoder: open_clip's names (its own file, or inside the decoder's), or transformers'
 
 _VISUAL = r"(?:clip_img_encoder\.model\.)?visual\."
 _RES = _VISUAL + r"transformer\.resblocks\.(\d+)\."
 _CLIP_LAYER = r"encoder.layers.\1."
 
-IMAGE_TOWER = (
+IMAGE_ENCODER = (
     Rule(_VISUAL + r"class_embedding", "embeddings.class_embedding"),
     Rule(_VISUAL + r"conv1\.weight", "embeddings.patch_embedding.weight"),
     Rule(_VISUAL + r"positional_embedding", "embeddings.position_embedding.weight"),
@@ -342,9 +165,9 @@ IMAGE_TOWER = (
     Rule(r"(?:model|first_stage_model|conditioner)\..+", None),
 )
 
-# ---- the text tower: t5-v1_1-xxl, whose decoder is left out
+# ---- the text encoder: t5-v1_1-xxl, whose decoder is left out
 
-TEXT_TOWER = (
+TEXT_ENCODER = (
     Rule(r"(?:conditioner\.embedders\.0\.transformer\.)?(shared\.weight|encoder\.(?!embed_tokens\.).+)", r"\1"),
     Rule(r"(?:conditioner\.embedders\.0\.transformer\.)?encoder\.embed_tokens\.weight", None),  # = shared
     Rule(r"decoder\..+|lm_head\.weight", None),

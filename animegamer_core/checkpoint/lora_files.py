@@ -1,68 +1,115 @@
-"""The low-rank updates of a part in its folder, as peft keeps an adapter: adapter_model.safetensors and its config."""
+"""LoRA of linear layers: what one layer's is, the names of its tensors, and the file of a part's in its folder.
+
+The file is as peft keeps an adapter: adapter_model.safetensors with adapter_config.json. Importing this module imports
+no torch. R rank.
+"""
 
 from __future__ import annotations
 
+import re
 import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from .lora import LowRank, LowRanks
-from .sizes import number
-from .storage import CheckpointError, SafetensorsSource, StagedFolder, read_json
+from .storage import CheckpointError, FolderWriter, SafetensorsSource, number, read_json
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX = "base_model.model."  # peft's own wrapper around a model
-_HALVES = (".lora_A.weight", ".lora_B.weight")
+_ENDINGS = (".lora_A.weight", ".lora_B.weight")
+_LORA = re.compile(r"\.lora_[AB]\.")
 
 
-def stage_lora(staged: StagedFolder, updates: LowRanks) -> None:
-    """Stage a part's updates beside its weights; the numbers keep their type."""
+@dataclass(frozen=True)
+class LoraUpdate:
+    """The LoRA of one layer: W + scale * up @ down. down: (R, inputs). up: (outputs, R)."""
+
+    down: Tensor
+    up: Tensor
+    scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the weight that it updates."""
+        return self.up.shape[0], self.down.shape[1]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it takes to store."""
+        return self.down.nbytes + self.up.nbytes
+
+    def delta(self, device: torch.device | str = "cpu") -> Tensor:
+        """(outputs, inputs) fp32: what it adds to the weight."""
+        return self.scale * (self.up.to(device).float() @ self.down.to(device).float())
+
+
+LoraUpdates = Mapping[str, LoraUpdate]  # name of a linear layer -> its LoRA
+
+
+def is_lora(name: str) -> bool:
+    """Whether a parameter of that name belongs to a LoRA."""
+    return _LORA.search(name) is not None
+
+
+def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and stored buffers without LoRA, by the names that they have in a model without LoRA."""
+    state = model.state_dict(keep_vars=True)
+    return {name.replace(".base_layer.", "."): value for name, value in state.items() if not is_lora(name)}
+
+
+def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
+    """Write a part's LoRA beside its weights; the numbers keep their type."""
     from safetensors.torch import save_file
 
     if not updates:
         return
     tensors = {}
     for name, update in updates.items():
-        for half, value in zip(_HALVES, (update.down, update.up), strict=True):
-            tensors[f"{_PREFIX}{name}{half}"] = value.detach().cpu().contiguous()
-    staged.write_file(ADAPTER, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-    staged.write_json(CONFIG, _config(updates))
+        for ending, value in zip(_ENDINGS, (update.down, update.up), strict=True):
+            tensors[f"{_PREFIX}{name}{ending}"] = value.detach().cpu().contiguous()
+    writer.write_file(ADAPTER, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    writer.write_json(CONFIG, _config(updates))
 
 
-def _config(updates: LowRanks) -> dict[str, typing.Any]:
-    """What peft needs to put the updates on a model; the first layer's numbers stand for those that share them."""
-    first = next(iter(updates.values()))
-    rank, alpha = len(first.down), first.scale * len(first.down)
-    own = {name: (len(update.down), update.scale * len(update.down)) for name, update in updates.items()}
+def _config(updates: LoraUpdates) -> dict[str, typing.Any]:
+    """The settings that peft needs to load the file; layers that differ from the first one are listed in patterns."""
+    ranks = {name: len(update.down) for name, update in updates.items()}
+    alphas = {name: update.scale * len(update.down) for name, update in updates.items()}
+    rank, alpha = next(iter(ranks.values())), next(iter(alphas.values()))
     return {
         "peft_type": "LORA",
         "r": rank,
         "lora_alpha": alpha,
         "target_modules": sorted(updates),
-        "rank_pattern": {name: its[0] for name, its in own.items() if its[0] != rank},
-        "alpha_pattern": {name: its[1] for name, its in own.items() if its[1] != alpha},
+        "rank_pattern": {name: own for name, own in ranks.items() if own != rank},
+        "alpha_pattern": {name: own for name, own in alphas.items() if own != alpha},
         "bias": "none",
     }
 
 
-def read_lora(folder: Path) -> LowRanks:
-    """The updates in a part's folder; CheckpointError where a half is missing, or both do not multiply."""
+def read_lora(folder: Path) -> LoraUpdates:
+    """The LoRA in a part's folder; CheckpointError where lora_A or lora_B is missing, or their shapes do not fit."""
     source, config = SafetensorsSource(folder / ADAPTER), read_json(folder / CONFIG)
     alphas = config.get("alpha_pattern", {})
     if not isinstance(alphas, dict):
-        raise CheckpointError(f"{folder / CONFIG}: alpha_pattern is no object of layer to number")
+        raise CheckpointError(f"{folder / CONFIG}: alpha_pattern is not an object of layer names and numbers")
     keys, found = set(source.keys()), {}
-    for name in dict.fromkeys(key.removeprefix(_PREFIX).removesuffix(half) for key in keys for half in _HALVES):
-        down_key, up_key = (f"{_PREFIX}{name}{half}" for half in _HALVES)
-        if name.endswith(_HALVES):  # a key seen through the other half's ending
+    for name in dict.fromkeys(key.removeprefix(_PREFIX).removesuffix(end) for key in keys for end in _ENDINGS):
+        down_key, up_key = (f"{_PREFIX}{name}{ending}" for ending in _ENDINGS)
+        if name.endswith(_ENDINGS):  # the other ending of this key was removed
             continue
         if not {down_key, up_key} <= keys:
-            raise CheckpointError(f"{source.path}: {name!r} has one half of a low-rank update; expected A and B")
+            raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
         down, up = source.tensor(down_key), source.tensor(up_key)
         if down.dim() != 2 or up.dim() != 2 or not 0 < len(down) == up.shape[1]:
             raise CheckpointError(
-                f"{source.path}: the halves of {name!r} have shapes {tuple(down.shape)} and {tuple(up.shape)}; "
+                f"{source.path}: lora_A and lora_B of {name!r} have shapes {tuple(down.shape)} and {tuple(up.shape)}; "
                 "expected (rank, inputs) and (outputs, rank)"
             )
         alpha = number(alphas, name, folder / CONFIG, number(config, "lora_alpha", folder / CONFIG, 0))
-        found[name] = LowRank(down, up, alpha / len(down))
+        found[name] = LoraUpdate(down, up, alpha / len(down))
     return found

@@ -1,4 +1,4 @@
-"""world.json: what a world folder of our own says of itself, read without trust. No torch here."""
+"""Read world.json, the manifest of a world folder, with checks. Importing this imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANIFEST = "world.json"
 
 
 def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote]]:
-    """(the fields of a World but for its storage, path -> note of its files); CheckpointError names what is wrong."""
+    """(a World's fields without its storage, path -> checksum of its files); CheckpointError names what is wrong."""
     values = read_json(path)
     if values.get("format") != FORMAT:
         raise CheckpointError(
@@ -56,7 +56,7 @@ def _numbers(values: typing.Any, count: int, where: str) -> tuple[float, ...]:
 
 
 def _read_window(values: Mapping[str, typing.Any]) -> int | None:
-    """The past turns that the engine was trained with, where a training stated them."""
+    """The past turns that the engine was trained with; None if not stated."""
     window = typed(values, "window", int, None)
     if window is not None and not 0 <= window <= LARGEST:
         raise ValueError(f"field window is {window}; expected the number of past turns")
@@ -64,7 +64,7 @@ def _read_window(values: Mapping[str, typing.Any]) -> int | None:
 
 
 def _read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
-    """The manifest's notes of its files; a path is refused unless it lies in the folder of a part."""
+    """The manifest's files; ValueError for a path outside the folders of parts."""
     notes = {}
     for path in values:
         name, where = path.rpartition("/")[2], f"files[{path!r}]"

@@ -1,7 +1,7 @@
-"""The parts of a world: which tensors of which model lie in which folder, and how they get there and back.
+"""The parts of a world: which tensors of which model are in which folder; load and write them.
 
-Tensors have the model's own names, less the part's prefix where the part is one stock model (so vae/ and the towers
-hold diffusers' and transformers' names).
+Tensors have the model's own names, less the part's prefix where the part is one stock model (so vae/ and the text and
+image encoders have diffusers' and transformers' names).
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from types import MappingProxyType
 
 from ..files import write_text
 from ..spec import dtype_name
-from .storage import LONGEST, CheckpointError, SafetensorsSource, StagedFolder, TensorSource, find_safetensors
+from .lora_files import LoraUpdates, plain_tensors, write_lora
+from .storage import LONGEST, CheckpointError, FolderWriter, SafetensorsSource, TensorSource, find_safetensors
 
 if typing.TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-
-    from .lora import LowRanks
 
 TOKENIZER = "tokenizer.json"
 
@@ -40,11 +39,11 @@ Module = typing.TypeVar("Module", bound="nn.Module")
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its folder, the model that it belongs to, what its tensor names begin with, what it is made from."""
+    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from."""
 
     folder: str
     model: str  # engine, decoder or encoder
-    prefix: str  # taken off in the file; "" holds whatever no other part of the model claims
+    prefix: str  # removed in the file; "" for all tensors that no other part of the model has
     source: str
 
 
@@ -91,7 +90,7 @@ def part_names(model: str, part: str, names: typing.Iterable[str]) -> dict[str, 
 
 
 def build_model(build: Callable[[], Module]) -> Module:
-    """What `build` returns, with parameters that take no memory; buffers are real, since many are computed."""
+    """What `build` returns, with parameters on the meta device; buffers have memory, since many are computed."""
     from accelerate import init_empty_weights
 
     with init_empty_weights(include_buffers=False):
@@ -104,9 +103,9 @@ def load_model(
     device: str | torch.device,
     dtype: torch.dtype | None,
 ) -> Module:
-    """A model from `build`, with the tensors of these parts hung in; names and shapes must match exactly.
+    """A model from `build`, with the tensors of these parts; names and shapes must match exactly.
 
-    Parameters get no memory before their stored tensors take their place, so host memory holds one copy at most.
+    Parameters have no memory of their own before, so host memory holds one copy at most.
     dtype None: float32 on the CPU, where 16-bit is slower; elsewhere as stored, float32 as the source's half. Parts of
     the model without a source stay on the meta device.
     """
@@ -128,44 +127,39 @@ def load_model(
     return model.eval()
 
 
-def stage_part(
+def write_part(
     folder: Path,
     part: str,
     model: nn.Module,
     source: Stored,
     max_shard_bytes: int,
-    updates: LowRanks = MappingProxyType({}),
-) -> StagedFolder:
-    """Write one part beside what is there; the caller commits.
+    updates: LoraUpdates = MappingProxyType({}),
+) -> FolderWriter:
+    """Write one part under temporary names; the caller commits.
 
     The tensors come from `source`; `model` (which may be empty) gives their names, the tokenizer and the configuration.
-    updates: the low-rank ones of its layers, which get a file of their own.
+    updates: the LoRA of its layers, which gets its own file.
     """
-    from .lora import plain_tensors
-    from .lora_files import stage_lora
-
     state = plain_tensors(model)
     names = part_names(PARTS[part].model, part, state)
-    staged = StagedFolder(folder / PARTS[part].folder)
+    writer = FolderWriter(folder / PARTS[part].folder)
     try:
         sizes = {name: state[full].numel() * source.dtype(name).itemsize for name, full in names.items()}
-        staged.write_tensors(sizes, source.tensor, max_shard_bytes)
-        stage_lora(staged, updates)
-        stage_texts(staged, part, model)
+        writer.write_tensors(sizes, source.tensor, max_shard_bytes)
+        write_lora(writer, updates)
+        _write_texts(writer, part, model)
     except BaseException:
-        staged.discard()
+        writer.discard()
         raise
-    return staged
+    return writer
 
 
 class LiveTensors:
-    """One part of a live model as a source of tensors to store, without low-rank updates that lie beside its weights.
-    dtype None keeps their own types.
+    """The tensors of one part of a loaded model, to be stored, without LoRA beside its weights. dtype None keeps their
+    types.
     """
 
     def __init__(self, model: nn.Module, part: str, dtype: torch.dtype | None) -> None:
-        from .lora import plain_tensors
-
         self._state = plain_tensors(model)
         self._names = part_names(PARTS[part].model, part, self._state)
         self._dtype = dtype
@@ -180,16 +174,16 @@ class LiveTensors:
         return narrowed(self._state[self._names[key]].detach(), self.dtype(key), key).cpu()
 
 
-def stage_texts(staged: StagedFolder, part: str, model: nn.Module) -> None:
-    """The part's tokenizer, if it has one, and its stock model's configuration, which other programs read."""
+def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
+    """Write the part's tokenizer, if it has one, and its stock model's configuration, which other programs read."""
     stock = _STOCK.get(part)
     if stock is not None:
         inner = getattr(model, stock)
         config = inner if hasattr(inner, "to_json_string") else inner.config
-        write_text(staged.path("config.json"), config.to_json_string())
+        write_text(writer.path("config.json"), config.to_json_string())
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
-        tokenizer.save(str(staged.path(TOKENIZER)))
+        tokenizer.save(str(writer.path(TOKENIZER)))
 
 
 def open_part(folder: Path, part: str) -> SafetensorsSource:
@@ -207,7 +201,7 @@ def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
     import torch
 
     if tensor.dtype != dtype and tensor.numel():
-        extremes = torch.stack(tensor.aminmax())  # to look at every value of the cast takes three times as long
+        extremes = torch.stack(tensor.aminmax())  # checking every cast value takes three times as long
         if extremes.isfinite().all() and not extremes.to(dtype).isfinite().all():
             value = f"{extremes.abs().max():.3g}"
             raise CheckpointError(f"{where}: a value of {value} does not fit {dtype}; store it wider")
@@ -251,16 +245,27 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
             )
 
 
+def check_parts(sources: Mapping[str, TensorSource], build: Callable[[str], nn.Module]) -> dict[str, nn.Module]:
+    """Check the tensors of parts against empty models; returns these by kind. CheckpointError as for `check_names`."""
+    models = {}
+    for kind in dict.fromkeys(PARTS[part].model for part in sources):
+        models[kind] = build_model(lambda kind=kind: build(kind))
+        state = models[kind].state_dict()
+        for part in (part for part in sources if PARTS[part].model == kind):
+            check_names(sources[part], {name: state[full] for name, full in part_names(kind, part, state).items()})
+    return models
+
+
 def _listed(names: list[str], what: str) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{len(names)} {what} tensor(s): {', '.join(repr(name[:LONGEST])[1:-1] for name in names[:3])}{more}"
 
 
 def _finish(model: nn.Module, device: torch.device) -> None:
-    """Tie what shares one stored tensor, and move the buffers that are computed rather than stored."""
-    tower = getattr(model, "text_tower", None)
-    if tower is not None:
-        tower.encoder.embed_tokens.weight = tower.shared.weight
+    """Tie parameters that share one stored tensor, and move the computed buffers."""
+    text_encoder = getattr(model, "text_tower", None)
+    if text_encoder is not None:
+        text_encoder.encoder.embed_tokens.weight = text_encoder.shared.weight
     for module in model.modules():
         for name, buffer in module.named_buffers(recurse=False):
             if buffer.device.type != "meta":

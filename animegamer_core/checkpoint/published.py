@@ -1,29 +1,29 @@
-"""The published files, read in place: which parts they make, of which sizes, tensor by tensor."""
+"""Worlds of published files, read in place without conversion."""
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from ..prompt import read_tokenizer
+from ..model.prompt import GameTokenizer, read_tokenizer
 from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec, get_profile
 from . import keys, sizes
-from .downloads import DIFFUSERS_VAE, Downloads
-from .keys import Recipe, map_keys
-from .lora import LowRanks
-from .parts import PARTS, build_model, check_names, load_model, part_names
-from .read import PickleSource, decoder_file, open_weights
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, read_json
+from .downloads import DIFFUSERS_VAE, Downloads, file_signature
+from .folders import Notes
+from .lora_files import LoraUpdates
+from .parts import PARTS, check_parts, load_model
+from .recipes import ComputedTensor, RecipeSource, map_keys
+from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, find_safetensors, number, read_json
+from .weight_files import OPEN_CLIP, PickleSource, decoder_file, open_weights
 
 if typing.TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PUBLISHED_STATE = StateSpec()  # 30 text and 196 image tokens at every width: the vocabulary has no others
-# Until a part is found its sizes are the released ones, one layer deep and small: empty models are built of them.
+# Sizes of parts that are not found: the released ones, with one layer and small shots, as empty models need them.
 _UNKNOWN = replace(
     RELEASE,
     state=PUBLISHED_STATE,
@@ -33,12 +33,12 @@ _UNKNOWN = replace(
 )
 TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
 UNCONDITIONAL = "unconditional_ND"
-Computed = tuple[tuple[int, ...], Callable[[], torch.Tensor]]
+HALF = "float16"  # what the published scripts compute in, except for the engine
 
 
 @dataclass
 class Published:
-    """What a download makes: the spec, and for each part a source of tensors under our names and the files it reads."""
+    """A download's spec, and for each part a source of tensors under our names and the files it reads."""
 
     downloads: Downloads
     spec: ModelSpec
@@ -53,46 +53,53 @@ class Published:
         }
 
 
-class RecipeSource:
-    """Tensors of one part, made from published ones on demand. `computed` (name -> shape, maker) are stored nowhere."""
+class PublishedFolder:
+    """The storage of a world in a folder of downloads. Checksums are of both ends of a file."""
 
-    def __init__(self, path: Path, recipes: dict[str, Recipe], computed: dict[str, Computed] | None = None) -> None:
-        self.path = path
-        self.half = "float16"  # what the published scripts compute in, but for the engine
-        self._recipes = recipes
-        self._computed = computed or {}
-        steps = [step for recipe in recipes.values() for step in recipe.steps.values()]
-        self.files = tuple(dict.fromkeys(file for source, _, _ in steps for file in source.files))
+    def __init__(self, published: Published) -> None:
+        self.folder = published.downloads.folder
+        self._published = published
+        known = {path: file_signature(path) for paths in published.files.values() for path in paths}
+        self._notes = {
+            part: {path.relative_to(self.folder).as_posix(): known[path] for path in paths}
+            for part, paths in published.files.items()
+        }
 
-    def keys(self) -> Iterable[str]:
-        """Our names."""
-        return [*self._recipes, *self._computed]
+    def notes(self, part: str) -> Notes:
+        """The downloaded files that a part is read from."""
+        return self._notes.get(part, {})
 
-    def shape(self, key: str) -> tuple[int, ...]:
-        """The shape of one tensor."""
-        return self._recipes[key].shape if key in self._recipes else self._computed[key][0]
+    def note(self, path: str) -> FileNote:
+        """Size and signature."""
+        return file_signature(self.folder / path)
 
-    def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, cut, without its low-rank update."""
-        return self._recipes[key].tensor() if key in self._recipes else self._computed[key][1]()
+    def remedy(self, part: str) -> str:
+        """The folder, and that `fetch` downloads the part."""
+        return f"in {self.folder}; it is read from {PARTS[part].source}, which `fetch` downloads"
 
-    def lora(self) -> LowRanks:
-        """The low-rank updates of its layers."""
-        updates = {name.removesuffix(".weight"): recipe.update() for name, recipe in self._recipes.items()}
-        return {name: update for name, update in updates.items() if update is not None}
+    def source(self, part: str) -> TensorSource:
+        """Tensors that are made from the published ones when they are read."""
+        return self._published.sources[part]
 
-    @property
-    def lora_bytes(self) -> int:
-        """What the low-rank updates take to store; 0 without any."""
-        return sum(recipe.update_bytes for recipe in self._recipes.values())
+    def lora(self, part: str) -> LoraUpdates:
+        """The LoRA that the published file holds beside its base weights."""
+        return self._published.sources[part].lora()
 
-    def dtype(self, key: str) -> torch.dtype:
-        """The type that `tensor` will have, without reading it."""
-        return self._recipes[key].dtype if key in self._recipes else torch.float32
+    def tokenizer(self) -> GameTokenizer:
+        """Mistral's own, with the game's tokens added."""
+        mistral = self._published.downloads.mistral
+        if mistral is None:
+            raise CheckpointError(f"{self.folder}: no Mistral-7B-Instruct-v0.1 folder, which holds the tokenizer")
+        return GameTokenizer.from_mistral(mistral)
+
+    def text_tokenizer(self) -> Tokenizer | None:
+        """T5's own."""
+        folder = self._published.downloads.text_encoder
+        return None if folder is None else text_tokenizer(folder)
 
 
 def open_published(downloads: Downloads) -> Published:
-    """Open whatever of the downloads is there. Reads names and shapes only; CheckpointError says what does not fit."""
+    """Open the downloads that are there. Reads names and shapes only; CheckpointError says what does not fit."""
     published = Published(downloads, replace(_UNKNOWN, name=downloads.name))
     decoder = None if downloads.decoder is None else PickleSource(decoder_file(downloads.decoder), "module")
     _open_vae(published, decoder)
@@ -100,8 +107,8 @@ def open_published(downloads: Downloads) -> Published:
         _open_decoder(published, decoder)
     if downloads.engine is not None:
         _open_engine(published)
-    _open_image_tower(published, decoder)
-    _open_text_tower(published, decoder)
+    _open_image_encoder(published, decoder)
+    _open_text_encoder(published, decoder)
     _check(published)
     return published
 
@@ -117,16 +124,16 @@ def _open_engine(published: Published) -> None:
         raise CheckpointError(f"{folder / 'pytorch_model.bin'}: no such file; expected the published engine")
     adapter = folder / "adapter_config.json"  # peft's own note of a LoRA; the release has none: alpha = r = 32
     facts = read_json(adapter) if adapter.is_file() else {}
-    alpha = None if facts.get("lora_alpha") is None else sizes.number(facts, "lora_alpha", adapter, 0)
+    alpha = None if facts.get("lora_alpha") is None else number(facts, "lora_alpha", adapter, 0)
     recipes = map_keys(source, keys.ENGINE, alpha, base=_base_model(source, mistral))
     engine, width = sizes.engine_spec(recipes, mistral)
     _set_width(published, width, source.path)
     published.spec = replace(published.spec, engine=engine)
-    engine_source = RecipeSource(source.path, recipes)
-    engine_source.half = "bfloat16"
     tokenizer = mistral / "tokenizer.json"
     tokenizer = tokenizer if tokenizer.is_file() else mistral / "tokenizer.model"
-    _add(published, "engine", engine_source, adapter, mistral / "config.json", tokenizer)
+    _add(
+        published, "engine", RecipeSource(source.path, "bfloat16", recipes), adapter, mistral / "config.json", tokenizer
+    )
 
 
 def _base_model(source: TensorSource, mistral: Path) -> TensorSource | None:
@@ -147,24 +154,25 @@ def _open_decoder(published: Published, source: TensorSource) -> None:
     mixing = map_keys(source, keys.ENCODER)
     spec = published.spec
     vae = spec.decoder.vae
-    if "vae" not in published.sources:  # unknown until it comes, but it must add up
+    if "vae" not in published.sources:  # the VAE is not known yet, but its channels must fit
         vae = replace(vae, latent_channels=sizes.latent_channels(recipes))
     decoder = sizes.decoder_spec(recipes, sizes.find_positions(source), vae, spec.state)
     text, image = sizes.feature_widths(mixing)
-    heads = spec.encoder.image.heads if image % spec.encoder.image.heads == 0 else 1  # unknown until the tower comes
+    heads = spec.encoder.image.heads if image % spec.encoder.image.heads == 0 else 1  # not known yet
     tower = replace(spec.encoder.image, width=image, heads=heads)
     encoder = EncoderSpec(replace(spec.encoder.text, width=text), tower)
     state = replace(spec.state, width=decoder.heads * decoder.head_width)
     published.spec = replace(spec, state=state, decoder=decoder, encoder=encoder)
-    mixed = RecipeSource(source.path, mixing)
+    mixed = RecipeSource(source.path, HALF, mixing)
     _add(published, "encoder", mixed)
-    rows = (state.tokens, state.width), lambda: _unconditional(published.spec, mixed)
-    _add(published, "decoder", RecipeSource(source.path, recipes, {UNCONDITIONAL: rows}))
+    shape = (state.tokens, state.width)
+    unconditional = ComputedTensor(shape, torch.float32, lambda: _unconditional(published.spec, mixed))
+    _add(published, "decoder", RecipeSource(source.path, HALF, recipes, {UNCONDITIONAL: unconditional}))
 
 
 def _unconditional(spec: ModelSpec, mixing: TensorSource) -> torch.Tensor:
-    """(N, D) fp32: the representation of nothing, which the published scripts compute anew in every step."""
-    from ..encoder import ShotEncoder
+    """(N, D) fp32: the unconditional state, which the published scripts compute in every step."""
+    from ..model.encoder import ShotEncoder
 
     with torch.inference_mode():
         return load_model(lambda: ShotEncoder(spec), {"encoder": mixing}, "cpu", torch.float32).unconditional().clone()
@@ -184,7 +192,7 @@ def _open_vae(published: Published, decoder: TensorSource | None) -> None:
     recipes = map_keys(source, table)
     spec = published.spec
     published.spec = replace(spec, decoder=replace(spec.decoder, vae=sizes.vae_spec(recipes)))
-    _add(published, "vae", RecipeSource(source.path, recipes))
+    _add(published, "vae", RecipeSource(source.path, HALF, recipes))
 
 
 def _vae_levels(source: TensorSource) -> int:
@@ -192,46 +200,41 @@ def _vae_levels(source: TensorSource) -> int:
     return sizes.count_numbers(pattern, source.keys())
 
 
-def _open_image_tower(published: Published, decoder: TensorSource | None) -> None:
-    folder = published.downloads.image_tower
+def _open_image_encoder(published: Published, decoder: TensorSource | None) -> None:
+    folder = published.downloads.image_encoder
     source = decoder if _has(decoder, "clip_img_encoder.") else None
     if folder is not None:
-        source = open_weights(folder, ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model"))
+        source = open_weights(folder, OPEN_CLIP)
         if source is None:
             raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
     if source is None:
         return
-    recipes = map_keys(source, keys.IMAGE_TOWER)
-    encoder = replace(published.spec.encoder, image=sizes.image_tower_spec(recipes, folder))
+    recipes = map_keys(source, keys.IMAGE_ENCODER)
+    encoder = replace(published.spec.encoder, image=sizes.image_encoder_spec(recipes, folder))
     published.spec = replace(published.spec, encoder=encoder)
     configs = [] if folder is None else [folder / "open_clip_config.json", folder / "config.json"]
-    _add(published, "image_tower", RecipeSource(source.path, recipes), *configs)
+    _add(published, "image_tower", RecipeSource(source.path, HALF, recipes), *configs)
 
 
-def _open_text_tower(published: Published, decoder: TensorSource | None) -> None:
-    folder = published.downloads.text_tower
+def _open_text_encoder(published: Published, decoder: TensorSource | None) -> None:
+    folder = published.downloads.text_encoder
     if folder is None:  # its tokenizer and sizes are in no other file
         return
     source = open_weights(folder) or (decoder if _has(decoder, "conditioner.embedders.0.") else None)
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
-    recipes = map_keys(source, keys.TEXT_TOWER)
-    encoder = replace(published.spec.encoder, text=sizes.text_tower_spec(recipes, folder))
+    recipes = map_keys(source, keys.TEXT_ENCODER)
+    encoder = replace(published.spec.encoder, text=sizes.text_encoder_spec(recipes, folder))
     published.spec = replace(published.spec, encoder=encoder)
     beside = [folder / name for name in ("config.json", "tokenizer.json", "spiece.model")]
-    _add(published, "text_tower", RecipeSource(source.path, recipes), *beside)
+    _add(published, "text_tower", RecipeSource(source.path, HALF, recipes), *beside)
 
 
 def _check(published: Published) -> None:
     """Every part against an empty model of the spec, so that nothing is written before all of it fits."""
-    for kind in dict.fromkeys(PARTS[part].model for part in published.sources):
-        model = build_model(lambda kind=kind: empty_model(published, kind))
-        state = model.state_dict()
-        for part, source in published.sources.items():
-            if PARTS[part].model == kind:
-                check_names(source, {name: state[full] for name, full in part_names(kind, part, state).items()})
-        if kind == "decoder" and "decoder" in published.sources:
-            _check_positions(published, model)
+    models = check_parts(published.sources, lambda kind: empty_model(published, kind))
+    if "decoder" in published.sources:
+        _check_positions(published, models["decoder"])
     patches = (published.spec.encoder.image.image_size // published.spec.encoder.image.patch) ** 2
     if {"encoder", "image_tower"} <= set(published.sources) and patches != published.spec.state.image_tokens:
         raise CheckpointError(
@@ -241,20 +244,23 @@ def _check(published: Published) -> None:
 
 
 def empty_model(published: Published, kind: str) -> torch.nn.Module:
-    """An engine, decoder or encoder of the published sizes, to be built without memory; with its own tokenizer."""
-    spec, downloads = published.spec, published.downloads
+    """An engine, decoder or encoder of the published sizes with its own tokenizer, to be built without memory."""
+    return new_model(kind, published.spec, "reference", published.downloads.mistral, published.downloads.text_encoder)
+
+
+def new_model(kind: str, spec: ModelSpec, profile: str, mistral: Path, t5: Path | None) -> torch.nn.Module:
+    """A new engine, decoder or encoder. mistral, t5: the folders of the tokenizers; t5 None for no text tokenizer."""
     if kind == "engine":
-        from ..engine import GameEngine
-        from ..prompt import GameTokenizer
+        from ..model.engine import GameEngine
 
-        return GameEngine(spec, GameTokenizer.from_mistral(downloads.mistral), get_profile("reference"))
+        return GameEngine(spec, GameTokenizer.from_mistral(mistral), get_profile(profile))
     if kind == "decoder":
-        from ..decoder import ShotDecoder
+        from ..model.decoder import ShotDecoder
 
-        return ShotDecoder(spec, get_profile("reference"))
-    from ..encoder import ShotEncoder
+        return ShotDecoder(spec, get_profile(profile))
+    from ..model.encoder import ShotEncoder
 
-    return ShotEncoder(spec, None if downloads.text_tower is None else text_tokenizer(downloads.text_tower))
+    return ShotEncoder(spec, None if t5 is None else text_tokenizer(t5))
 
 
 def text_tokenizer(folder: Path) -> Tokenizer:
@@ -273,7 +279,7 @@ def text_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _check_positions(published: Published, decoder: torch.nn.Module) -> None:
-    """The published table of positions against the computed one, which takes its place."""
+    """CheckpointError unless the published table of positions is the computed one, which replaces it."""
     source = PickleSource(decoder_file(published.downloads.decoder), "module")
     table = sizes.find_positions(source)
     computed = decoder.transformer.patch_embed.pos_embedding
@@ -293,13 +299,13 @@ def _set_width(published: Published, width: int, path: Path) -> None:
         raise CheckpointError(
             f"{path}: predicts states {width} wide, the decoder reads {spec.state.width}; expected one world's pair"
         )
-    if spec.state.width != width:  # without a decoder its own sizes mean nothing yet, but must add up
+    if spec.state.width != width:  # without a decoder its sizes are not known, but must fit
         decoder = replace(spec.decoder, heads=1, head_width=width)
         published.spec = replace(spec, state=replace(spec.state, width=width), decoder=decoder)
 
 
 def _add(published: Published, part: str, source: RecipeSource, *beside: Path) -> None:
-    """Give a part its source; `beside` are further files that decide what it is, where they are there."""
+    """Add a part. beside: further files that decide what it is, where they exist."""
     published.sources[part] = source
     published.files[part] = (*source.files, *(path for path in beside if path.is_file()))
 

@@ -1,6 +1,6 @@
-"""What a published file says about sizes: specs from tensor shapes and from the configuration files beside them.
+"""Read specs from the tensor shapes of published files and from the configuration files beside them.
 
-Head counts stand in no shape; they come from the base model's config.json, or from the width of one head.
+Shapes do not give the number of heads; it comes from config.json, or from the width of one head.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..spec import (
-    LARGEST,
     TIME_FACTOR,
     DecoderSpec,
     EngineSpec,
-    ImageTowerSpec,
+    ImageEncoderSpec,
     StateSpec,
-    TextTowerSpec,
+    TextEncoderSpec,
     VaeSpec,
 )
-from .keys import Recipe
-from .storage import CheckpointError, TensorSource, read_json, typed
+from .recipes import Recipe
+from .storage import CheckpointError, TensorSource, number, object_field, read_json, whole
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -113,11 +112,11 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
     )
 
 
-def image_tower_spec(recipes: Recipes, folder: Path | None) -> ImageTowerSpec:
-    """Sizes of the image tower; heads from its configuration file, where there is one."""
+def image_encoder_spec(recipes: Recipes, folder: Path | None) -> ImageEncoderSpec:
+    """Sizes of the image encoder; heads from its configuration file, where there is one."""
     width, _, patch, _ = shape_of(recipes, "embeddings.patch_embedding.weight", 4)
     tokens = shape_of(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
-    return ImageTowerSpec(
+    return ImageEncoderSpec(
         image_size=math.isqrt(tokens) * patch,
         patch=patch,
         width=width,
@@ -127,8 +126,8 @@ def image_tower_spec(recipes: Recipes, folder: Path | None) -> ImageTowerSpec:
     )
 
 
-def text_tower_spec(recipes: Recipes, folder: Path) -> TextTowerSpec:
-    """Sizes of the text tower from its tensors, heads and layers from config.json; it must be a T5 of version 1.1."""
+def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
+    """Sizes of the text encoder from its tensors, heads and layers from config.json; it must be a T5 of version 1.1."""
     path = folder / "config.json"
     config = read_json(path)
     if config.get("feed_forward_proj") != "gated-gelu":
@@ -136,7 +135,7 @@ def text_tower_spec(recipes: Recipes, folder: Path) -> TextTowerSpec:
             f"{path}: feed_forward_proj is {config.get('feed_forward_proj')!r}; expected 'gated-gelu' of t5-v1_1-xxl"
         )
     vocab, width = shape_of(recipes, "shared.weight", 2)
-    spec = TextTowerSpec(
+    spec = TextEncoderSpec(
         vocab_size=vocab,
         width=width,
         head_width=whole(config, "d_kv", path),
@@ -188,23 +187,23 @@ def _grid(table_PD: Tensor, path: Path) -> tuple[int, int, int]:
 
 
 def _period(rows_PD: Tensor) -> int:
-    """After how many rows the first one comes again; all of them if never."""
+    """After how many rows the first one repeats; the number of rows if never."""
     same = (rows_PD[1:] - rows_PD[0]).abs().amax(1) < 1e-4
     return int(same.float().argmax()) + 1 if same.any() else len(rows_PD)
 
 
 def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
-    """Heads of the image tower, which must split its width; as wide as open_clip's where no file tells."""
+    """Heads of the image encoder, which must split its width; without a file they have open_clip's width."""
     path, head_width, heads = _path(recipes), CLIP_HEAD_WIDTH, None
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
-        config = _object(read_json(path), "model_cfg", path)
+        config = object_field(read_json(path), "model_cfg", path)
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        head_width = whole(_object(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
+        head_width = whole(object_field(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
     elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
-        config = _object(read_json(path), "vision_config", path)
+        config = object_field(read_json(path), "vision_config", path)
         if config.get("hidden_act", "gelu") != "gelu":
             raise CheckpointError(
                 f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
@@ -219,7 +218,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
 
 def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     """transformers 5 moved it into `rope_parameters`."""
-    holder = config if config.get("rope_theta") is not None else _object(config, "rope_parameters", path)
+    holder = config if config.get("rope_theta") is not None else object_field(config, "rope_parameters", path)
     theta = number(holder, "rope_theta", path, 10000.0)
     if theta != EngineSpec.rope_theta:  # of v0.2, whose sizes and tokens are the same
         raise CheckpointError(
@@ -228,39 +227,10 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     return theta
 
 
-def _object(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, typing.Any]:
-    """The object `field`; an empty one where it is not there."""
-    return _typed(config, field, dict, path, {})
-
-
-def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
-    """The size `field` of a configuration file; CheckpointError where it is missing or no size."""
-    value = _typed(config, field, int, path, *default)
-    if not 1 <= value <= LARGEST:
-        raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
-    return value
-
-
-def _typed(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
-    """The value of `field`, which is of this type; CheckpointError names the file where it is not."""
-    try:
-        return typed(config, field, kind, *default)
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
-def number(config: dict[str, typing.Any], field: str, path: Path, default: float) -> float:
-    """The number `field` of a configuration file; CheckpointError where it is something else, or beyond all use."""
-    value = config.get(field, default)
-    if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses what is no number
-        raise CheckpointError(f"{path}: {field} is {str(value)[:40]!r}; expected a number of at most {LARGEST}")
-    return float(value)
-
-
 def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     """The shape of one of our tensors; CheckpointError where no file makes it, or it has another number of axes."""
     if name not in recipes:
-        raise CheckpointError(f"{_path(recipes)}: nothing in it becomes {name!r}; expected the whole published model")
+        raise CheckpointError(f"{_path(recipes)}: it has no tensor for {name!r}; expected the whole published model")
     shape = recipes[name].shape
     if len(shape) != axes:
         raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
@@ -274,6 +244,6 @@ def _path(recipes: Recipes) -> Path | str:
 
 
 def count_numbers(pattern: str, names: Iterable[str]) -> int:
-    """How many different numbers stand in the one group of a pattern."""
+    """How many different numbers the group of a pattern matches."""
     compiled = re.compile(pattern)
     return len({match.group(1) for name in names if (match := compiled.fullmatch(name))})

@@ -1,6 +1,6 @@
-"""Our tensor folders and json: written so that a crash leaves the old part or a reported gap, read without trust.
+"""Our tensor folders and json files. A crash while writing leaves the old part, or one that is reported as missing.
 
-Nothing here imports torch at module level: listing worlds must stay instant.
+Importing this imports no torch, so that worlds are listed at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from ..files import PART, mode_of_new, write_text
+from ..spec import LARGEST
 
 if typing.TYPE_CHECKING:
     import torch
@@ -34,7 +35,7 @@ _TYPES = {  # safetensors' names -> torch's; those that are packed or that torch
 
 
 class CheckpointError(ValueError):
-    """A weight file that cannot be used; the message names the file, the key and what was expected."""
+    """A weight file that cannot be used; the message names the file, the key and the expected content."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,40 @@ def typed(
     return values[key]
 
 
+def object_field(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, typing.Any]:
+    """The object `field`; an empty one if it is missing."""
+    return _typed_field(config, field, dict, path, {})
+
+
+def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
+    """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
+    value = _typed_field(config, field, int, path, *default)
+    if not 1 <= value <= LARGEST:
+        raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
+    return value
+
+
+def _typed_field(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
+    """The value of `field`; CheckpointError names the file where it is not of this type."""
+    try:
+        return typed(config, field, kind, *default)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def number(config: dict[str, typing.Any], field: str, path: Path, default: float) -> float:
+    """The number `field` of a configuration file; CheckpointError where it is something else or too large."""
+    value = config.get(field, default)
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses nan
+        raise CheckpointError(f"{path}: {field} is {str(value)[:40]!r}; expected a number of at most {LARGEST}")
+    return float(value)
+
+
 class TensorSource(typing.Protocol):
     """Named tensors of a file or a folder, fetched one by one.
 
-    path is what messages name, files are all that is read. half names the 16-bit type that stored float32 takes on a
-    device that is no CPU.
+    path: the file that messages name. files: all files that are read. half: the 16-bit type that float32 weights get on
+    a GPU.
     """
 
     path: Path
@@ -174,23 +204,23 @@ def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str
     return shards
 
 
-class StagedFolder:
-    """Files of one part written beside the old ones under names of this process, then put in place together."""
+class FolderWriter:
+    """Writes the files of one folder under temporary names, and then renames them all together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._staged: dict[str, Path] = {}
+        self._written: dict[str, Path] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> Path:
-        """Where to write the file that `commit` will call `name`."""
-        self._staged[name] = self.folder / f"{PART}{os.getpid()}-{name}"
-        return self._staged[name]
+        """The temporary path of the file that `commit` renames to `name`."""
+        self._written[name] = self.folder / f"{PART}{os.getpid()}-{name}"
+        return self._written[name]
 
     def write_tensors(
         self, sizes: Mapping[str, int], fetch: Callable[[str], torch.Tensor], max_shard_bytes: int
     ) -> None:
-        """Stage all tensors of `sizes` (name -> bytes), fetched one shard at a time to hold memory low."""
+        """Write all tensors of `sizes` (name -> bytes), fetched one shard at a time to hold memory low."""
         from safetensors.torch import save_file
 
         shards = plan_shards(sizes, max_shard_bytes)
@@ -209,35 +239,35 @@ class StagedFolder:
             )
 
     def write_file(self, name: str, write: Callable[[Path], object]) -> None:
-        """Stage a file that `write` makes at the path that it is given."""
+        """Write a file by calling `write` with its temporary path."""
         mode = mode_of_new(self.path(name))
-        write(self._staged[name])
-        self._staged[name].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
+        write(self._written[name])
+        self._written[name].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
 
     def write_json(self, name: str, values: Mapping[str, typing.Any]) -> None:
-        """Stage a json file."""
+        """Write a json file."""
         write_json(self.path(name), values)
 
     def notes(self) -> dict[str, FileNote]:
-        """Checksum and size of every staged file, by its final name."""
-        return {name: note_of(path) for name, path in self._staged.items()}
+        """Checksum and size of every written file, by its final name."""
+        return {name: note_of(path) for name, path in self._written.items()}
 
     def commit(self) -> None:
-        """Put the staged files in place and remove what an earlier save left of the same kinds, finished or not."""
-        for path in self._staged.values():  # on the disk before its name is: after a power cut no name is empty
+        """Rename the written files and remove other files of the same kinds that an earlier save left."""
+        for path in self._written.values():  # on the disk before its name is: after a power cut no name is empty
             with path.open("r+b") as written:  # Windows flushes only what is open for writing
                 os.fsync(written.fileno())
-        for name, path in self._staged.items():
+        for name, path in self._written.items():
             os.replace(path, self.folder / name)
         kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{PART}*")
         for old in (path for kind in kinds for path in self.folder.glob(kind)):
-            if old.name not in self._staged:
+            if old.name not in self._written:
                 old.unlink()
-        self._staged = {}
+        self._written = {}
 
     def discard(self) -> None:
-        """Remove what was staged and not put in place."""
-        for path in self._staged.values():
+        """Remove the written files that were not committed."""
+        for path in self._written.values():
             path.unlink(missing_ok=True)
 
 

@@ -1,10 +1,10 @@
-"""Worlds: opened from a folder of our own or from the published files, loaded, and saved.
+"""Open, load and save worlds, from a folder of our own or from published files.
 
 Our own folder:
     world.json            format, spec, profile, motion table, provenance, licence notice, checksums
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
-    encoder/              how text and picture features are mixed; text_tower/ and image_tower/ inside
+    encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
 Playing needs engine, decoder and vae. Opening our own folder reads json only and imports no torch.
 """
 
@@ -22,14 +22,14 @@ from ..files import locked
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
-from .folders import OwnFolder, PublishedFolder, Storage, part_of
+from .folders import OwnFolder, Storage, part_of
 from .manifest import FORMAT, MANIFEST, read_manifest
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, stage_part
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, write_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
     CheckpointError,
     FileNote,
-    StagedFolder,
+    FolderWriter,
     TensorSource,
     write_json,
 )
@@ -38,10 +38,10 @@ if typing.TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from ..decoder import ShotDecoder
-    from ..encoder import ShotEncoder
-    from ..engine import GameEngine
-    from ..prompt import GameTokenizer
+    from ..model.decoder import ShotDecoder
+    from ..model.encoder import ShotEncoder
+    from ..model.engine import GameEngine
+    from ..model.prompt import GameTokenizer
 
 LOCK = ".writer.lock"
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
@@ -52,8 +52,8 @@ MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": 
 class World:
     """An opened world. Nothing of its weights is read before one of the `load_` methods.
 
-    trained_window: the past turns that its engine was trained with; None where nobody stated it. warnings: sentences
-    for the person who plays.
+    trained_window: the past turns that its engine was trained with; None if it is not stated. warnings: sentences
+    to show to the player.
     """
 
     storage: Storage
@@ -77,7 +77,7 @@ class World:
 
     @property
     def fingerprint(self) -> str:
-        """64 hex digits that change with all that a played turn depends on: weights, sizes, profile, motion table."""
+        """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table."""
         played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.storage.notes(part).items()}
         facts = {
             "files": played,
@@ -89,7 +89,7 @@ class World:
 
     @property
     def base(self) -> World:
-        """The world without trained files on top of it."""
+        """The world without adapters."""
         return self
 
     @property
@@ -99,11 +99,11 @@ class World:
 
     @property
     def window(self) -> int:
-        """The past turns that its engine reads unless a person asks for others: as in its training."""
+        """The past turns that its engine reads by default: as many as in its training."""
         return DEFAULT_WINDOW if self.trained_window is None else self.trained_window
 
     def warnings_for(self, window: int) -> tuple[str, ...]:
-        """All warnings for a game that reads so many past turns; one more where its engine never saw so many."""
+        """All warnings for a game with this window; one more if the engine was trained with a smaller one."""
         if self.trained_window is None or window <= self.trained_window:
             return self.warnings
         return (
@@ -113,7 +113,7 @@ class World:
         )
 
     def with_profile(self, name: str) -> World:
-        """The same world read by another named profile; a warning says so where its engine was trained for another."""
+        """The same world with another profile, and a warning if its engine was trained with a different one."""
         other = Reading(get_profile(name), self.trained_window)
         warnings = self.warnings
         if not other.agrees(self.reading):
@@ -124,7 +124,7 @@ class World:
         return replace(self, profile=other.profile, warnings=warnings)
 
     def has(self, part: str) -> bool:
-        """Whether every file of a part is there, with the size that is known of it."""
+        """Whether every file of a part is there with its known size."""
         notes = self.storage.notes(part)
         return bool(notes) and all(
             (self.folder / path).is_file() and (self.folder / path).stat().st_size == note.bytes
@@ -136,7 +136,7 @@ class World:
         return tuple(f"{part} is not complete {self.storage.remedy(part)}" for part in parts if not self.has(part))
 
     def verify(self, parts: tuple[str, ...] = tuple(PARTS)) -> None:
-        """Compare the files of these parts with what is known of them; CheckpointError names the first that differs."""
+        """Compare the files of these parts with their checksums; CheckpointError names the first that differs."""
         for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
             if not (self.folder / path).is_file() or self.storage.note(path) != note:
                 raise CheckpointError(
@@ -161,7 +161,7 @@ class World:
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
         """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
-        from ..engine import GameEngine
+        from ..model.engine import GameEngine
 
         tokenizer = self.tokenizer()
         return self._load("engine", lambda: GameEngine(self.spec, tokenizer, self.profile), ("engine",), device, dtype)
@@ -173,7 +173,7 @@ class World:
         parts: tuple[str, ...] = ("decoder", "vae"),
     ) -> ShotDecoder:
         """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
-        from ..decoder import ShotDecoder
+        from ..model.decoder import ShotDecoder
 
         return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
 
@@ -184,7 +184,7 @@ class World:
         parts: tuple[str, ...] = ENCODER_PARTS,
     ) -> ShotEncoder:
         """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
-        from ..encoder import ShotEncoder
+        from ..model.encoder import ShotEncoder
 
         tokenizer = self.storage.text_tokenizer()
         return self._load("encoder", lambda: ShotEncoder(self.spec, tokenizer), parts, device, dtype)
@@ -197,13 +197,13 @@ class World:
         device: str | torch.device,
         dtype: torch.dtype | None,
     ) -> typing.Any:
-        """A model with its weights, the low-rank updates of 16-bit ones beside them."""
+        """A model with its weights; LoRA of 16-bit weights stays beside them."""
         model = load_model(build, self._sources(parts), device, dtype)
         self._attach(model, parts)
         return self._changed(kind, model)
 
     def _attach(self, model: nn.Module, parts: tuple[str, ...]) -> None:
-        """Give a model the low-rank updates that the world itself holds; CheckpointError for one that does not fit."""
+        """Add the world's own LoRA to a model; CheckpointError if it does not fit."""
         for part in parts:
             if updates := self.storage.lora(part):
                 from .lora import WORLD, attach, check_fit
@@ -212,10 +212,10 @@ class World:
                 attach(model, updates, WORLD)
 
     def refit(self, kind: str, model: nn.Module) -> None:
-        """Make a loaded model what this world would load: the same weights with other files on top, or at other
-        strengths, without loading it again. Only what such files changed is read.
+        """Change a loaded model into what this world would load, with other adapters or strengths, without loading it
+        again. Reads only the tensors that adapters changed.
 
-        kind: `engine`, `decoder` or `encoder`. The model came from this world or one that differs in files on top, and
+        kind: `engine`, `decoder` or `encoder`. The model came from this world or one with other adapters, and
         was not optimized since.
         """
         from .lora import restore
@@ -228,7 +228,7 @@ class World:
         self._changed(kind, model)
 
     def _changed(self, kind: str, model: typing.Any) -> typing.Any:
-        """A loaded model as it is played: here as it was stored."""
+        """The model with the world's adapters applied; a plain world has none."""
         return model
 
     def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:
@@ -259,7 +259,7 @@ def open_world(name: str | Path) -> World:
 
 def _open_in_place(folder: Path, name: str | None) -> World:
     """A world of published files: the released scripts' profile and motion table."""
-    from .published import open_published
+    from .published import PublishedFolder, open_published
 
     published = open_published(find_downloads(folder, name))
     return World(
@@ -287,7 +287,7 @@ def save_world(
     licence: str = "",
     trained_window: int | None = None,
 ) -> World:
-    """Make (or describe anew) the world folder itself; parts that it has stay. `save_part` puts the weights in.
+    """Make the world folder, or write its manifest again; parts that it has stay. `save_part` adds the weights.
 
     motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
     """
@@ -317,24 +317,22 @@ def save_part(
     """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
 
     dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
-    the old part, or one that `missing` reports; never a mixture.
+    the old part, or one that `missing` reports.
     """
     if not isinstance(world.storage, OwnFolder):
-        raise _kept(world.folder)
-    from .lora import updates_of
+        raise _read_only(world.folder)
+    from .lora import lora_of
 
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
-        updates = {} if PARTS[part].prefix else updates_of(model)  # VAE and towers never have any
-        staged = stage_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
-        world = commit_part(world, part, staged)
+        updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
+        writer = write_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
+        world = commit_part(world, part, writer)
     return world
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold a world folder for writing; ValueError while anybody else does, for a later writer would put back the parts
-    that it read at its start.
-    """
+    """Lock a world folder for writing; ValueError while it is locked, since a second writer would restore old parts."""
     refusal = (
         f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
     )
@@ -343,23 +341,23 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def check_own(folder: Path) -> None:
-    """CheckpointError where a folder holds published files, beside which nothing is written."""
+    """CheckpointError for a folder of published files, which is never written to."""
     if not (folder / MANIFEST).is_file() and published_worlds(folder):
-        raise _kept(folder)
+        raise _read_only(folder)
 
 
-def _kept(folder: Path) -> CheckpointError:
+def _read_only(folder: Path) -> CheckpointError:
     return CheckpointError(f"{folder}: holds published files, which stay as they are; convert them to another folder")
 
 
-def commit_part(world: World, part: str, staged: StagedFolder) -> World:
-    """Put a staged part in place. The manifest forgets the old part first, so a crash between cannot pass for whole."""
-    notes = {f"{PARTS[part].folder}/{name}": note for name, note in staged.notes().items()}
-    kept = {path: note for path, note in world.files.items() if part_of(path) != part}
-    if len(kept) != len(world.files):
-        write_manifest(replace(world, storage=OwnFolder(world.folder, kept)))
-    staged.commit()
-    world = replace(world, storage=OwnFolder(world.folder, {**kept, **notes}))
+def commit_part(world: World, part: str, writer: FolderWriter) -> World:
+    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing."""
+    notes = {f"{PARTS[part].folder}/{name}": note for name, note in writer.notes().items()}
+    others = {path: note for path, note in world.files.items() if part_of(path) != part}
+    if len(others) != len(world.files):
+        write_manifest(replace(world, storage=OwnFolder(world.folder, others)))
+    writer.commit()
+    world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
     write_manifest(world)
     return world
 

@@ -1,10 +1,9 @@
-"""The benchmark: games as text, one line a turn, that say what a player types and what a right answer would be.
+"""Benchmark games as text, one line a turn: what the player types and what the right answer is.
 
-The line is that of the paper's constructor (supplement, section 4):
+The lines are those of the paper's constructor (supplement, section 4):
 `<S>Characters</S><MD>Motion</MD><EV>Environment</EV><ML>Level</ML><MA>Adverb</MA><SC>0</SC><ET>1</ET><ST>-1</ST>`.
-A file holds games with a blank line between them. Lines that begin with # are remarks; `# name: qiqi-01` in a game
-names it, other games are game-001 and so on by their place in the file. Names and words may be such as can stand in
-an instruction.
+A file has games with a blank line between them. Lines that begin with # are comments; `# name: qiqi-01` in a game
+names it, other games are game-001 and so on by their place in the file. Names and words must fit in an instruction.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..index import check_story_name
-from ..prompt import GRAMMAR
+from ..files import check_folder_name
+from ..model.prompt import GRAMMAR
 from ..state import Instruction, StateChange, clean_text
 from .captions.words import LONGEST_WORDS, why_unfit
 
@@ -29,9 +28,9 @@ _ALLOWED = {choice.opening[1:-1]: choice.allowed for choice in GRAMMAR}
 
 
 class BenchmarkError(ValueError):
-    """A benchmark that cannot be played: the file, the line's number, what it holds and what was expected.
+    """A benchmark that cannot be played: the file, the line's number, its text and what was expected.
 
-    expected: what was expected of a line, in our own words alone; "" for a whole file.
+    expected: the expected line, in our own words alone; "" for a whole file.
     """
 
     def __init__(self, found: str, expected: str = "") -> None:
@@ -41,7 +40,7 @@ class BenchmarkError(ValueError):
 
 @dataclass(frozen=True)
 class BenchmarkTurn:
-    """One turn: who does what where, how lively (level 1..5), and what it does to the gauges.
+    """One turn: who does what where, its motion level (1..5), and how it changes the character stats.
 
     characters: the main one first. background: '{time} {place}', or the one word of the paper's form.
     """
@@ -77,7 +76,7 @@ class BenchmarkTurn:
 
 @dataclass(frozen=True)
 class BenchmarkGame:
-    """The turns of one game; its name is a file's name too, so that results can be kept under it."""
+    """The turns of one game. Its name is a valid file name, under which results are stored."""
 
     name: str
     turns: tuple[BenchmarkTurn, ...]
@@ -89,7 +88,7 @@ class BenchmarkGame:
 
 
 def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
-    """The games of a file; BenchmarkError names the file and every line that is wrong."""
+    """The games of a file; BenchmarkError names the file and every wrong line."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -98,30 +97,30 @@ def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
 
 
 def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[BenchmarkGame, ...]:
-    """The games of a text; BenchmarkError names every line that is wrong, with `source` before its number."""
+    """The games of a text; BenchmarkError names every wrong line, with `source` before its number."""
     games: list[BenchmarkGame] = []
     problems: list[str] = []
     for block in _blocks(text):
-        reading = _Reading(games)
+        parser = _GameParser(games)
         for number, line in block:
             try:
-                reading.read(line)
+                parser.read(line)
             except BenchmarkError as error:
                 problems.append(f"{source}, line {number}: {error}")
         try:
-            games += reading.finished()
+            games += parser.finished()
         except BenchmarkError as error:
             problems.append(f"{source}, line {block[0][0]}: {error}")
     if problems:
         more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
     if not games:
-        raise BenchmarkError(f"{source} holds no game; give lines of the form {FORM}")
+        raise BenchmarkError(f"{source} has no game; give lines of the form {FORM}")
     return tuple(games)
 
 
-class _Reading:
-    """One game while its lines are read, after `games`."""
+class _GameParser:
+    """Parses the lines of one game, which follows `games`."""
 
     def __init__(self, games: Sequence[BenchmarkGame]) -> None:
         self._taken = {game.name for game in games}
@@ -131,18 +130,18 @@ class _Reading:
         self._turns: list[BenchmarkTurn] = []
 
     def read(self, line: str) -> None:
-        """Take a line in; BenchmarkError where it is neither a turn nor a remark."""
-        told = _NAME.fullmatch(line)
-        if told:
+        """Parse a line; BenchmarkError if it is neither a turn nor a comment."""
+        name = _NAME.fullmatch(line)
+        if name:
             if self._name is not None:
                 raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
-            self._name = _checked_name(told[1])
+            self._name = _checked_name(name[1])
         elif not line.startswith("#"):
             self._lines += 1
             self._turns.append(parse_turn(line))
 
     def finished(self) -> list[BenchmarkGame]:
-        """The game, or nothing where the block holds remarks alone or wrong lines; BenchmarkError for its name."""
+        """The game, or nothing if there are only comments or wrong lines; BenchmarkError for its name."""
         name = self._name or f"game-{self._place:03}"
         if self._name and not self._lines:
             raise BenchmarkError(f"the name {name} has no turns below it; leave out the blank line, or the name")
@@ -152,32 +151,32 @@ class _Reading:
 
 
 def parse_turn(line: str) -> BenchmarkTurn:
-    """The turn that a line describes; BenchmarkError says which part is wrong and what was expected."""
+    """The turn of a line; BenchmarkError says which part is wrong and what was expected."""
     match = _LINE.fullmatch(line)
     if match is None:
-        raise BenchmarkError(f"{ascii(line[:_SHOWN])} is no turn", FORM)
-    told = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
-    numbers = {tag: _number(tag, told[tag]) for tag in ("ML", "SC", "ET", "ST")}
-    characters = tuple(name.strip() for name in told["S"].split(","))
-    for tag, words in (*(("S", name) for name in characters), ("MD", told["MD"]), ("EV", told["EV"])):
+        raise BenchmarkError(f"{ascii(line[:_SHOWN])} is not a turn", FORM)
+    values = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
+    numbers = {tag: _number(tag, values[tag]) for tag in ("ML", "SC", "ET", "ST")}
+    characters = tuple(name.strip() for name in values["S"].split(","))
+    for tag, words in (*(("S", name) for name in characters), ("MD", values["MD"]), ("EV", values["EV"])):
         _check_words(tag, words)
-    if told["MA"]:
-        _check_words("MA", told["MA"])
+    if values["MA"]:
+        _check_words("MA", values["MA"])
     if len(set(characters)) < len(characters):
-        raise BenchmarkError(f"<S> is {ascii(told['S'][:_SHOWN])}", "each character once in <S>")
+        raise BenchmarkError(f"<S> is {ascii(values['S'][:_SHOWN])}", "each character once in <S>")
     change = StateChange(numbers["SC"], numbers["ET"], numbers["ST"])
-    return BenchmarkTurn(characters, told["MD"], told["EV"], numbers["ML"], told["MA"], change)
+    return BenchmarkTurn(characters, values["MD"], values["EV"], numbers["ML"], values["MA"], change)
 
 
 def benchmark_text(games: Sequence[BenchmarkGame], remarks: Sequence[str] = ()) -> str:
-    """The file's text, which `parse_benchmark` reads back; remarks come first."""
+    """The file's text, which `parse_benchmark` reads; the remarks come first, as comments."""
     heads = [f"# {remark}" for remark in remarks]
     blocks = ["\n".join([f"# name: {game.name}", *(turn.line for turn in game.turns)]) for game in games]
     return "\n\n".join(["\n".join(heads), *blocks] if heads else blocks) + "\n"
 
 
 def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
-    """The (number, line) of lines between blank ones."""
+    """Blocks of (number, line), separated by blank lines."""
     block: list[tuple[int, str]] = []
     for number, line in enumerate([*(line.strip() for line in text.lstrip("\ufeff").split("\n")), ""], 1):
         if line:
@@ -190,10 +189,10 @@ def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
 def _checked_name(name: str) -> str:
     try:
         if _FILE_NAME.fullmatch(name):
-            return check_story_name(name, "game")
-    except ValueError as error:  # a word that Windows keeps for devices
+            return check_folder_name(name, "game")
+    except ValueError as error:  # a device name of Windows
         raise BenchmarkError(str(error)) from error
-    raise BenchmarkError(f"{ascii(name[:_SHOWN])} is no game's name; expected a-z, 0-9 and -, at most 60")
+    raise BenchmarkError(f"{ascii(name[:_SHOWN])} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
 
 
 def _check_words(tag: str, words: str) -> None:

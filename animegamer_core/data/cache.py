@@ -1,7 +1,7 @@
-"""What training reads again and again, computed once: frames, latents, tower features, representations.
+"""Features that training reads in every epoch, computed once: frames, latents, encoder features, representations.
 
-A feature is one tensor with a row for each clip, in equal shards of safetensors. On a small dataset all rows live on
-the training device and a batch is one indexing; on a large one they are mapped from disk.
+A feature is one tensor with a row for each clip, in equal shards of safetensors. Features of a small dataset are on the
+training device, where a batch is one indexing; those of a large one are mapped from disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Feature:
         return self.rows * (len(self.shards) - 1) + len(self.shards[-1])
 
     def gather(self, indices: Tensor) -> Tensor:
-        """The rows at `indices` (B,), on the device where the shards lie."""
+        """The rows at `indices` (B,), on the device of the shards."""
         if len(self.shards) == 1:
             return self.shards[0][indices.to(self.shards[0].device)]
         number, row = indices.cpu() // self.rows, indices.cpu() % self.rows
@@ -59,18 +59,18 @@ class FeatureStore:
     def __post_init__(self) -> None:
         counts = {name: len(feature) for name, feature in self.features.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"the features differ in length: {counts}; compute them anew from one dataset")
+            raise ValueError(f"the features differ in length: {counts}; compute them again from one dataset")
 
     @classmethod
     def of(cls, **tensors: Tensor) -> FeatureStore:
-        """A store of tensors that are in memory already."""
+        """A store of tensors in memory."""
         return cls({name: Feature((tensor,)) for name, tensor in tensors.items()})
 
     @classmethod
     def open(cls, folder: str | Path, names: Sequence[str], device: torch.device | str | None = None) -> FeatureStore:
-        """Features written by `write_feature`: mapped from disk, or all of it on `device`.
+        """Features written by `write_feature`: mapped from disk, or all on `device`.
 
-        ValueError names a feature that is missing, unfinished or cut.
+        ValueError names a feature that is missing, unfinished or truncated.
         """
         features = {name: _open_feature(Path(folder), name) for name in names}
         return cls(features) if device is None else cls(features).to(device)
@@ -82,7 +82,7 @@ class FeatureStore:
         return next((len(feature) for feature in self.features.values()), 0)
 
     def with_feature(self, name: str, feature: Feature | Tensor) -> FeatureStore:
-        """The store with one more feature, or with another in its place."""
+        """The store with one feature added or replaced."""
         feature = Feature((feature,)) if isinstance(feature, Tensor) else feature
         return FeatureStore({**self.features, name: feature})
 
@@ -91,7 +91,7 @@ class FeatureStore:
         return FeatureStore({name: feature.to(device) for name, feature in self.features.items()})
 
     def gather(self, names: Sequence[str], indices: Tensor, device: torch.device | str) -> dict[str, Tensor]:
-        """The named features' rows at `indices` (B,), on `device`; ValueError lists what there is."""
+        """The named features' rows at `indices` (B,), on `device`; ValueError lists the features of this store."""
         missing = [name for name in names if name not in self.features]
         if missing:
             raise ValueError(f"no feature {missing[0]!r}; this store has {', '.join(self.features) or 'none'}")
@@ -108,9 +108,9 @@ def write_feature(
     shard_bytes: int = SHARD_BYTES,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Feature:
-    """Compute a feature in shards, leaving out those that an earlier run of the same `digest` finished.
+    """Compute a feature in shards, except those that an earlier run with the same `digest` finished.
 
-    compute(rows) returns those rows on any device. digest names everything that the feature depends on.
+    compute(rows) returns those rows on any device. digest: a checksum of everything that the feature depends on.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _read_index(path: Path) -> dict:
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:
-        raise ValueError(f"{path} is not json ({error}); delete it to compute the feature anew") from error
+        raise ValueError(f"{path} is not json ({error}); delete it to compute the feature again") from error
 
 
 def _write_shard(path: Path, rows: Tensor, digest: str) -> None:
@@ -170,5 +170,5 @@ def _open_feature(folder: Path, name: str) -> Feature:
                     raise ValueError(f"{path} belongs to another dataset; delete the cache folder {folder}")
                 shards.append(file.get_tensor("rows"))
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} cannot be read ({error}); delete {folder} and compute it anew") from error
+            raise ValueError(f"{path} cannot be read ({error}); delete {folder} and compute it again") from error
     return Feature(tuple(shards))

@@ -1,13 +1,13 @@
-"""What a person corrected, put into a dataset's tables: all of it, or nothing.
+"""Applies a person's corrections to a dataset's tables: all of them, or none.
 
-corrections.jsonl, as the review page exports it, has a line for each clip that was looked at and changed:
+corrections.jsonl, as the review page exports it, has a line for each clip that was changed:
 
-    {clip, <field of the caption>: value, ...}    also for a clip that was set aside, once its caption is whole
-    {clip, drop: true}                            leave the clip out; its line moves to dropped.jsonl
-    {clip, drop: false}                           bring a clip back that a person left out
+    {clip, <field of the caption>: value, ...}    also for a set-aside clip, if its caption is then complete
+    {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
+    {clip, drop: false}                           restore a clip that a person dropped
 
-Applying a file twice changes nothing the second time. A kill between two of the tables leaves a dataset that reads,
-and the same call completes it.
+Applying a file twice changes nothing the second time. A kill between two tables leaves a readable dataset, and the same
+call completes it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import locked, write_text
-from .dataset import GAMES, INFO, TURNS, DatasetFolder, at_level, info_text, statistics, turns_text
-from .records import ClipRecord
-from .tables import (
+from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text, with_level
+from .jsonl_tables import (
     ADVERBS,
     CAPTION_FIELDS,
     DROPPED,
@@ -31,12 +30,13 @@ from .tables import (
     DatasetError,
     Problem,
     check_instruction,
-    first_of,
+    first_problems,
+    jsonl_text,
     read_lines,
     read_rows,
-    record_of,
-    to_text,
+    record_in,
 )
+from .records import ClipRecord
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
@@ -47,10 +47,9 @@ _FIXED = ("film", "start", "end")
 def apply_corrections(folder: str | Path, file: str | Path) -> int:
     """Apply a file of corrections to a dataset folder; returns how many clips changed.
 
-    DatasetError lists every line that cannot be applied, by its number; then nothing has changed. A clip that comes
-    back, or that was set aside, takes its place in turns.jsonl by film and time, but joins no game by itself; one that
-    was held out comes back as a held-out game of its own, so that nothing trains on it. ValueError while a build writes
-    the same tables.
+    DatasetError lists every line that cannot be applied, with its number; then nothing has changed. A restored or
+    set-aside clip gets its place in turns.jsonl by film and time, but joins no game; one that was held out becomes a
+    held-out game of its own, so that nothing trains on it. ValueError while a build writes the same tables.
     """
     DatasetFolder.open(folder)  # before anything is written into what may be no dataset
     with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections once it is done"):
@@ -60,10 +59,10 @@ def apply_corrections(folder: str | Path, file: str | Path) -> int:
 def _apply(folder: str | Path, file: str | Path) -> int:
     opened = DatasetFolder.open(folder)
     if not Path(file).is_file():
-        raise DatasetError(f"{file}: no such file; export corrections from the review page, and give that file")
+        raise DatasetError(f"{file}: no such file; export corrections from the review page and give that file")
     rows, broken = read_lines(Path(file))
     if not rows and not broken:
-        raise DatasetError(f"{file} holds no corrections; export them from the review page")
+        raise DatasetError(f"{file} has no corrections; export them from the review page")
     tables = _Tables.read(opened)
     problems = dict(broken)
     changed: dict[str, int] = {}
@@ -75,14 +74,14 @@ def _apply(folder: str | Path, file: str | Path) -> int:
         except ValueError as error:
             problems[number] = str(error)
     if problems:
-        told = [Problem(Path(file).name, number, text) for number, text in sorted(problems.items())]
-        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_of(told)]))
-    tables.write()  # even if nothing changed now: a killed call may have left the last tables as they were
+        listed = [Problem(Path(file).name, number, text) for number, text in sorted(problems.items())]
+        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_problems(listed)]))
+    tables.write()  # even without a change, since a killed call may not have written all tables
     return len(changed)
 
 
 def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
-    """The clip that a line corrects; ValueError where the line says nothing that can be done."""
+    """The clip that a line corrects; ValueError for an invalid line."""
     if not isinstance(row, dict) or not isinstance(row.get("clip"), str):
         raise ValueError(f"expected an object with clip, and drop or any of {', '.join(CAPTION_FIELDS)}")
     clip = row["clip"]
@@ -95,7 +94,7 @@ def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
         if name in _MEASURED:
             raise ValueError(f"{name} is measured from the clip's pictures and cannot be corrected; leave it out")
         if name in _FIXED:
-            raise ValueError(f"{name} says where the clip was cut from its film and cannot be corrected; leave it out")
+            raise ValueError(f"{name} is where the clip was cut from its film and cannot be corrected; leave it out")
         if name != "drop" and name not in CAPTION_FIELDS:
             raise ValueError(f"unknown key {name!r}; expected drop or any of {', '.join(CAPTION_FIELDS)}")
     if "drop" in asked and (len(asked) > 1 or not isinstance(row["drop"], bool)):
@@ -105,25 +104,25 @@ def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
 
 @dataclass
 class _Tables:
-    """A dataset's tables in memory while they are corrected. dropped, aside: their rows by the clip that a row still
-    holds, or by its line where it holds none."""
+    """A dataset's tables while they are corrected. dropped, aside: rows by the clip in their `record`, or by their line
+    if they have none."""
 
     folder: DatasetFolder
     turns: dict[str, ClipRecord]
     dropped: dict[str | int, Any]
     aside: dict[str | int, Any]
-    come: list[str] = field(default_factory=list)  # clips whose place in turns.jsonl is not found yet
-    restored: dict[str | int, Any] = field(default_factory=dict)  # their rows of dropped.jsonl
-    reworded: set[str] = field(default_factory=set)  # clips whose adverb is a person's now
+    added: list[str] = field(default_factory=list)  # clips that still need a place in turns.jsonl
+    restored: dict[str | int, Any] = field(default_factory=dict)  # rows that were in dropped.jsonl
+    reworded: set[str] = field(default_factory=set)  # clips with an adverb of a person
 
     @classmethod
     def read(cls, folder: DatasetFolder) -> _Tables:
-        """The tables of a folder; DatasetError where a line beside the turns cannot be read, since it would be lost."""
+        """The tables of a folder; DatasetError for an unreadable line, which rewriting would lose."""
         turns = {turn.clip: turn for turn in folder.turns}
         return cls(folder, turns, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
 
     def apply(self, clip: str, asked: Mapping[str, Any]) -> bool:
-        """Do what one line asks for; returns whether that changed anything. ValueError where it cannot be done."""
+        """Apply one line; returns whether it changed anything. ValueError if it cannot be applied."""
         if "drop" in asked:
             return self._drop(clip) if asked["drop"] else self._restore(clip)
         before = self.turns.get(clip) or self._waiting(clip)
@@ -132,8 +131,8 @@ class _Tables:
         after = ClipRecord.from_dict({**dataclasses.asdict(before), **asked})
         if clip not in self.turns:
             _check_whole(after)
-            self.come.append(clip)
-        after.to_json().encode()  # half of a character that takes two, which no file can hold
+            self.added.append(clip)
+        after.to_json().encode()  # UnicodeEncodeError (a ValueError) for a lone surrogate
         if after.captioned:
             check_instruction(after)
         changed = self.aside.pop(clip, None) is not None or after != before
@@ -150,7 +149,7 @@ class _Tables:
             return False
         self.aside.pop(clip, None)
         span = {name: getattr(record, name) for name in _FIXED}
-        known = self.dropped.get(clip, {})  # of a call that was killed before the clip had left the other tables
+        known = self.dropped.get(clip, {})  # from a call that was killed before the clip left the other tables
         side = {"held_out": True} if clip in self._held_out or known.get("held_out") is True else {}
         self.dropped[clip] = {**span, "reason": REVIEWED, **side, "record": dataclasses.asdict(record)}
         return True
@@ -161,43 +160,43 @@ class _Tables:
         if clip not in self.dropped:
             return False
         if not (self.folder.path / clip).is_file():
-            raise ValueError(f"the file of {clip} is gone, so it cannot come back")
+            raise ValueError(f"the file of {clip} is missing, so the clip cannot be restored")
         self.restored[clip] = self.dropped.pop(clip)
         if clip not in self.turns:
-            self.turns[clip] = self._as_levels_are(record_of(self.restored[clip]))
-            self.come.append(clip)
+            self.turns[clip] = self._with_current_level(record_in(self.restored[clip]))
+            self.added.append(clip)
         return True
 
     def _waiting(self, clip: str) -> ClipRecord | None:
         """The record of a clip that was set aside."""
-        return self._as_levels_are(record_of(self.aside[clip])) if clip in self.aside else None
+        return self._with_current_level(record_in(self.aside[clip])) if clip in self.aside else None
 
-    def _as_levels_are(self, record: ClipRecord) -> ClipRecord:
-        """Levels may have moved while a clip was away."""
+    def _with_current_level(self, record: ClipRecord) -> ClipRecord:
+        """The record with its level by the edges of now, which may have moved."""
         try:
-            return at_level(record, self.folder.motion_table.edges)
-        except DatasetError:  # the dataset has none
+            return with_level(record, self.folder.motion_table.edges)
+        except DatasetError:  # the dataset has no levels
             return record
 
     def _absent(self, clip: str) -> str:
         if clip in self.dropped:
-            return f"{clip} was dropped; bring it back with drop: false first"
-        return f"{clip!r} is no clip of this dataset; is this file for {self.folder.path}?"
+            return f"{clip} was dropped; restore it with drop: false first"
+        return f"{clip!r} is not a clip of this dataset; is this file for {self.folder.path}?"
 
     def write(self) -> None:
-        """Write the tables one after another, so that the folder reads at every moment and no clip is lost: a row is
-        taken from one table only after it stands in another."""
+        """Write the tables one after another, so that the folder is readable at every moment and no clip is lost: a row
+        leaves one table only after it is in another."""
         path, turns = self.folder.path, self._in_order()
         games = list(self._games())
-        back = list(self._games_back({clip for game in games for clip in game["clips"]}))
+        back = list(self._restored_games({clip for game in games for clip in game["clips"]}))
         steps = [
-            (DROPPED, to_text([*self.dropped.values(), *self.restored.values()])),
-            (GAMES, to_text(games)),
+            (DROPPED, jsonl_text([*self.dropped.values(), *self.restored.values()])),
+            (GAMES, jsonl_text(games)),
             (TURNS, turns_text(turns)),
-            (GAMES, to_text([*games, *back])),
-            (SET_ASIDE, to_text(self.aside.values())),
-            (DROPPED, to_text(self.dropped.values())),
-            (ADVERBS, to_text(row for _, row in read_rows(path / ADVERBS) if row.get("clip") not in self.reworded)),
+            (GAMES, jsonl_text([*games, *back])),
+            (SET_ASIDE, jsonl_text(self.aside.values())),
+            (DROPPED, jsonl_text(self.dropped.values())),
+            (ADVERBS, jsonl_text(row for _, row in read_rows(path / ADVERBS) if row.get("clip") not in self.reworded)),
         ]
         if self.folder.info:
             info = {**self.folder.info, "statistics": statistics(turns, len(games) + len(back))}
@@ -207,27 +206,27 @@ class _Tables:
                 write_text(path / name, text)
 
     def _games(self) -> Iterator[dict[str, Any]]:
-        """The lines of games.jsonl without the clips that are gone; a game of none is left out."""
+        """The lines of games.jsonl without dropped clips and empty games."""
         clips = [turn.clip for turn in self.folder.turns]
         for game in self.folder.games:
             if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
                 yield {"game": game.name, "clips": kept, "held_out": game.held_out}
 
-    def _games_back(self, shown: Collection[str]) -> Iterator[dict[str, Any]]:
-        """A line of games.jsonl for each clip that was held out when it was dropped, and is back in no game."""
+    def _restored_games(self, played: Collection[str]) -> Iterator[dict[str, Any]]:
+        """A line of games.jsonl for each restored clip that was held out and is in no game."""
         for clip, row in self.restored.items():
-            if row.get("held_out") is True and clip not in shown:
+            if row.get("held_out") is True and clip not in played:
                 yield {"game": f"back-{clip}", "clips": [clip], "held_out": True}
 
     @functools.cached_property
     def _held_out(self) -> frozenset[str]:
-        """The clips that no stage trains on."""
+        """The clips of held-out games."""
         return frozenset(self.folder.turns[clip].clip for clip in self.folder.held_out_clips)
 
     def _in_order(self) -> list[ClipRecord]:
-        """The turns; each that came anew stands before the first later one of its film, else behind the film."""
-        turns = [turn for clip, turn in self.turns.items() if clip not in self.come]
-        for record in sorted((self.turns[clip] for clip in self.come), key=lambda record: record.start):
+        """The turns; an added one goes before the first later one of its film, else after the film."""
+        turns = [turn for clip, turn in self.turns.items() if clip not in self.added]
+        for record in sorted((self.turns[clip] for clip in self.added), key=lambda record: record.start):
             film = [place for place, turn in enumerate(turns) if turn.film == record.film]
             later = (place for place in film if turns[place].start > record.start)
             turns.insert(next(later, film[-1] + 1 if film else len(turns)), record)
@@ -236,12 +235,12 @@ class _Tables:
 
 def _by_clip(path: Path) -> dict[str | int, Any]:
     rows = read_rows(path)
-    held = {number: record_of(row) for number, row in rows}
+    held = {number: record_in(row) for number, row in rows}
     return {number if held[number] is None else held[number].clip: row for number, row in rows}
 
 
 def _check_whole(record: ClipRecord) -> None:
-    """ValueError unless a clip that was set aside has all that a caption tells: half of one helps nobody."""
+    """ValueError unless a set-aside clip has its whole caption."""
     lacking = [name for name in CAPTION_FIELDS if getattr(record, name) is None]
     if lacking:
         raise ValueError(f"{record.clip} was set aside, and {lacking[0]} is still missing; fill in all, or drop it")

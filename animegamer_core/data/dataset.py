@@ -1,8 +1,8 @@
-"""A dataset folder: one film or many as clips, and what happens in each. A person can read and correct it.
+"""A dataset folder: clips of films, and what happens in each. People can read and correct it.
 
-    clips/          the shots, mp4 (or .safetensors with one uint8 tensor `frames` where PyAV is missing)
+    clips/          the shots, mp4 (without PyAV: .safetensors with one uint8 tensor `frames`)
     turns.jsonl     one line a clip, in the order of the film
-    games.jsonl     {game, clips}: sequences of clips that make games; `"held_out": true` keeps a game from training
+    games.jsonl     {game, clips}: sequences of clips; `"held_out": true` keeps a game from training
     dataset.json    provenance, settings (motion backend, threshold, level edges and values), statistics
 
 F frames, H height, W width, C channels.
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import append_line, replacing, write_text
+from ..media.video import read_clip, write_clip
 from ..state import MotionTable
-from ..video import read_clip, write_clip
+from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
-from .tables import DatasetError, Lines, Problem, first_of, read_lines, to_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """A dataset that was read and checked."""
+    """A dataset that was read and validated."""
 
     path: Path
     turns: tuple[ClipRecord, ...]
@@ -45,20 +45,20 @@ class DatasetFolder:
 
     @classmethod
     def open(cls, path: str | Path, clips: bool = True) -> DatasetFolder:
-        """Read a folder; DatasetError lists what is wrong, each with its file and line.
+        """Read a folder; DatasetError lists what is wrong, with file and line.
 
-        clips: whether their files have to be there, which nothing needs once all that is read of them is cached.
+        clips: whether the clips' files must exist; training from a complete cache does not need them.
         """
         folder, problems = read_dataset(path, clips)
         if problems:
-            raise DatasetError("\n".join([f"{path} cannot be used:", *first_of(problems)]))
+            raise DatasetError("\n".join([f"{path} cannot be used:", *first_problems(problems)]))
         return folder
 
     @property
     def training_clips(self) -> tuple[int, ...]:
-        """The clips that no held-out game shows."""
-        kept_back = set(self.held_out_clips)
-        return tuple(index for index in range(len(self.turns)) if index not in kept_back)
+        """The clips of no held-out game."""
+        held_out = set(self.held_out_clips)
+        return tuple(index for index in range(len(self.turns)) if index not in held_out)
 
     @property
     def held_out_clips(self) -> tuple[int, ...]:
@@ -67,37 +67,37 @@ class DatasetFolder:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """How the dataset was made; nothing where a person left no object there."""
+        """How the dataset was made; empty if it is not an object."""
         return _object(self.info, "settings")
 
     @property
     def motion(self) -> Mapping[str, Any]:
-        """How motion was measured, with the levels' edges and values; nothing where a person left no object there."""
+        """How motion was measured, with the levels' edges and values; empty if it is not an object."""
         return _object(self.settings, "motion")
 
     @property
     def film_bytes(self) -> dict[str, int]:
-        """How large the film files were that clips were cut from, by film, as far as a build noted it."""
+        """The sizes of the film files that clips were cut from, by film, as far as they are known."""
         films = _object(_object(self.info, "provenance"), "films")
         sizes = {name: _object(films, name).get("bytes") for name in films}
         return {name: size for name, size in sizes.items() if isinstance(size, int)}
 
     @property
     def has_motion_table(self) -> bool:
-        """Whether its motion levels were set."""
+        """Whether its motion levels are set."""
         return are_edges(self.motion.get("edges")) and are_values(self.motion.get("values"))
 
     @property
     def motion_table(self) -> MotionTable:
-        """The dataset's own measured motion table; DatasetError where the levels were never set."""
+        """The dataset's own measured motion table; DatasetError if the levels are not set."""
         if not self.has_motion_table:
-            told = "has no settings.motion.edges, four rising numbers, and values, five"
-            raise DatasetError(f"{self.path / INFO} {told}; finish the dataset first")
+            missing = "has no settings.motion.edges (four rising numbers) and values (five)"
+            raise DatasetError(f"{self.path / INFO} {missing}; finish the dataset first")
         return MotionTable(self.path.name, tuple(self.motion["values"]), tuple(self.motion["edges"]))
 
     @property
     def motion_provenance(self) -> dict[str, str]:
-        """How motion was measured, as a world's provenance has it, so that evaluations measure it the same way."""
+        """How motion was measured, for a world's provenance, so that evaluations measure it the same way."""
         return {f"motion {name}": str(self.motion[name]) for name in ("backend", "threshold") if name in self.motion}
 
     def frames(self, index: int) -> NDArray[np.uint8]:
@@ -105,9 +105,9 @@ class DatasetFolder:
         return read_clip(self.path / self.turns[index].clip).frames
 
     def digest(self, captions: bool) -> str:
-        """A name for what caches depend on: which clips there are, of which films, and their captions if asked.
+        """A checksum of what caches depend on: the clips, their films, and their captions if asked.
 
-        No clip's file is looked at, since caches are read where clips are not.
+        It reads no clip's file, since caches are used where clips are missing.
         """
         parts: list[Any] = [(turn.film, turn.start, turn.end, turn.clip) for turn in self.turns]
         parts += [turn.to_json() for turn in self.turns] if captions else []
@@ -115,13 +115,13 @@ class DatasetFolder:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _object(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = told.get(name)
+def _object(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = values.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[Problem]]:
-    """What can be read of a folder, and each thing that is wrong with it. clips: look for their files."""
+    """What can be read of a folder, and its problems. clips: check that their files exist."""
     folder = Path(path)
     if not (folder / TURNS).is_file():
         return DatasetFolder(folder, (), ()), [Problem(TURNS, 0, f"is missing in {folder}; is this a dataset folder?")]
@@ -132,7 +132,7 @@ def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, l
 
 
 def _lines(path: Path, problems: list[Problem]) -> Lines:
-    """(line number, value) of each line that is json; the others become problems."""
+    """(line number, value) of each line of JSON; other lines become problems."""
     lines, broken = read_lines(path)
     problems.extend(Problem(path.name, number, text) for number, text in broken)
     return lines
@@ -148,11 +148,10 @@ def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[Clip
             problems.append(Problem(TURNS, number, str(error)))
             continue
         if turn.clip in seen:
-            told = f"clip {turn.clip} stands in line {seen[turn.clip]} too; delete one"
-            problems.append(Problem(TURNS, number, told))
+            problems.append(Problem(TURNS, number, f"clip {turn.clip} is in line {seen[turn.clip]} too; delete one"))
         elif clips and not (folder / turn.clip).is_file():
-            told = f"clip {turn.clip} is missing; restore the file or delete the line"
-            problems.append(Problem(TURNS, number, told))
+            message = f"clip {turn.clip} is missing; restore the file or delete the line"
+            problems.append(Problem(TURNS, number, message))
         seen[turn.clip] = number
         turns.append(turn)
     return turns
@@ -174,7 +173,7 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
             if not isinstance(values.get("held_out", False), bool):
                 raise ValueError(f"held_out is {values['held_out']!r}; expected true or false")
             if values["game"] in names:
-                raise ValueError(f"game {values['game']!r} stands in an earlier line too; rename one")
+                raise ValueError(f"game {values['game']!r} is in an earlier line too; rename one")
         except ValueError as error:
             problems.append(Problem(GAMES, number, str(error)))
             continue
@@ -185,23 +184,23 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
 
 
 def read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
-    """What dataset.json tells; nothing, and a problem more, where it cannot be read."""
+    """The content of dataset.json; empty, with a new problem, if it cannot be read."""
     if not (folder / INFO).is_file():
         return {}
     try:
         info = json.loads((folder / INFO).read_text(encoding="utf-8"))
     except ValueError as error:
-        problems.append(Problem(INFO, 0, f"not json ({error})"))
+        problems.append(Problem(INFO, 0, f"not JSON ({error})"))
         return {}
     if not isinstance(info, dict) or info.get("format", FORMAT) != FORMAT:
-        told = f"expected an object of format {FORMAT}; a newer version of the program wrote it"
-        problems.append(Problem(INFO, 0, told))
+        message = f"expected an object of format {FORMAT}; a newer version of the program wrote it"
+        problems.append(Problem(INFO, 0, message))
         return {}
     return info
 
 
 class DatasetWriter:
-    """Writes a dataset folder clip by clip. A writer opened on an unfinished folder goes on where it stopped."""
+    """Writes a dataset folder clip by clip. A writer of an unfinished folder continues it."""
 
     def __init__(self, path: str | Path, fps: int = 8) -> None:
         self.path, self.fps = Path(path), fps
@@ -209,19 +208,16 @@ class DatasetWriter:
         self._drop_cut_line()
         folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
         if problems:
-            raise DatasetError("\n".join([f"{path} cannot be continued:", *first_of(problems)]))
+            raise DatasetError("\n".join([f"{path} cannot be continued:", *first_problems(problems)]))
         self.turns: list[ClipRecord] = list(folder.turns) if folder else []
         self._known = {turn.clip for turn in self.turns}
 
     def __contains__(self, clip: str) -> bool:
-        """Whether a clip is written already, so that its work need not be done again."""
+        """Whether a clip is written already."""
         return clip in self._known
 
     def add(self, record: ClipRecord, frames_FHWC: NDArray[np.uint8] | None = None) -> None:
-        """Write a clip and its line; a clip that is there already is left as it is.
-
-        frames None: another process wrote the clip's file before.
-        """
+        """Write a clip and its line, unless the clip is there already. Without frames only the line is written."""
         record = ClipRecord.from_dict(dataclasses.asdict(record))
         if record.clip in self:
             return
@@ -241,17 +237,17 @@ class DatasetWriter:
     ) -> DatasetFolder:
         """Set every clip's motion level by the dataset's own quintiles and write games.jsonl and dataset.json.
 
-        games: (name, clip paths, held out). motion: backend and threshold of the motion values. caption: completes
-        a record once its level is known, since an adverb depends on it. Calling it again gives the same files.
+        games: (name, clip paths, held out). motion: backend and threshold of the motion values. caption: completes a
+        record whose level is known, since an adverb depends on it. Calling it again writes the same files.
         """
-        self.turns, levels = levelled(self.turns)
+        self.turns, levels = with_levels(self.turns)
         if caption is not None:
             self.turns = [caption(turn) for turn in self.turns]
         measured = {"fps": self.fps, **settings, "motion": {**motion, **levels}}
         return write_tables(self.path, self.turns, games, provenance, measured)
 
     def _drop_cut_line(self) -> None:
-        """Remove a last line that a kill cut off; its clip is written again."""
+        """Remove a last line that a kill cut off; its clip will be written again."""
         path = self.path / TURNS
         data = path.read_bytes() if path.exists() else b""
         if data and not data.endswith(b"\n"):
@@ -259,18 +255,18 @@ class DatasetWriter:
                 part.write_bytes(data[: data.rfind(b"\n") + 1])
 
 
-def levelled(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, tuple[float, ...]]]:
+def with_levels(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, tuple[float, ...]]]:
     """The clips with the levels of their motion values, and the levels' edges and median values.
 
-    A level is the quintile of the clips' own values. ValueError where they cannot part five levels.
+    A level is a quintile of the clips' own values. ValueError if the values do not make five levels.
     """
     values = [turn.motion_value for turn in turns if turn.motion_value is not None]
     edges = level_edges(values)
-    return [at_level(turn, edges) for turn in turns], {"edges": edges, "values": median_by_level(values, edges)}
+    return [with_level(turn, edges) for turn in turns], {"edges": edges, "values": median_by_level(values, edges)}
 
 
-def at_level(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
-    """The clip with the level that its motion value lies in; one that was not measured as it is."""
+def with_level(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
+    """The clip with the level of its motion value; unchanged if it was not measured."""
     if turn.motion_value is None:
         return turn
     return dataclasses.replace(turn, motion_level=level_of(turn.motion_value, edges))
@@ -292,7 +288,7 @@ def write_tables(
         "statistics": statistics(turns, len(lines)),
     }
     write_text(path / TURNS, turns_text(turns))
-    write_text(path / GAMES, to_text(lines))
+    write_text(path / GAMES, jsonl_text(lines))
     write_text(path / INFO, info_text(info))
     return DatasetFolder.open(path)
 

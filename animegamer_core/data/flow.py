@@ -1,8 +1,8 @@
 """Backends of optical flow for the motion value, by name: OpenCV's DIS, torchvision's RAFT, and MemFlow.
 
-Backends differ by factors, so a dataset stores which one measured it (`facts`). Nothing is downloaded: weights are
-files that somebody gives. MemFlow, the paper's choice, lives in an environment of its own (ptlflow) and answers through
-files. F frames, H height, W width, B pairs of frames.
+Backends differ by factors, so a dataset stores which one measured it (`facts`). Nothing is downloaded: users give files
+of weights. MemFlow, the paper's choice, runs in an environment of its own (ptlflow) and exchanges files with us. F
+frames, H height, W width, B pairs of frames.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 BACKENDS = ("dis", "raft", "memflow")
 WORKER = Path(__file__).with_name("memflow_worker.py")
-TAIL = 600  # characters of a crashed program's last words
-_PAIRS = 4  # that RAFT compares at a time: each takes some 200 MB at 480 x 720
-_MULTIPLE, _LEAST = 8, 128  # sizes that RAFT takes
+TAIL = 600  # last characters of a crashed program's output that are shown
+_PAIRS = 4  # that RAFT compares at a time: each takes about 200 MB at 480 x 720
+_MULTIPLE, _LEAST = 8, 128  # RAFT takes sizes that are multiples of 8, from 128 on
 
 
 class FlowError(ValueError):
@@ -58,7 +58,7 @@ class FlowSettings:
 
 
 class Flow(Protocol):
-    """An open backend. facts: which one it is, for dataset.json."""
+    """An open backend. facts: its name and version, for dataset.json."""
 
     facts: Mapping[str, Any]
 
@@ -68,7 +68,7 @@ class Flow(Protocol):
 
 @contextmanager
 def open_flow(settings: FlowSettings) -> Iterator[Flow]:
-    """An open backend, to be given to `motion_value`; FlowError where it cannot be used here."""
+    """An open backend for `motion_value`; FlowError if it cannot be used."""
     if settings.backend not in BACKENDS:
         raise FlowError(f"unknown flow backend {settings.backend!r}; choose one of {', '.join(BACKENDS)}")
     if settings.backend == "dis":
@@ -81,7 +81,7 @@ def open_flow(settings: FlowSettings) -> Iterator[Flow]:
 
 
 def motion_facts(flow: Flow, threshold: float) -> dict[str, Any]:
-    """What dataset.json says of how motion was measured."""
+    """How motion was measured, for dataset.json."""
     return {**flow.facts, "threshold": threshold, "height": MEASURE_HEIGHT}
 
 
@@ -96,13 +96,13 @@ def _weights(settings: FlowSettings) -> Path:
 def _python(settings: FlowSettings) -> Path:
     if settings.python is None:
         raise FlowError(
-            "the flow backend memflow runs in an environment of its own; give the python of one that has ptlflow"
+            "the flow backend memflow runs in an environment of its own; give the python of an environment with ptlflow"
         )
     return settings.python
 
 
-def _named(weights: Path) -> dict[str, str]:
-    """Name and checksum of a weights file: where it lies is nobody's business."""
+def _weights_facts(weights: Path) -> dict[str, str]:
+    """Name and checksum of a weights file, without its folder, which is private."""
     return {"weights": weights.name, "sha256": note_of(weights).sha256}
 
 
@@ -116,7 +116,7 @@ class DisFlow:
 
 
 class RaftFlow:
-    """torchvision's RAFT, large or small as the weights are."""
+    """torchvision's RAFT, large or small according to the weights."""
 
     def __init__(self, weights: Path, device: str) -> None:
         """Load the weights, a .pth or .safetensors file in torchvision's names; FlowError for any other."""
@@ -124,7 +124,7 @@ class RaftFlow:
         name = "raft_large" if any(key.startswith("mask_predictor.") for key in state) else "raft_small"
         self._model = _raft(name, state, weights).eval().requires_grad_(False).to(_device(device))
         self._device = device
-        self.facts = {"backend": "raft", "model": name, **_named(weights)}
+        self.facts = {"backend": "raft", "model": name, **_weights_facts(weights)}
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         import torch
@@ -139,8 +139,8 @@ class RaftFlow:
 
 
 def _state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a weights file; FlowError for a file that is none."""
-    from ..checkpoint.read import read_state
+    """The tensors of a weights file; FlowError for any other file."""
+    from ..checkpoint.weight_files import read_state
 
     try:
         return read_state(path)
@@ -171,7 +171,7 @@ def _device(name: str) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise FlowError(f"the device {name!r} cannot be used here ({str(error).splitlines()[0]})") from error
+        raise FlowError(f"the device {name!r} cannot be used ({str(error).splitlines()[0]})") from error
     return name
 
 
@@ -185,22 +185,22 @@ def _padded(images_B3HW: Tensor) -> Tensor:
 
 
 class MemFlow:
-    """MemFlow by ptlflow, in the environment of another python: one process, loaded once, that answers clip by clip."""
+    """MemFlow by ptlflow, in another Python environment: one process that loads it once and answers clip by clip."""
 
     def __init__(self, python: Path, weights: Path, device: str) -> None:
-        """Nothing runs before the object is entered (`with`)."""
+        """Nothing runs before the `with` block."""
         self._command = [str(python), "-I", str(WORKER), str(weights.resolve()), device]  # -I: no module of ours
         self._python = python
-        self.facts: Mapping[str, Any] = {"backend": "memflow", "model": "memflow", **_named(weights)}
+        self.facts: Mapping[str, Any] = {"backend": "memflow", "model": "memflow", **_weights_facts(weights)}
 
     def __enter__(self) -> MemFlow:
         self._folder = tempfile.TemporaryDirectory(prefix="memflow-")
-        self._words = Path(self._folder.name, "words.txt").open("w+", encoding="utf-8", errors="replace")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._words}
+        self._log = Path(self._folder.name, "log.txt").open("w+", encoding="utf-8", errors="replace")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         try:
             self._process = subprocess.Popen(self._command, text=True, encoding="utf-8", **pipes)
         except OSError as error:
-            self._words.close()
+            self._log.close()
             self._folder.cleanup()
             raise FlowError(
                 f"{self._python}: cannot be run ({error.strerror}); give the python of an environment with ptlflow"
@@ -213,12 +213,12 @@ class MemFlow:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # what a crashed worker did not read
+        with suppress(OSError):  # a crashed worker did not read its input
             self._process.stdin.close()
         self._process.terminate()
         self._process.wait()
         self._process.stdout.close()
-        self._words.close()
+        self._log.close()
         self._folder.cleanup()
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
@@ -232,13 +232,13 @@ class MemFlow:
         yield from flows_FHW2
 
     def _ask(self, request: dict[str, str]) -> None:
-        with suppress(OSError):  # it has ended; its last words tell why
+        with suppress(OSError):  # it has ended; its output says why
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        """The worker's next line; FlowError where it has none to give."""
+        """The worker's next line; FlowError if it ended."""
         line = self._process.stdout.readline()
         answer = json.loads(line) if line.endswith("\n") else {}
         if "missing" in answer:
@@ -248,7 +248,7 @@ class MemFlow:
             )
         if not answer:
             code = self._process.wait()
-            self._words.seek(0)
-            words = " ".join(self._words.read().split())[-TAIL:] or "it said nothing"
-            raise FlowError(f"{self._python}: MemFlow ended with exit code {code}: {words}")
+            self._log.seek(0)
+            output = " ".join(self._log.read().split())[-TAIL:] or "no output"
+            raise FlowError(f"{self._python}: MemFlow ended with exit code {code}: {output}")
         return answer

@@ -14,9 +14,9 @@ from .records import ClipRecord
 class GamePlan:
     """How clips become games.
 
-    turns: clips of a game. shortest: a rest of fewer clips is no game. gap: seconds between two clips that may be
-    missing from a game, such as credits or what had no valid caption. held_out: share of the games kept from training
-    for validation: at least one of two games or more, unless it is 0.
+    turns: clips of a game. shortest: fewer remaining clips make no game. gap: most seconds between two clips of a game,
+    where credits or clips without a caption are missing. held_out: fraction of the games kept from training for
+    validation: at least one of two or more games, unless it is 0.
     """
 
     turns: int = 10
@@ -30,7 +30,7 @@ class GamePlan:
         if self.turns < self.shortest:
             raise ValueError(f"turns is {self.turns}; expected {self.shortest} or more, the clips of the shortest game")
         if not 0 <= self.held_out < 1 or self.gap < 0:
-            raise ValueError(f"held_out {self.held_out} must lie from 0 to below 1, and gap {self.gap} be 0 or more")
+            raise ValueError(f"held_out {self.held_out} must be from 0 to below 1, and gap {self.gap} 0 or more")
 
 
 def games_of(
@@ -38,32 +38,38 @@ def games_of(
 ) -> list[tuple[str, list[str], bool]]:
     """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
 
-    Which games are held out depends on their number alone: one in so many, spread evenly over the films. Where there
-    are too few for that, it is the last one.
+    The number of games alone decides which are held out: one in so many, evenly over the films, or the last one of a
+    few.
 
-    before: clip -> whether an earlier build held it out, None where no game showed it. Where one held out any, clips
-    stay on their side, since stages were trained on the one and measured on the other: the share then decides over
-    games of other clips alone. A clip without a side that stands amid held-out ones, as one does whose line was deleted
-    and comes back, is held out with them.
+    before: clip -> whether an earlier build held it out, None if it was in no game. If that build held out any, clips
+    stay on their side, since models were trained on one and measured on the other; the fraction then applies to games
+    of new clips alone. A clip without a side between two held-out ones (its line was deleted and came back) is held out
+    too.
     """
-    kept_back = _kept_back(records, plan.gap, before)
-    rows = [row for row in _rows(records, plan, kept_back) if len(row) >= plan.shortest or row[0].clip in kept_back]
-    held = _held_out(len(rows), plan.held_out)
-    if kept_back:
-        stay = [number for number, row in enumerate(rows) if row[0].clip in kept_back]
-        new = [number for number, row in enumerate(rows) if not any(record.clip in before for record in row)]
-        held = {*stay, *_spread(new, len(held) - len(stay))}
-    return [(f"game-{number:05d}", [record.clip for record in row], number in held) for number, row in enumerate(rows)]
+    held_clips = _held_out_clips(records, plan.gap, before)
+    games = [
+        game for game in _split(records, plan, held_clips) if len(game) >= plan.shortest or game[0].clip in held_clips
+    ]
+    count, fraction = len(games), plan.held_out
+    held = {number for number in range(count) if int((number + 1) * fraction) > int(number * fraction)}
+    if not held and fraction and count > 1:
+        held = {count - 1}
+    if held_clips:
+        stay = [number for number, game in enumerate(games) if game[0].clip in held_clips]
+        new = [number for number, game in enumerate(games) if not any(record.clip in before for record in game)]
+        most = min(len(held) - len(stay), len(new))
+        held = {*stay, *(new[(place + 1) * len(new) // most - 1] for place in range(most))}
+    return [(f"game-{n:05d}", [record.clip for record in game], n in held) for n, game in enumerate(games)]
 
 
-def _kept_back(records: Sequence[ClipRecord], gap: float, before: Mapping[str, bool | None]) -> set[str]:
+def _held_out_clips(records: Sequence[ClipRecord], gap: float, before: Mapping[str, bool | None]) -> set[str]:
     """The clips that were held out, and those without a side between two of them."""
-    kept_back = {clip for clip, held in before.items() if held}
-    found, waiting = set(kept_back), None  # waiting: those without a side since the last one that was held out
+    held_out = {clip for clip, held in before.items() if held}
+    found, waiting = set(held_out), None  # waiting: clips without a side since the last one that was held out
     for last, record in itertools.pairwise([None, *records]):
         if last is not None and _apart(last, record, gap):
             waiting = None
-        if record.clip in kept_back:
+        if record.clip in held_out:
             found.update(waiting or ())
             waiting = []
         elif before.get(record.clip) is False:
@@ -73,32 +79,20 @@ def _kept_back(records: Sequence[ClipRecord], gap: float, before: Mapping[str, b
     return found
 
 
-def _held_out(count: int, share: float) -> set[int]:
-    spread = {number for number in range(count) if int((number + 1) * share) > int(number * share)}
-    return spread or ({count - 1} if share and count > 1 else set())
-
-
-def _spread(numbers: Sequence[int], most: int) -> list[int]:
-    """So many of the numbers, or all, spread evenly."""
-    most = min(most, len(numbers))
-    return [numbers[(place + 1) * len(numbers) // most - 1] for place in range(most)]
-
-
-def _rows(records: Sequence[ClipRecord], plan: GamePlan, kept_back: Collection[str]) -> Iterator[list[ClipRecord]]:
-    """Clips that follow one another; those that are kept back share no row with others."""
-    row: list[ClipRecord] = []
+def _split(records: Sequence[ClipRecord], plan: GamePlan, held_out: Collection[str]) -> Iterator[list[ClipRecord]]:
+    """Runs of consecutive clips, at most plan.turns long, either all held out or none."""
+    game: list[ClipRecord] = []
     for record in records:
-        if row and (len(row) == plan.turns or _parts(row[-1], record, plan.gap, kept_back)):
-            yield row
-            row = []
-        row.append(record)
-    if row:
-        yield row
-
-
-def _parts(one: ClipRecord, next_one: ClipRecord, gap: float, kept_back: Collection[str]) -> bool:
-    """Whether a game that shows one clip cannot go on with the next."""
-    return _apart(one, next_one, gap) or (one.clip in kept_back) != (next_one.clip in kept_back)
+        if game and (
+            len(game) == plan.turns
+            or _apart(game[-1], record, plan.gap)
+            or (game[-1].clip in held_out) != (record.clip in held_out)
+        ):
+            yield game
+            game = []
+        game.append(record)
+    if game:
+        yield game
 
 
 def _apart(one: ClipRecord, next_one: ClipRecord, gap: float) -> bool:

@@ -1,7 +1,7 @@
-"""MemFlow in another environment: run by the python of that environment, on its own, never imported by ours.
+"""Runs MemFlow in another environment: started by that environment's python, never imported by ours.
 
-Arguments: file of weights, device. Each line of its input names a file of frames (F, H, W, 3) uint8 and one for the
-flows (F - 1, H, W, 2) float32; each line of its output is an answer. Whatever libraries say goes to stderr.
+Arguments: file of weights, device. Each input line names a file of frames (F, H, W, 3) uint8 and one for the flows
+(F - 1, H, W, 2) float32; each output line is an answer. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def main(weights: str, device: str) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def answer(**told: object) -> None:
-        answers.write(json.dumps(told) + "\n")
+    def answer(**values: object) -> None:
+        answers.write(json.dumps(values) + "\n")
         answers.flush()
 
     try:
@@ -44,7 +44,7 @@ def main(weights: str, device: str) -> None:
 
 
 def pair_flow(model: torch.nn.Module, frames: numpy.ndarray, first: int, device: str) -> numpy.ndarray:
-    """Flow (H, W, 2) from frame `first` to the next; the pairs of a clip come in order, since MemFlow remembers."""
+    """Flow (H, W, 2) from frame `first` to the next; pairs come in order, since MemFlow keeps a memory."""
     import torch
 
     pair = torch.from_numpy(frames[first : first + 2].copy()).to(device)

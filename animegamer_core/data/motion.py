@@ -1,7 +1,7 @@
-"""The measured motion of a clip: optical flow turned into one number, and numbers into five levels.
+"""The measured motion of a clip: optical flow as one number, and numbers as five levels.
 
-The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of a clip with the nearly still
-pixels left out. Which program computes the flow is open (`flow` offers others); all else is the same for each.
+The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of a clip without the nearly still pixels.
+`flow` offers several programs that compute the flow; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..state import level_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MEASURE_HEIGHT = 480  # flow is stated in pixels a frame at this height, whatever the clip's own size
+MEASURE_HEIGHT = 480  # flow is in pixels a frame at this height, whatever the clip's own
 DEFAULT_THRESHOLD = 0.2
 DIS_FACTS = {"backend": "dis", "preset": "ultrafast"}
 LEVELS = 5
@@ -27,7 +27,7 @@ FlowBackend = Callable[[Sequence["NDArray[np.uint8]"]], Iterator["NDArray[np.flo
 def dis_flow(frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
     """Yield OpenCV's DIS flow (H, W, 2) between consecutive RGB frames (H, W, 3), in pixels.
 
-    The preset is ULTRAFAST: on our clips it ranks like FAST and MEDIUM at a fraction of their time.
+    On our clips the preset ULTRAFAST ranks like FAST and MEDIUM in a fraction of their time.
     """
     import cv2
 
@@ -46,13 +46,12 @@ FLOW_BACKENDS: dict[str, FlowBackend] = {"dis": dis_flow}
 def motion_value(
     frames_FHWC: NDArray[np.uint8], *, backend: str | FlowBackend = "dis", threshold: float = DEFAULT_THRESHOLD
 ) -> float:
-    """Return a clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
+    """A clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
 
-    frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are
-    enlarged (bicubic); higher ones are reduced (area). Magnitudes below `threshold` are dropped; a pair of
-    frames with none left counts 0. backend: "dis", or one that `flow.open_flow` opened. Source: the paper's
-    supplement, section 1, "Motion Scope". Raises ValueError for an unknown backend, an array that is no clip, or flow
-    that is not finite.
+    frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are enlarged
+    (bicubic), higher ones reduced (area). Magnitudes below `threshold` are left out; a pair of frames without others
+    counts 0. backend: "dis", or one that `flow.open_flow` opened. Source: the paper's supplement, section 1, "Motion
+    Scope". ValueError: an unknown backend, an array of another shape, or flow that is not finite.
     """
     if isinstance(backend, str) and backend not in FLOW_BACKENDS:
         raise ValueError(f"unknown flow backend {backend!r}; choose one of {sorted(FLOW_BACKENDS)}, or open another")
@@ -78,43 +77,37 @@ def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _pair_value(flow_HW2: NDArray[np.floating], threshold: float) -> float:
     magnitude = np.hypot(flow_HW2[..., 0], flow_HW2[..., 1])
     if not np.isfinite(magnitude).all():
-        raise ValueError("the flow backend gave values that are no numbers; give it the weights that belong to it")
+        raise ValueError("the flow backend gave values that are not finite; give it its own weights")
     moving = magnitude[magnitude >= threshold]
     return float(moving.mean()) if moving.size else 0.0
 
 
 def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return the four quintile edges of measured motion values (at least five of them).
-
-    Raises ValueError where the values cannot part five levels (too few, or too many alike).
-    """
+    """The four quintile edges of measured motion values; ValueError for fewer than five, or too many alike."""
     if len(values) < LEVELS:
-        raise ValueError(f"{len(values)} motion values cannot part {LEVELS} levels; measure at least {LEVELS} clips")
+        raise ValueError(f"{len(values)} motion values cannot make {LEVELS} levels; measure at least {LEVELS} clips")
     edges = tuple(float(edge) for edge in np.quantile(np.asarray(values, dtype=float), (0.2, 0.4, 0.6, 0.8)))
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
         raise ValueError(f"the quintile edges {edges} do not rise; leave out still clips or add moving ones")
     return edges
 
 
-def are_edges(told: Any) -> bool:
-    """Whether this, read from a file, is four rising numbers."""
-    return _are_numbers(told, LEVELS - 1) and all(low < high for low, high in zip(told, told[1:], strict=False))
+def are_edges(value: Any) -> bool:
+    """Whether a value read from a file is four rising numbers."""
+    return _are_numbers(value, LEVELS - 1) and all(low < high for low, high in zip(value, value[1:], strict=False))
 
 
-def are_values(told: Any) -> bool:
-    """Whether this, read from a file, is a number for each level."""
-    return _are_numbers(told, LEVELS)
+def are_values(value: Any) -> bool:
+    """Whether a value read from a file is a number for each level."""
+    return _are_numbers(value, LEVELS)
 
 
-def _are_numbers(told: Any, count: int) -> bool:
-    return isinstance(told, list) and len(told) == count and all(isinstance(value, int | float) for value in told)
+def _are_numbers(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(isinstance(item, int | float) for item in value)
 
 
 def median_by_level(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:
-    """Return the median motion value of each of the five levels: a world's own motion table.
-
-    Raises ValueError where a level has no value.
-    """
+    """The median motion value of each level, a world's own motion table; ValueError if a level has no value."""
     by_level = [[value for value in values if level_of(value, edges) == level] for level in range(1, LEVELS + 1)]
     empty = [level for level, members in enumerate(by_level, start=1) if not members]
     if empty:

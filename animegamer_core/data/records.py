@@ -1,4 +1,4 @@
-"""What one line of a dataset's tables says: a clip, a game, and which values each key may have."""
+"""The rows of a dataset's tables: a clip, a game, and the values that each key may have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..state import Instruction, StateChange, motion_text
 
 @dataclass(frozen=True, kw_only=True)
 class ClipRecord:
-    """One line of turns.jsonl. Captions are None until a captioner or a person filled them in.
+    """One line of turns.jsonl. Captions are None until a captioner or a person fills them in.
 
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
     '{time} {place}'. motion_value: px a frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
@@ -37,12 +37,12 @@ class ClipRecord:
 
     @property
     def captioned(self) -> bool:
-        """Whether all is there that training reads."""
+        """Whether all values that training reads are there."""
         return all(getattr(self, name) is not None for name in _CAPTION)
 
     @property
     def instruction(self) -> str:
-        """The clip as an instruction in the published form; ValueError where it has no caption."""
+        """The clip as an instruction in the published form; ValueError without a caption."""
         if not self.captioned:
             raise ValueError(f"{self.clip} has no caption; run the captioner or fill in its line of turns.jsonl")
         return Instruction(
@@ -56,12 +56,12 @@ class ClipRecord:
 
     @property
     def levels(self) -> tuple[int, int, int, int]:
-        """(ML, SC, ET, ST) as the prompt tells them."""
+        """(ML, SC, ET, ST) as in the prompt."""
         return self.motion_level, self.change.social, self.change.entertainment, self.change.stamina
 
     @property
     def change(self) -> StateChange:
-        """What the clip does to the gauges."""
+        """How the clip changes the character stats."""
         return StateChange(self.social, self.entertainment, self.stamina)
 
     def to_json(self) -> str:
@@ -96,6 +96,7 @@ def _number(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
+    """Whether a value is a string with more than spaces."""
     return isinstance(value, str) and bool(value.strip())
 
 

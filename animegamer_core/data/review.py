@@ -1,7 +1,7 @@
-"""The review page: one HTML file beside the clips, to look through a dataset in a browser and correct its captions.
+"""The review page: one HTML file beside the clips, to review a dataset in a browser and correct its captions.
 
-It is opened from the disk and needs no server, no network and no other file but the clips. What it exports is read by
-`corrections.apply_corrections`. Its parts lie in review_page/.
+It opens from the disk and needs no server, no network and no files but the clips. `corrections.apply_corrections` reads
+what it exports. Its parts are in review_page/.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ..page import write_page
+from ..media.page import write_page
 from .dataset import DatasetFolder, read_dataset
+from .jsonl_tables import DROPPED, SET_ASIDE, read_objects, record_in
 from .records import ClipRecord
-from .tables import DROPPED, SET_ASIDE, read_objects, record_of
 
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")
@@ -23,22 +23,22 @@ _SHOWN_PROBLEMS = 200
 
 
 def write_review(folder: str | Path) -> Path:
-    """Write a dataset's review page and return its path. Lines that cannot be read are named on the page.
+    """Write a dataset's review page, which lists unreadable lines too; returns its path.
 
-    ValueError where the folder is no dataset.
+    ValueError: not a dataset folder.
     """
     read, problems = read_dataset(folder)
     if problems and not read.turns:
         raise ValueError(str(problems[0]))
-    return write_page(read.path / REVIEW, _PARTS, _SCRIPTS, shown(read, list(map(str, problems))))
+    return write_page(read.path / REVIEW, _PARTS, _SCRIPTS, page_data(read, list(map(str, problems))))
 
 
-def shown(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
-    """What the page is told of a dataset. Clips that were set aside stand where they belong by film and time."""
+def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
+    """The dataset as the page shows it, with set-aside clips in their place by film and time."""
     games = _games_of(folder)
     rows = [{"values": _values(turn), "aside": None, "game": games.get(turn.clip)} for turn in folder.turns]
     for line in read_objects(folder.path / SET_ASIDE):
-        if (record := record_of(line)) is not None:
+        if (record := record_in(line)) is not None:
             why = {"reason": str(line.get("reason", "")), "reply": str(line.get("reply") or "")}
             rows.append({"values": _values(record), "aside": why, "game": None})
     films = {film: place for place, film in reversed(list(enumerate(row["values"][0] for row in rows)))}
@@ -59,7 +59,7 @@ def _values(record: ClipRecord) -> list[Any]:
 
 
 def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:
-    """The first game that plays each clip, and the clip's place in it."""
+    """The first game of each clip, and the clip's place in it."""
     found: dict[str, dict[str, Any]] = {}
     for game in folder.games:
         for at, clip in enumerate(game.clips, start=1):
@@ -69,7 +69,7 @@ def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:
 
 
 def _dropped(line: dict[str, Any]) -> list[Any]:
-    """[film, start, end, reason, the clip's path if it can be brought back]."""
-    record = record_of(line)
+    """[film, start, end, reason, the clip's path if it can be restored]."""
+    record = record_in(line)
     start, end = (value if isinstance(value := line.get(name), int | float) else 0 for name in ("start", "end"))
     return [str(line.get("film", "")), start, end, str(line.get("reason", "")), record and record.clip]

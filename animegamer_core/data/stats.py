@@ -1,4 +1,4 @@
-"""`dataset stats`: what a dataset holds, as a table to read and a picture to look at."""
+"""`dataset stats`: the statistics of a dataset, as a table to read. `stats_picture` draws them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..files import save_picture
 from ..state import MotionScope
 from .dataset import DatasetFolder
+from .jsonl_tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, read_objects
 from .records import ClipRecord
-from .tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, read_objects
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-PICTURE = "stats.png"
 LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
-GAUGES = {"social": (0, 1), "entertainment": (0, 1), "stamina": (-1, 1)}
+STATS = {"social": (0, 1), "entertainment": (0, 1), "stamina": (-1, 1)}
 MOST = 8  # of names, films, words that are listed
 
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """What table and picture tell. Counts are of clips, the largest first; `dropped` counts segments by reason."""
+    """What table and picture show. Counts are of clips, the largest first; `dropped` counts segments by reason."""
 
     name: str
     turns: tuple[ClipRecord, ...]
@@ -40,7 +35,7 @@ class DatasetFacts:
 
     @classmethod
     def of(cls, folder: DatasetFolder) -> DatasetFacts:
-        """The facts of a folder, with what was left out of its tables."""
+        """The facts of a folder, with its dropped and set-aside clips."""
         dropped = read_objects(folder.path / DROPPED)
         return cls(
             name=folder.path.resolve().name,
@@ -61,15 +56,15 @@ class DatasetFacts:
 
     @property
     def characters(self) -> dict[str, int]:
-        """Clips that each character is in."""
+        """Clips of each character."""
         return _largest(name for turn in self.turns for name in turn.character or ())
 
     @property
     def captions(self) -> dict[str, int]:
-        """Clips by how much of their caption is there, also of those that were set aside."""
-        told = [sum(getattr(turn, name) is not None for name in CAPTION_FIELDS) for turn in self.turns]
+        """Clips by how much of their caption is there, and those that were set aside."""
+        filled = [sum(getattr(turn, name) is not None for name in CAPTION_FIELDS) for turn in self.turns]
         parts = Counter(
-            "none" if not count else "whole" if count == len(CAPTION_FIELDS) else "in part" for count in told
+            "none" if not count else "whole" if count == len(CAPTION_FIELDS) else "in part" for count in filled
         )
         return {name: parts[name] for name in ("whole", "in part", "none")} | {"set aside": self.aside}
 
@@ -90,28 +85,14 @@ def _largest(names: Iterable[str]) -> dict[str, int]:
 
 
 def stats(folder: str | Path) -> str:
-    """The table of a dataset folder; DatasetError where it cannot be read."""
+    """The table of a dataset folder; DatasetError if it cannot be read."""
     facts = DatasetFacts.of(DatasetFolder.open(folder))
-    parts = [_heading(facts), _levels(facts), _gauges(facts)]
+    parts = [_heading(facts), _levels(facts), _character_stats(facts)]
     films = {film: facts.films.get(film, 0) for film in {**facts.films, **facts.dropped_by_film}}
     parts.append(_counts("film", films, len(facts.turns), facts.dropped_by_film))
     parts.append(_counts("character", facts.characters, len(facts.turns)))
     parts += [_counts(name, facts.words(name), len(facts.turns)) for name in ("motion", "background", "adverb")]
     return "\n\n".join("\n".join(part) for part in parts if part)
-
-
-def write_stats(folder: str | Path) -> Path:
-    """Draw the picture of a dataset folder into it as stats.png; returns the path."""
-    path = Path(folder) / PICTURE
-    save_picture(draw_stats(folder), path)
-    return path
-
-
-def draw_stats(folder: str | Path) -> Image.Image:
-    """Motion values with their levels, and clips by level, caption, gauge, character and film: 1280 x 860."""
-    from .stats_picture import draw_facts
-
-    return draw_facts(DatasetFacts.of(DatasetFolder.open(folder)))
 
 
 def _heading(facts: DatasetFacts) -> list[str]:
@@ -146,16 +127,16 @@ def _levels(facts: DatasetFacts) -> list[str]:
     return lines
 
 
-def _gauges(facts: DatasetFacts) -> list[str]:
-    lines = [f"{'gauge':<14}{'less':>8}{'same':>8}{'more':>8}{'not told':>10}"]
-    for name in GAUGES:
+def _character_stats(facts: DatasetFacts) -> list[str]:
+    lines = [f"{'stat':<14}{'less':>8}{'same':>8}{'more':>8}{'missing':>10}"]
+    for name in STATS:
         counts = Counter(getattr(turn, name) for turn in facts.turns)
         lines.append(f"{name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{counts[None]:>10}")
     return lines
 
 
 def _counts(title: str, counts: Mapping[str, int], clips: int, dropped: Mapping[str, int] | None = None) -> list[str]:
-    """A table of the most frequent names; of films also what was dropped."""
+    """A table of the most frequent names; for films also the dropped segments."""
     if not counts:
         return []
     more = f"{'dropped':>9}" if dropped is not None else ""
@@ -169,22 +150,22 @@ def _counts(title: str, counts: Mapping[str, int], clips: int, dropped: Mapping[
 
 
 def counted(count: int, thing: str) -> str:
-    """A number of things."""
+    """A number of things, as `1 clip` or `3 clips`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def brief(text: str, room: int) -> str:
-    """A name on one line, cut where it is long."""
+    """A name on one line, shortened to `room` characters."""
     plain = " ".join(text.split())
     return plain if len(plain) <= room else f"{plain[: room - 3]}..."
 
 
 def share(count: int, whole: int) -> str:
-    """A count as a share in per cent; `-` of nothing."""
+    """A count in per cent; `-` if the whole is 0."""
     return f"{100 * count / whole:.0f} %" if whole else "-"
 
 
 def clock(seconds: float) -> str:
-    """A span as h:mm:ss."""
+    """Seconds as h:mm:ss."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

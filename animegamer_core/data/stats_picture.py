@@ -1,147 +1,168 @@
-"""The picture of a dataset's figures, drawn with Pillow alone."""
+"""The picture of a dataset's statistics (stats.png), drawn with matplotlib and without a display."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .plots import FAINT, GRID, INK, PAPER, SHARPER, put_words, round_numbers, round_ratios
-from .stats import GAUGES, LEVEL_NAMES, DatasetFacts, brief, clock, counted, share
+from ..files import save_picture
+from ..media.fonts import drawable, font_of
+from .dataset import DatasetFolder
+from .stats import LEVEL_NAMES, STATS, DatasetFacts, brief, clock, counted, share
 
 if TYPE_CHECKING:
-    from PIL import Image, ImageDraw
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL import Image
 
-SIZE = (1280, 860)
-LEVEL_INKS = ("#b9a9e8", "#9a83dd", "#7c5fd0", "#6243bd", "#43298f")  # from still to wild
-INKS = {"social": "#2f74d0", "entertainment": "#d07a1c", "stamina": "#2a9c65", "plain": "#6d4fc4", "less": "#aab0bd"}
+PICTURE = "stats.png"
+WIDTH, HEIGHT, DPI = 1280, 860, 100
+LEVEL_COLOURS = ("#b9a9e8", "#9a83dd", "#7c5fd0", "#6243bd", "#43298f")  # from still to wild
+STAT_COLOURS = {"social": "#2f74d0", "entertainment": "#d07a1c", "stamina": "#2a9c65"}
+BAR, LEFT_OUT, GRID, INK, FAINT = "#6d4fc4", "#aab0bd", "#e6e8ec", "#23262f", "#696d78"
 BINS = 48
-ROWS = 8
-_ROW = 30
+ROWS, ROW = 8, 30  # bars of a panel, and the height of one in pixels
+LABELS, BARS = 130, 150  # pixels: of the names before the bars, and of the longest bar
 
-Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels of the picture
+Bar = tuple[float, str, str]  # its length, the text behind it, its colour
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One bar of a panel: what it is called, its length, what stands behind it, its colour."""
+def write_stats(folder: str | Path) -> Path:
+    """Draw a dataset folder's statistics into its stats.png; returns the path."""
+    path = Path(folder) / PICTURE
+    save_picture(draw_stats(folder), path)
+    return path
 
-    name: str
-    value: float
-    text: str
-    ink: str
+
+def draw_stats(folder: str | Path) -> Image.Image:
+    """The picture of a dataset folder's statistics, 1280 x 860; ValueError without matplotlib."""
+    return draw_facts(DatasetFacts.of(DatasetFolder.open(folder)))
+
+
+def require_matplotlib() -> None:
+    """ValueError unless matplotlib is installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ValueError('drawing statistics needs matplotlib; run `pip install -e ".[data]"`') from error
 
 
 def draw_facts(facts: DatasetFacts) -> Image.Image:
-    """The whole picture, 1280 x 860."""
-    from PIL import Image, ImageDraw
+    """Motion values with their levels, and clips by level, caption, character stat, character and film."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
 
-    sheet = Image.new("RGB", (SIZE[0] * SHARPER, SIZE[1] * SHARPER), PAPER)
-    draw = ImageDraw.Draw(sheet)
+    # parse_math off: a name may hold dollar signs
+    style = {"font.family": _font_families(facts), "text.parse_math": False, "font.size": 10, "text.color": INK}
+    with matplotlib.rc_context(style):
+        canvas = FigureCanvasAgg(stats_figure(facts))
+        canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def stats_figure(facts: DatasetFacts) -> Figure:
+    """The figure, with an Axes for each panel, labelled with the panel's title."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI)
     seconds = sum(turn.end - turn.start for turn in facts.turns)
-    put_words(draw, (40, 38), brief(facts.name, 60), INK, "lm", 24)
     counts = {"clip": len(facts.turns), "film": len(facts.films), "game": len(facts.lengths)}
-    told = [*(counted(count, thing) for thing, count in counts.items()), clock(seconds)]
-    put_words(draw, (40, 68), ", ".join(told), FAINT, "lm", 15)
-    _histogram(draw, (84, 130, 820, 424), facts)
-    clips = len(facts.turns)
-    _bars(draw, (870, 110, 1240, 290), "Motion levels", _level_bars(facts))
-    _bars(draw, (870, 308, 1240, 460), "Captions and gauges", _caption_bars(facts))
-    _bars(draw, (40, 530, 420, 830), "Characters", _plain_bars(facts.characters, clips))
-    _bars(draw, (450, 530, 830, 830), "Films", _plain_bars(facts.films, clips))
-    _bars(draw, (870, 530, 1240, 830), "Left out", _left_out_bars(facts))
-    return sheet.resize(SIZE, Image.Resampling.LANCZOS)
+    summary = ", ".join([*(counted(count, thing) for thing, count in counts.items()), clock(seconds)])
+    figure.text(40 / WIDTH, 1 - 48 / HEIGHT, drawable(brief(facts.name, 60)), size=18)
+    figure.text(40 / WIDTH, 1 - 74 / HEIGHT, summary, size=11, color=FAINT)
+    _histogram(_panel(figure, "Motion values", (84, 124, 820, 424)), facts)
+
+    def bar(count: int, colour: str = BAR) -> Bar:
+        return count, f"{count}  {share(count, len(facts.turns))}", colour
+
+    def bars(counts: Mapping[str, int]) -> dict[str, Bar]:
+        return {name: bar(count) for name, count in list(counts.items())[:ROWS]}
+
+    levels = enumerate(zip(LEVEL_NAMES, LEVEL_COLOURS, strict=True), start=1)
+    captions = {"captioned": bar(facts.captions["whole"])}
+    for name in STATS:
+        captions[f"{name} +1"] = bar(sum(getattr(turn, name) == 1 for turn in facts.turns), STAT_COLOURS[name])
+    left_out = {**({"set aside": facts.aside} if facts.aside else {}), **facts.dropped}
+    panels = {
+        "Motion levels": (
+            (870, 124),
+            {f"{number} {name}": bar(facts.level(number).size, colour) for number, (name, colour) in levels},
+        ),
+        "Captions and character stats": ((870, 322), captions),
+        "Characters": ((40, 544), bars(facts.characters)),
+        "Films": ((450, 544), bars(facts.films)),
+        "Left out": (
+            (870, 544),
+            {name: (count, str(count), LEFT_OUT) for name, count in list(left_out.items())[:ROWS]},
+        ),
+    }
+    for title, ((left, top), rows) in panels.items():
+        _bars(_panel(figure, title, (left + LABELS, top, left + LABELS + BARS, top + ROW * max(1, len(rows)))), rows)
+    return figure
 
 
-def _level_bars(facts: DatasetFacts) -> list[Bar]:
-    rows = []
-    for number, (name, ink) in enumerate(zip(LEVEL_NAMES, LEVEL_INKS, strict=True), start=1):
-        count = facts.level(number).size
-        rows.append(Bar(f"{number} {name}", count, f"{count}  {share(count, len(facts.turns))}", ink))
-    return rows
-
-
-def _plain_bars(counts: Mapping[str, int], clips: int) -> list[Bar]:
-    return [
-        Bar(name, count, f"{count}  {share(count, clips)}", INKS["plain"])
-        for name, count in list(counts.items())[:ROWS]
-    ]
-
-
-def _caption_bars(facts: DatasetFacts) -> list[Bar]:
-    clips = len(facts.turns)
-    counts = {"captioned": facts.captions["whole"]} | {name: _raised(facts, name) for name in GAUGES}
-    signs = dict.fromkeys(GAUGES, " +1")
-    return [
-        Bar(f"{name}{signs.get(name, '')}", count, f"{count}  {share(count, clips)}", INKS.get(name, INKS["plain"]))
-        for name, count in counts.items()
-    ]
-
-
-def _left_out_bars(facts: DatasetFacts) -> list[Bar]:
-    counts = {**({"set aside": facts.aside} if facts.aside else {}), **facts.dropped}
-    return [Bar(reason, count, str(count), INKS["less"]) for reason, count in list(counts.items())[:ROWS]]
-
-
-def _raised(facts: DatasetFacts, gauge: str) -> int:
-    return sum(getattr(turn, gauge) == 1 for turn in facts.turns)
-
-
-def _bars(draw: ImageDraw.ImageDraw, box: Box, title: str, rows: Sequence[Bar]) -> None:
-    """A panel of level bars, as long as their share of the longest."""
-    left, top, right, _ = box
-    put_words(draw, (left, top), title, INK, "lm", 17)
-    if not rows:
-        put_words(draw, (left, top + 40), "none", FAINT, "lm", 15)
-    longest = max((row.value for row in rows), default=0) or 1
-    start, room = left + 130, right - left - 130 - 92
-    for number, row in enumerate(rows):
-        middle = top + 38 + number * _ROW
-        put_words(draw, (left, middle), brief(row.name, 16), INK, "lm", 14)
-        length = row.value / longest * room
-        _rounded(draw, (start, middle - 9, start + room, middle + 9), GRID)
-        if row.value:
-            _rounded(draw, (start, middle - 9, start + max(8, length), middle + 9), row.ink)
-        put_words(draw, (start + room + 10, middle), row.text, FAINT, "lm", 14)
-
-
-def _rounded(draw: ImageDraw.ImageDraw, box: Box, ink: str) -> None:
-    draw.rounded_rectangle([SHARPER * value for value in box], radius=4 * SHARPER, fill=ink)
-
-
-def _histogram(draw: ImageDraw.ImageDraw, box: Box, facts: DatasetFacts) -> None:
-    """Clips by motion value on a logarithmic scale, each part in the colour of its level."""
+def _panel(figure: Figure, title: str, box: tuple[int, int, int, int]) -> Axes:
+    """Axes at (left, top, right, bottom) in pixels of the picture, with their title above the labels on the left."""
     left, top, right, bottom = box
-    put_words(draw, (40, top - 20), "Motion values", INK, "lm", 17)
+    axes = figure.add_axes(
+        (left / WIDTH, 1 - bottom / HEIGHT, (right - left) / WIDTH, (bottom - top) / HEIGHT), label=title
+    )
+    figure.text((left - LABELS if left > LABELS else 40) / WIDTH, 1 - (top - 8) / HEIGHT, title, size=13)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, labelcolor=FAINT)
+    return axes
+
+
+def _bars(axes: Axes, rows: Mapping[str, Bar]) -> None:
+    """Horizontal bars, as long as their fraction of the longest, with their names before and their texts behind."""
+    longest = max((value for value, _, _ in rows.values()), default=0) or 1
+    axes.barh(range(len(rows)), longest, height=0.6, color=GRID)
+    axes.barh(range(len(rows)), [row[0] for row in rows.values()], height=0.6, color=[row[2] for row in rows.values()])
+    axes.set(xlim=(0, longest), ylim=(max(1, len(rows)) - 0.5, -0.5), xticks=[], yticks=[])
+    beside: dict[str, Any] = {"xycoords": ("axes pixels", "data"), "va": "center", "annotation_clip": False}
+    for place, (name, (_, text, _)) in enumerate(rows.items()):
+        axes.annotate(drawable(brief(name, 16)), (-LABELS, place), size=9.5, **beside)
+        axes.annotate(text, (BARS + 10, place), color=FAINT, **beside)
+    if not rows:
+        axes.annotate("none", (-LABELS, 0), color=FAINT, **beside)
+
+
+def _histogram(axes: Axes, facts: DatasetFacts) -> None:
+    """Clips by motion value on a logarithmic scale, each part in the colour of its level."""
+    from matplotlib.ticker import MaxNLocator
+
     levels = [facts.level(number) for number in range(1, 6)]
     moving = np.concatenate(levels)
     moving = moving[moving > 0]
     if not moving.size:
-        put_words(draw, (40, top + 20), "no clip is measured", FAINT, "lm", 15)
+        axes.set(xticks=[], yticks=[])
+        axes.text(0, 0.9, "no clip is measured", color=FAINT, transform=axes.transAxes)
         return
     low, high = moving.min() / 1.15, moving.max() * 1.15
-    edges = np.geomspace(low, high, BINS + 1)
-    counts = np.stack([np.histogram(values.clip(low, high), bins=edges)[0] for values in levels])  # (level, bin)
-    highest = counts.sum(0).max() * 1.08
+    values = [level.clip(low, high) for level in levels]
+    axes.hist(values, bins=np.geomspace(low, high, BINS + 1), stacked=True, color=LEVEL_COLOURS, rwidth=0.9, zorder=2)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_xlabel("px a frame at 480 px height", color=FAINT)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
 
-    def across(value: float) -> float:
-        return left + math.log(value / low) / math.log(high / low) * (right - left)
 
-    for count in (number for number in round_numbers(0, highest) if number == round(number)):
-        y = bottom - count / highest * (bottom - top)
-        draw.line([SHARPER * value for value in (left, y, right, y)], fill=GRID, width=SHARPER)
-        put_words(draw, (left - 10, y), f"{count:g}", FAINT, "rm", 14)
-    for value in round_ratios(low, high):
-        put_words(draw, (across(value), bottom + 18), f"{value:g}", FAINT, "mm", 14)
-    for place in range(BINS):
-        floor = bottom
-        for level, ink in enumerate(LEVEL_INKS):
-            if counts[level, place]:
-                height = counts[level, place] / highest * (bottom - top)
-                bar = (across(edges[place]) + 1, floor - height, across(edges[place + 1]) - 1, floor)
-                draw.rectangle([SHARPER * value for value in bar], fill=ink)
-                floor -= height
-    put_words(draw, ((left + right) / 2, bottom + 44), "px a frame at 480 px height", FAINT, "mm", 14)
+def _font_families(facts: DatasetFacts) -> list[str]:
+    """matplotlib's own font, then the system's font that has the most letters of this dataset's names."""
+    from matplotlib import font_manager
+
+    names = [facts.name, *facts.films, *facts.characters, *facts.dropped]
+    path = font_of("".join(names), 20).path
+    if not isinstance(path, str):  # Pillow's own font, which is in no file
+        return ["DejaVu Sans"]
+    font_manager.fontManager.addfont(path)
+    return ["DejaVu Sans", font_manager.get_font(path).family_name]

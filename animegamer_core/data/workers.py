@@ -1,4 +1,4 @@
-"""Work spread over processes: cutting, drawing, measuring. Imports no torch, so that a process starts quickly."""
+"""Work in several processes: cutting, drawing, measuring. Imports no torch, so that a process starts quickly."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-CHUNK = 4  # clips that a process takes at a time
-LOOKED_AFTER = 2.0  # seconds between looks whether all processes live
+CHUNK = 4  # items that a process takes at a time
+POLL_SECONDS = 2.0  # between checks whether all processes live
 
 
-def count_of(workers: int | None) -> int:
-    """How many processes are meant, None for one a core; ValueError for a number below 1."""
+def worker_count(workers: int | None) -> int:
+    """The number of processes, one a core for None; ValueError for a number below 1."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; expected 1 or more, or leave it out for one a core")
     return workers or os.cpu_count() or 1
 
 
-def spread(
+def parallel_map(
     work: Callable[[Any], Any],
     items: Sequence[Any],
     workers: int | None = None,
@@ -30,56 +30,48 @@ def spread(
     chunk: int = CHUNK,
     ordered: bool = True,
 ) -> Iterator[Any]:
-    """work(item) for each item, in several processes where that is worth starting them; workers None: one a core.
+    """work(item) for each item, in several processes if there are enough items; workers None: one a core.
 
-    chunk: items that a process takes at a time. ordered: results come in the order of the items, else as they are done.
-    ValueError where processes could not start, since the program came from standard input, or where one was killed;
-    also for a number of workers below 1.
+    chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done.
+    ValueError: a program on standard input, whose processes cannot start; a process that was killed; workers below 1.
     """
-    workers = min(count_of(workers), -(-len(items) // chunk))
+    workers = min(worker_count(workers), -(-len(items) // chunk))
     if workers <= 1:
         yield from map(work, items)
         return
-    if not _can_be_imported():
+    main = sys.modules["__main__"]  # new processes import it, and would fail again and again if they cannot
+    path = getattr(main, "__file__", None)
+    if path is not None and getattr(main, "__spec__", None) is None and not os.path.isfile(path):
         raise ValueError("worker processes cannot start from a script on standard input; save it as a file, or use 1")
-    # Processes are started afresh: OpenCV's and CUDA's threads do not survive a fork.
     before = set(multiprocessing.active_children())
-    with _uninterrupted():
-        pool = multiprocessing.get_context("spawn").Pool(workers, _begin)
+    with _sigint_blocked():
+        # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
+        pool = multiprocessing.get_context("spawn").Pool(workers, _init_worker)
     processes = [process for process in multiprocessing.active_children() if process not in before]
     with pool:
         parts = [items[start : start + chunk] for start in range(0, len(items), chunk)]
-        for results in _results((pool.imap if ordered else pool.imap_unordered)(_Several(work), parts), processes):
-            yield from results
+        results = (pool.imap if ordered else pool.imap_unordered)(partial(_map_all, work), parts)
+        while True:
+            try:
+                part = results.next(timeout=POLL_SECONDS)
+            except StopIteration:
+                return
+            except multiprocessing.TimeoutError as error:  # the pool would wait for a killed process for ever
+                if not all(process.is_alive() for process in processes):
+                    raise ValueError(
+                        "a worker process was killed, perhaps because memory ran out; run again with fewer workers"
+                    ) from error
+            else:
+                yield from part
 
 
-@dataclass(frozen=True)
-class _Several:
-    """Work on a few items at a time."""
-
-    work: Callable[[Any], Any]
-
-    def __call__(self, items: Sequence[Any]) -> list[Any]:
-        return [self.work(item) for item in items]
-
-
-def _results(results: Any, processes: Sequence[Any]) -> Iterator[Any]:
-    """The results as they come. A pool would wait for ever for those of a process that was killed: ValueError."""
-    while True:
-        try:
-            yield results.next(timeout=LOOKED_AFTER)
-        except StopIteration:
-            return
-        except multiprocessing.TimeoutError as error:
-            if not all(process.is_alive() for process in processes):
-                raise ValueError(
-                    "a worker process was killed, perhaps for want of memory; go on with fewer workers"
-                ) from error
+def _map_all(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [work(item) for item in items]
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment; the processes that start in it never hear of one, however early it comes."""
+def _sigint_blocked() -> Iterator[None]:
+    """Block Ctrl-C while processes start; they inherit the block, so only the main program handles it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -90,15 +82,8 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _can_be_imported() -> bool:
-    """Whether new processes, which begin by importing the main module, can find its file; else they die for ever."""
-    main = sys.modules["__main__"]
-    path = getattr(main, "__file__", None)
-    return path is None or getattr(main, "__spec__", None) is not None or os.path.isfile(path)
-
-
-def _begin() -> None:
-    """Keep OpenCV from starting threads of its own in every process, and leave Ctrl-C to the program that waits."""
+def _init_worker() -> None:
+    """Keep OpenCV from starting threads in every process, and leave Ctrl-C to the main program."""
     import cv2
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

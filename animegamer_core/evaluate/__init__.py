@@ -1,1 +1,1 @@
-"""Evaluation: what a world can do, measured on games that its training never saw."""
+"""Evaluation of a world on games that its training never saw."""

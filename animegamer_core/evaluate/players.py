@@ -1,4 +1,4 @@
-"""Whoever plays a benchmark: a world of ours, or a baseline, behind one small interface.
+"""The interface of whoever plays a benchmark: a world of ours or a baseline.
 
 F frames, H height, W width.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class PlayedShot:
     """What a player made of one turn.
 
-    frames: (F, H, W, 3) uint8 RGB. level, change: the motion level 1..5 and the change of the gauges that it predicted;
-    None where it predicts none, as the baselines do; level 0 where it should have and its reply could not be read.
-    seconds: from instruction to frames. uncalibrated: the same shot without calibrated motion values, which is `frames`
-    itself where nothing is calibrated; None where those values are not known.
+    frames: (F, H, W, 3) uint8 RGB. level, change: the predicted motion level 1..5 and change of the character's stats;
+    None if the player predicts none, as the baselines do; level 0 if its reply could not be read. seconds: from
+    instruction to frames. uncalibrated: the same shot without calibrated motion values; `frames` itself if nothing is
+    calibrated, None if the values before calibration are unknown.
     """
 
     frames: NDArray[np.uint8]
@@ -35,14 +35,11 @@ class PlayedShot:
 
 
 class GamePlayer(Protocol):
-    """Plays games of a benchmark. The same game and seed give the same shots, whichever games were played before.
-
-    name: as tables print it. fps: of its shots. facts: what a report has to say about it, as plain json values.
-    """
+    """Plays games of a benchmark. The same game and seed give the same shots, whichever games were played before."""
 
     @property
     def name(self) -> str:
-        """As tables print it."""
+        """The name in tables."""
 
     @property
     def fps(self) -> float:
@@ -50,7 +47,7 @@ class GamePlayer(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What a report has to say of it, as plain json values."""
+        """What a report says about it, as plain json values."""
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""

@@ -1,4 +1,4 @@
-"""What an evaluation says: figures beside their targets, as text and json, and pictures to look at."""
+"""An evaluation's report: estimates beside their targets, as text and json, and pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..files import save_picture, write_text
 from ..spec import PROGRAM
-from .figures import Figure
+from .estimates import Estimate
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -28,44 +28,44 @@ LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headl
 
 @dataclass(frozen=True)
 class Target:
-    """Where a value has to lie, ends included."""
+    """The interval in which a value has to lie, ends included."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def holds(self, value: float) -> bool:
-        """Whether the value lies there; one that was never measured does not."""
+        """Whether the value is in the interval; an unmeasured value is not."""
         return self.low <= value <= self.high
 
-    def reached_by(self, figure: Figure) -> bool:
-        """Whether the figure's interval overlaps the target, so that more samples could still show it."""
-        return figure.count == 0 or (figure.high >= self.low and figure.low <= self.high)
+    def reached_by(self, estimate: Estimate) -> bool:
+        """Whether the estimate's interval overlaps the target, so that more samples could still reach it."""
+        return estimate.count == 0 or (estimate.high >= self.low and estimate.low <= self.high)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of a row. unit: how it is written ("%": a share). target None: told for information only."""
+    """One estimate of a row. unit: how it is printed ("%": a fraction). target None: for information only."""
 
     row: str
     name: str
-    figure: Figure
+    estimate: Estimate
     target: Target | None = None
     unit: str = "%"
 
     def verdict(self, few: bool) -> str:
-        """`ok`, `short`, or nothing without a target; `unsure` if few samples leave open what misses its target."""
+        """`ok` or `short`; "" without a target; `unsure` if samples are few and the interval reaches the target."""
         if self.target is None:
             return INFO
-        if self.target.holds(self.figure.value):
+        if self.target.holds(self.estimate.value):
             return OK
-        return UNSURE if few and self.target.reached_by(self.figure) else SHORT
+        return UNSURE if few and self.target.reached_by(self.estimate) else SHORT
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What measuring one row gave: its lines, pictures to look at by file name, and remarks.
+    """The result of measuring one row: its lines, pictures by file name, and remarks.
 
-    failed: the name of a row that could not be measured, whose remarks say why.
+    failed: the row's name if it could not be measured; its remarks then say why.
     """
 
     lines: tuple[Line, ...]
@@ -76,9 +76,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """An evaluation. few: samples are too few to call every miss; facts: what it takes to repeat it.
+    """An evaluation. few: samples are too few to be sure of every miss. facts: what is needed to repeat it.
 
-    to_come: rows that are still to be measured; a report with some is partial.
+    to_come: rows that are not measured yet; a report with such rows is partial.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -98,18 +98,18 @@ class Report:
 
     @property
     def short(self) -> bool:
-        """Whether a figure falls short of its target."""
+        """Whether an estimate misses its target."""
         return any(line.verdict(self.few) == SHORT for line in self.lines)
 
     @property
     def text(self) -> str:
-        """The printed table, with remarks below it."""
+        """The printed table with its remarks."""
         notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
         notes += [f"(partial: {', '.join(self.to_come)} still to be measured)"] if self.to_come else []
         return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
 
     def sheet(self) -> Image.Image | None:
-        """All pictures below one another; None if no row has one."""
+        """All pictures in one column; None if no row has a picture."""
         pictures = [picture for outcome in self.outcomes for picture in outcome.pictures.values()]
         return stacked(pictures) if pictures else None
 
@@ -135,7 +135,7 @@ class Report:
 
 
 def stacked(pictures: Sequence[Image.Image], width: int = 1200) -> Image.Image:
-    """Pictures below one another, each of this width; there is at least one."""
+    """One or more pictures in one column, each scaled to this width."""
     from PIL import Image
 
     scaled = [picture.resize((width, round(picture.height * width / picture.width))) for picture in pictures]
@@ -148,25 +148,25 @@ def stacked(pictures: Sequence[Image.Image], width: int = 1200) -> Image.Image:
 
 
 def table_line(line: Line, few: bool) -> str:
-    """One line of the printed table: row, figure, target, count, value, interval, verdict."""
-    figure, unit = line.figure, line.unit
+    """One line of the printed table: row, name, target, count, value, interval, verdict."""
+    estimate, unit = line.estimate, line.unit
     target = "" if line.target is None else _target_text(line.target, unit)
-    value = "-" if figure.count == 0 else _number(figure.value, unit)
-    interval = "-" if figure.count == 0 else f"{_number(figure.low, unit)} .. {_number(figure.high, unit)}"
+    value = "-" if estimate.count == 0 else _number(estimate.value, unit)
+    interval = "-" if estimate.count == 0 else f"{_number(estimate.low, unit)} .. {_number(estimate.high, unit)}"
     verdict = line.verdict(few)
-    return f"{line.row:9} {line.name:46} {target:>16} {figure.count:>6} {value:>9} {interval:>19}  {verdict}".rstrip()
+    return f"{line.row:9} {line.name:46} {target:>16} {estimate.count:>6} {value:>9} {interval:>19}  {verdict}".rstrip()
 
 
-TABLE_HEAD = f"{'row':9} {'figure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
+TABLE_HEAD = f"{'row':9} {'measure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
 
 
 def command_line() -> str:
-    """What was typed, as it can be typed again: the program by its name, not by where its file lies."""
+    """The command that was typed, with the program's name in place of its path."""
     return shlex.join([*PROGRAM.split(), *sys.argv[1:]])
 
 
 def machine() -> dict[str, str]:
-    """The machine and the versions of what computes, as a report states them."""
+    """The machine and the versions of the libraries that compute, for a report."""
     import os
     from importlib import metadata
 
@@ -189,7 +189,7 @@ def machine() -> dict[str, str]:
 
 
 def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str], frames: int = 3) -> Image.Image:
-    """Clips to compare: one row a scene, one block of a few frames for each of `labels`, all blocks of one size.
+    """Clips side by side: one row a scene, one block of a few frames for each of `labels`.
 
     films: for each label, the clips (F, H, W, 3) of the scenes.
     """
@@ -210,15 +210,15 @@ def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str], 
 
 
 def _line_values(line: Line, few: bool) -> dict[str, Any]:
-    figure, target = line.figure, line.target
+    estimate, target = line.estimate, line.target
     return {
         "row": line.row,
         "name": line.name,
         "unit": line.unit,
         "target": None if target is None else [_finite(target.low), _finite(target.high)],
-        "value": _finite(figure.value),
-        "interval": [_finite(figure.low), _finite(figure.high)],
-        "n": figure.count,
+        "value": _finite(estimate.value),
+        "interval": [_finite(estimate.low), _finite(estimate.high)],
+        "n": estimate.count,
         "verdict": line.verdict(few),
     }
 

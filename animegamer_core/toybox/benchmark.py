@@ -1,8 +1,8 @@
 """The Toybox's own benchmark: 50 held-out games that ship as text, and the true shots behind them.
 
 `python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt anew, the same to the byte wherever
-drawing and flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own held-out
-games count from 0, and those of `evaluate toybox` from 1000000, so that nobody has met one of these before.
+drawing and optical flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own
+held-out games count from 0, and those of `evaluate toybox` from 1000000, so that no model has seen one of these.
 """
 # ruff: noqa: T201
 
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from ..checkpoint import open_world
 from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..data.motion import motion_value
-from ..data.workers import spread
+from ..data.workers import parallel_map
 from ..files import write_text
 from ..state import StateChange
-from .draw import draw_shot
+from .drawing.draw import draw_shot
 from .games import Game, sample_game
 from .world import MOTIONS, Scene, adverb, characters, motion_text
 
@@ -42,16 +42,16 @@ _REMARKS = (
 def true_game(name: str) -> Game | None:
     """The game with its true scenes behind a benchmark game's name, heldout-900000 and so on; None for other names.
 
-    Only the first TURNS scenes are those of the benchmark. A dataset's held-out games have names of five digits, and
+    Only the first TURNS scenes belong to the benchmark. A dataset's held-out games have names of five digits, and
     are not known here: some of them open with a picture.
     """
-    told = _NAME.fullmatch(name)
-    seed = int(told[1]) if told else -1
+    match = _NAME.fullmatch(name)
+    seed = int(match[1]) if match else -1
     return sample_game(seed, turns=TURNS, split=SPLIT) if FIRST <= seed < FIRST + GAMES else None
 
 
 def true_shot(name: str, turn: int) -> NDArray[np.uint8]:
-    """The true shot of turn 1..10 of such a game: uint8 RGB (17, 96, 144, 3). ValueError where there is none."""
+    """The true shot of turn 1..10 of such a game: uint8 RGB (17, 96, 144, 3). ValueError if there is none."""
     game = true_game(name)
     if game is None or not 1 <= turn <= TURNS:
         last = FIRST + GAMES - 1
@@ -65,7 +65,7 @@ def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[
     """The first `count` games; every true shot is drawn and measured. workers: processes, None for one a core."""
     table = open_world("toybox").motion_table
     games = [sample_game(FIRST + number, turns=TURNS, split=SPLIT) for number in range(count)]
-    values = spread(_motion_of, [scene for game in games for scene in game.scenes], workers)
+    values = parallel_map(_motion_of, [scene for game in games for scene in game.scenes], workers)
     for game in games:
         turns = (_turn(scene, int(table.level(next(values)))) for scene in game.scenes)
         yield BenchmarkGame(f"{SPLIT}-{game.seed}", tuple(turns))
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path, metavar="OUT.txt")
     parser.add_argument("--workers", type=int, help="processes that draw (default: one a core)")
     args = parser.parse_args(argv)
-    args.out.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be written is said before minutes of drawing
+    args.out.parent.mkdir(parents=True, exist_ok=True)  # fails before minutes of drawing
     games = []
     for game in benchmark_games(workers=args.workers):
         games.append(game)

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
-from ..data.workers import spread
-from ..video import clip_suffix, write_clip
-from .draw import draw_frame, draw_shot
+from ..data.workers import parallel_map
+from ..media.video import clip_suffix, write_clip
+from .drawing.draw import draw_frame, draw_shot
 from .games import Game, opening_game, sample_game
 from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, motion_text
 
-OPENINGS = 4  # every fourth game begins with a picture whose prop's colour no instruction tells
+OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
 
 @dataclass(frozen=True)
-class Casting:
-    """How many games a dataset tells, and how many more it keeps back for validation; `turns` turns each.
+class DatasetGames:
+    """How many games a dataset has for training, and how many more for validation, of `turns` turns each.
 
-    first: the number of the first game to tell; datasets whose numbers do not overlap tell other games.
+    first: the number of the first training game; datasets whose numbers do not overlap have different games.
     """
 
     games: int
@@ -42,7 +42,7 @@ class Casting:
 
     @property
     def trained_on(self) -> str:
-        """How much of it is trained on, in words; what is held out for validation does not count."""
+        """The number of clips and games for training, in words; held-out games do not count."""
         rows = [row for name, row in self.scenes().items() if name.startswith("train")]
         return f"{sum(map(len, rows)):,} clips of {len(rows):,} games"
 
@@ -54,17 +54,17 @@ class Casting:
 
 def write_dataset(
     folder: Path,
-    casting: Casting,
+    dataset_games: DatasetGames,
     workers: int | None = None,
     on_clip: OnClip | None = None,
     pictures_only: bool = False,
 ) -> DatasetFolder:
-    """Draw, measure and caption every clip; a folder that a kill left unfinished is gone on with.
+    """Draw, measure and caption every clip; an unfinished folder is continued.
 
-    pictures_only: keep each clip's first picture alone, which is all that stage `predict` reads of it.
-    A folder that came without its clips (only turns.jsonl travelled here) gets them drawn anew, not measured anew.
+    pictures_only: keep only each clip's first picture, which is all that stage `predict` reads.
+    Clips that turns.jsonl lists and the folder lacks are drawn again, and not measured again.
     """
-    games = casting.scenes()
+    games = dataset_games.scenes()
     suffix = clip_suffix()
     scenes = {
         f"clips/{name}-{turn:02d}{suffix}": scene for name, row in games.items() for turn, scene in enumerate(row)
@@ -73,7 +73,7 @@ def write_dataset(
     writer = DatasetWriter(folder, FPS)
     todo = {clip: scene for clip, scene in scenes.items() if clip not in writer}
     make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
-    for done, (clip, value) in enumerate(spread(make, list(todo.items()), workers), start=1):
+    for done, (clip, value) in enumerate(parallel_map(make, list(todo.items()), workers), start=1):
         writer.add(_record(clip, scenes[clip], value))
         if on_clip is not None:
             on_clip(len(scenes) - len(todo) + done, len(scenes))
@@ -82,7 +82,7 @@ def write_dataset(
             (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
             for name, row in games.items()
         ],
-        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(casting)},
+        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(dataset_games)},
         settings={"frames": 1 if pictures_only else FRAMES},
         motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
         caption=lambda record: dataclasses.replace(record, adverb=adverb(scenes[record.clip], record.motion_level)),
@@ -113,7 +113,7 @@ def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | Non
     listed = [json.loads(line)["clip"] for line in lines]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
     make = functools.partial(_redraw, folder=folder, pictures_only=pictures_only)
-    for _ in spread(make, list(lacking.items()), workers):
+    for _ in parallel_map(make, list(lacking.items()), workers):
         pass
 
 

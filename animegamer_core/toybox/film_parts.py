@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from .games import sample_game
 from .world import AMPLITUDES, CHARACTERS, Scene
 
-BORDERS = {  # name: share of the height and of the width that is black on each side
+BORDERS = {  # name: fractions of the height and of the width that are black on each side
     "none": (0.0, 0.0),
     "letterbox": (0.12, 0.0),
     "pillarbox": (0.0, 0.125),
     "both": (0.08, 0.1),
 }
-LOOKS = ("white", "negative", "black")  # of a flash
+FLASH_KINDS = ("white", "negative", "black")
 SAME_FILM = 40  # games tried until one has a figure of the same film
 
 
@@ -28,11 +28,11 @@ SAME_FILM = 40  # games tried until one has a figure of the same film
 class FilmPlan:
     """What a film with known truth is made of. The counts of joins, stills and repeats are limited by `scenes`.
 
-    size is (height, width), even numbers. seconds: the shortest and the longest scene; `short` is the share of scenes
-    of 0.4 to 1.5 seconds. borders: one name of BORDERS for each part of the film, the parts having equally many scenes.
-    similar: share of scenes that show the place of the one before, with other figures or another motion. wild: share
-    of scenes with the strongest motion. held: share of scenes drawn on twos or threes, as animation is: a picture is
-    held for two or three frames. variable: such a picture is stored once, with timestamps to match. grain: standard
+    size is (height, width), even numbers. seconds: the shortest and the longest scene; `short` is the fraction of
+    scenes of 0.4 to 1.5 seconds. borders: names of BORDERS, each for an equal number of scenes in turn. similar:
+    fraction of scenes in the place of the one before, with other figures or another motion. wild: fraction of scenes
+    with the strongest motion. held: fraction of scenes drawn on twos or threes, as animation is: a picture is held for
+    two or three frames. variable: such a picture is stored once, with timestamps to match. grain: standard
     deviation of the film grain, in grey levels.
     """
 
@@ -69,11 +69,11 @@ class FilmPlan:
 
 @dataclass(frozen=True)
 class Flash:
-    """Up to three frames of a part, the same picture on either side. look is a name of LOOKS."""
+    """Up to three frames of a part, the same picture on either side. kind is one of FLASH_KINDS."""
 
     first: int
     frames: int
-    look: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Part:
     kind is "scene", "still", "dark" or "credits". begins is "start", "cut", "black", "white" or "cross"; a fade takes
     `overlap` frames of this part and as many of the one before, which a cross-fade shows at the same time. rate: shots
     a shot's time, so that a motion does not repeat itself with every segment. drift: where the picture slides to, in
-    shares of the margin. step: for how many frames a picture is held. repeats: the part whose pictures these are.
+    fractions of the margin. step: for how many frames a picture is held. repeats: the part whose pictures these are.
     """
 
     kind: str
@@ -234,6 +234,6 @@ def _with_flashes(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list
         frames, first = rng.randint(1, 3), rng.choice(free[index])
         first -= first % part.step  # as a new drawing
         if all(abs(first - flash.first) > 8 for flash in part.flashes):
-            flash = Flash(first, frames, LOOKS[number % len(LOOKS)])
+            flash = Flash(first, frames, FLASH_KINDS[number % len(FLASH_KINDS)])
             parts[index] = replace(part, flashes=(*part.flashes, flash))
     return parts

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .draw import draw_frame
+from .drawing.draw import draw_frame
 from .film_parts import BORDERS, FilmPlan, Part
 from .world import FPS, HEIGHT, WIDTH
 
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MARGIN = 0.06  # share of the drawing kept outside the picture, for its drift
+MARGIN = 0.06  # fraction of the drawing kept outside the picture, for its drift
 DRIFT = 2.4  # the fastest drift in pixels a second at 480 px height: too slow to count as motion
 DARK = 0.14  # light of a dark scene, but for its lamp
 
@@ -34,7 +34,7 @@ def starts_of(parts: Sequence[Part]) -> list[int]:
 
 
 def crop_of(border: str, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    top, left = (round(share * length) for share, length in zip(BORDERS[border], size, strict=True))
+    top, left = (round(fraction * length) for fraction, length in zip(BORDERS[border], size, strict=True))
     return top, top, left, left
 
 
@@ -68,18 +68,18 @@ def _with_fades(part: Part, follower: Part | None, frame: int, plan: FilmPlan) -
     if follower is None or frame < part.frames - follower.overlap:
         return picture
     number = frame - (part.frames - follower.overlap)
-    share = (number + 1) / (follower.overlap + 1)
+    fraction = (number + 1) / (follower.overlap + 1)
     if follower.begins == "cross":
-        return (1 - share) * picture + share * _picture(follower, number, plan)
-    return _faded(picture, part, plan, follower.begins, share)
+        return (1 - fraction) * picture + fraction * _picture(follower, number, plan)
+    return _faded(picture, part, plan, follower.begins, fraction)
 
 
 def _faded(
-    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, share: float
+    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, fraction: float
 ) -> NDArray[np.float32]:
     """A step of a fade; borders stay black, as they do where a film is published with them."""
     inside = _inside(picture_HWC, part, plan)
-    inside[:] = _toned(inside, colour, share)
+    inside[:] = _toned(inside, colour, fraction)
     return picture_HWC
 
 
@@ -88,8 +88,8 @@ def _inside(picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan) -> NDA
     return picture_HWC[top : height - bottom, left : width - right]
 
 
-def _toned(picture_HWC: NDArray[np.float32], colour: str, share: float) -> NDArray[np.float32]:
-    return (1 - share) * picture_HWC + share * (255.0 if colour == "white" else 0.0)
+def _toned(picture_HWC: NDArray[np.float32], colour: str, fraction: float) -> NDArray[np.float32]:
+    return (1 - fraction) * picture_HWC + fraction * (255.0 if colour == "white" else 0.0)
 
 
 def _grained(
@@ -109,7 +109,7 @@ def _picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
     picture = _scene_picture(part, frame, plan)
     for flash in part.flashes:
         if flash.first <= frame < flash.first + flash.frames:
-            picture = 255 - picture if flash.look == "negative" else _toned(picture, flash.look, 0.85)
+            picture = 255 - picture if flash.kind == "negative" else _toned(picture, flash.kind, 0.85)
     top, bottom, left, right = crop_of(part.border, plan.size)
     return np.pad(picture, ((top, bottom), (left, right), (0, 0)))
 
@@ -126,8 +126,8 @@ def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32
     reach = MARGIN / 2 * height
     moved = min(DRIFT * seconds * height / 480, reach)
     x, y = (
-        moved * share + (length - scale * own) / 2
-        for share, length, own in zip(part.drift, (width, height), (WIDTH, HEIGHT), strict=True)
+        moved * fraction + (length - scale * own) / 2
+        for fraction, length, own in zip(part.drift, (width, height), (WIDTH, HEIGHT), strict=True)
     )
     matrix = np.float32([[scale, 0, x], [0, scale, y]])
     picture = cv2.warpAffine(

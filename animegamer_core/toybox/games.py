@@ -25,8 +25,8 @@ from .world import (
 )
 
 SPLITS = ("train", "heldout", "unseen")
-PROP_SHARE = 0.6  # of a game's turns show its prop
-SAME_FILM_SHARE = 0.6  # of second characters come from the main character's film
+PROP_FRACTION = 0.6  # of a game's turns show its prop
+SAME_FILM_FRACTION = 0.6  # of second characters come from the main character's film
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     """Return a game of `turns` turns: the same for the same seed, split and number of turns.
 
     "train" and "heldout" hold no unseen (character, motion) pair; in "unseen" every turn is one. The
-    prop's colour is told at its first visible turn and never again.
+    prop's colour is named at its first visible turn and never again.
     Raises ValueError for an unknown split or fewer than one turn.
     """
     rng = _generator(split, seed, turns)
@@ -80,7 +80,7 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
 
 
 def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
-    """Return a game whose turn 0 is a picture with the prop, whose colour no instruction ever tells."""
+    """Return a game whose turn 0 is a picture with the prop, whose colour no instruction names."""
     game = sample_game(seed, turns=turns, split=split)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     rng = random.Random(f"toybox/opening/{split}/{seed}")
@@ -130,7 +130,7 @@ def _motions(rng: random.Random, character: str, split: str) -> Iterator[str]:
 def _partner(rng: random.Random, character: str, motion: str) -> str | None:
     if not MOTIONS[motion].partner:
         return None
-    same_film = rng.random() < SAME_FILM_SHARE
+    same_film = rng.random() < SAME_FILM_FRACTION
     film = CHARACTERS[character].film
     return rng.choice(
         [name for name, row in CHARACTERS.items() if name != character and (row.film == film) == same_film]
@@ -151,9 +151,9 @@ def _settings(rng: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def _visible_turns(rng: random.Random, turns: int) -> frozenset[int]:
-    """Return the turns that show the prop: at least one, early; about PROP_SHARE of all."""
+    """Return the turns that show the prop: at least one, early; about PROP_FRACTION of all."""
     first = rng.randint(1, max(1, turns // 4))
-    rest = [turn for turn in range(first + 1, turns + 1) if rng.random() < PROP_SHARE + 0.04]
+    rest = [turn for turn in range(first + 1, turns + 1) if rng.random() < PROP_FRACTION + 0.04]
     return frozenset((first, *rest))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .draw import draw_frame
+from .drawing.draw import draw_frame
 from .world import AMPLITUDES, CHARACTERS, PLACES, Scene
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ REFERENCE_SPLIT = 3  # the lowest bits of a scene's seed that no game has
 def reference_scenes(name: str) -> tuple[Scene, ...]:
     """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at four places by day and by night.
 
-    The places are the same for every character, so that none of them tells who is meant. No game shares their seeds.
-    ValueError for an unknown character.
+    The places are the same for every character, so that a place does not identify a character. No game has their
+    seeds. ValueError for an unknown character.
     """
     if name not in CHARACTERS:
         raise ValueError(f"unknown Toybox character {name!r}; choose one of {', '.join(CHARACTERS)}")

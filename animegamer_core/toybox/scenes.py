@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.motion import motion_value
-from ..data.workers import spread
-from .draw import draw_shot
+from ..data.workers import parallel_map
+from .drawing.draw import draw_shot
 from .world import (
     AMPLITUDES,
     CHARACTERS,
@@ -41,7 +41,7 @@ HEADS: dict[str, tuple[str, ...]] = {
     "colour": (NONE, *COLOURS),
 }
 PROBE_SPLIT = 3  # the lowest bits of a scene's seed that no split of games uses
-PROP_SHARE = 0.7
+PROP_FRACTION = 0.7
 
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 Labels = dict[str, "NDArray[np.int64]"]  # head -> (M,) index of the class in HEADS
@@ -59,12 +59,12 @@ def _truth(scene: Scene, head: str) -> str:
 def probe_scene(seed: int) -> Scene:
     """A scene for the probes alone, everything in it drawn evenly and independently, never-trained pairs included.
 
-    A judge that knew which pairs training lacks could not judge them fairly. No game shares the scene's seed.
+    Probes that never saw the pairs that training lacks could not judge them fairly. No game shares the scene's seed.
     """
     rng = random.Random(f"toybox/probe/{seed}")
     character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
     others = [name for name in CHARACTERS if name != character]
-    prop = rng.choice(PROPS) if rng.random() < PROP_SHARE else None
+    prop = rng.choice(PROPS) if rng.random() < PROP_FRACTION else None
     low, high = AMPLITUDES
     return Scene(
         film=CHARACTERS[character].film,
@@ -90,7 +90,7 @@ def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDA
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
     """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one a core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
-    for index, clip in enumerate(spread(draw_shot, scenes, workers)):
+    for index, clip in enumerate(parallel_map(draw_shot, scenes, workers)):
         clips[index] = clip
         if on_clip is not None:
             on_clip(index + 1, len(scenes))
@@ -102,7 +102,7 @@ def measure_clips(
 ) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px a frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
-    for index, value in enumerate(spread(motion_value, clips_MFHWC, workers)):
+    for index, value in enumerate(parallel_map(motion_value, clips_MFHWC, workers)):
         values[index] = value
         if on_clip is not None:
             on_clip(index + 1, len(values))

@@ -155,7 +155,7 @@ def adverb(scene: Scene, level: int) -> str:
 
 
 def motion_text(scene: Scene) -> str:
-    """Return the motion's phrase with the prop, coloured only where its colour is told."""
+    """Return the motion's phrase with the prop, with its colour if the instruction may name it."""
     phrase = MOTIONS[scene.motion].phrase
     if scene.prop is None:
         return phrase

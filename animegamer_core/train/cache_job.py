@@ -1,7 +1,7 @@
-"""`dataset cache`: what stages read of a dataset, computed before they begin and kept as shards of safetensors.
+"""`dataset cache`: computes the features that stages read of a dataset and stores them as shards of safetensors.
 
-A stage that is given the same folder (`train --cache`) finds features under the same names and digests: it computes
-nothing anew, reads no clip and loads no towers.
+A stage with the same folder (`train --cache`) finds the features by their names and digests: it computes none, reads no
+clip, and loads no text or image encoder.
 """
 
 from __future__ import annotations
@@ -16,29 +16,33 @@ from ..checkpoint import World, open_world
 from ..checkpoint.parts import ENCODER_PARTS
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
-from ..play import choose_device
-from .material import (
+from ..runtime.device import choose_device
+from .parts import Loading, WorldParts
+from .training_data import (
     IMAGE_FEATURES,
     Progress,
     TrainingData,
+    add_encoder_features,
     add_latents,
     add_states,
-    add_tower_features,
     check_captions,
     check_clips,
 )
-from .parts import Loading, WorldParts
-from .weights import lent
+from .weights import on_device
 
 DEFAULT_FEATURES = ("latents", "text", "image")  # what warmup and joint read
-FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # predict reads states, but training the encoder outdates them
-CLIP_BYTES = 2**28  # of clips that are read at a time for the image tower
-TOWER_ROWS = 64
+FEATURES = (
+    *DEFAULT_FEATURES,
+    "image_random",
+    "states",
+)  # training the encoder changes states
+CLIP_BYTES = 2**28  # of clips that are read at a time for the image encoder
+ENCODER_ROWS = 64
 
 
 @dataclass(frozen=True)
 class CachedFeature:
-    """One feature of a cache folder. fresh: whether any of it was computed now; bytes: on disk."""
+    """One feature of a cache folder. fresh: whether some of it was computed now; bytes: on disk."""
 
     name: str
     clips: int
@@ -54,27 +58,27 @@ def cache_features(
     on_progress: Progress | None = None,
     device: str = "auto",
 ) -> tuple[CachedFeature, ...]:
-    """Compute features of a dataset with a world's models into a cache folder, leaving out what is there already.
+    """Compute features of a dataset with a world's models into a cache folder, without those that it has already.
 
-    features: of FEATURES; text and image come together. Clips are read a few at a time, so memory does not grow with
-    the dataset. After a kill the same call goes on at the shard that was unfinished. ValueError, before anything is
-    computed, where dataset, world or features do not fit one another.
+    features: from FEATURES; text and image come together. Clips are read a few at a time, so memory does not grow with
+    the dataset. After an interruption the same call continues at the unfinished shard. ValueError, before anything is
+    computed, where dataset, world and features do not fit one another.
     """
     unknown = [name for name in features if name not in FEATURES]
     if unknown or not features:
-        raise ValueError(f"unknown feature {(unknown or [''])[0]!r}; choose of {', '.join(FEATURES)}")
+        raise ValueError(f"unknown feature {(unknown or [''])[0]!r}; choose from {', '.join(FEATURES)}")
     opened, folder = open_world(world), DatasetFolder.open(dataset)
     fresh: set[str] = set()
 
-    def heard(name: str, done: int, count: int) -> None:
+    def computed(name: str, done: int, count: int) -> None:
         fresh.add(name)
         if on_progress is not None:
             on_progress(name, done, count)
 
-    data = TrainingData(folder, FeatureStore(), cache=Path(cache), on_progress=heard)
+    data = TrainingData(folder, FeatureStore(), cache=Path(cache), on_progress=computed)
     _check(opened, data, features)
     with torch.no_grad():
-        data = _computed(opened, data, set(features), torch.device(choose_device(device)))
+        data = _compute(opened, data, set(features), torch.device(choose_device(device)))
     return tuple(_described(Path(cache), name, len(folder.turns), name in fresh) for name in data.store.features)
 
 
@@ -84,29 +88,29 @@ def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
         raise ValueError(f"{data.folder.path} has no clip; build the dataset first")
     check_clips(data.clip_shape, world.spec)
     if set(features) != {"latents"}:
-        check_captions(data.folder, "caption or drop them, or cache latents alone")
+        check_captions(data.folder, "caption or drop them, or cache only latents")
     parts = {"decoder", "vae"} if "latents" in features else set()
     parts |= set(ENCODER_PARTS) if set(features) != {"latents"} else set()
     if missing := world.missing(tuple(sorted(parts))):
         raise ValueError(missing[0])
 
 
-def _computed(world: World, data: TrainingData, features: set[str], device: torch.device) -> TrainingData:
-    """The data with all features asked for; one model is in memory at a time."""
-    small = Loading(torch.bfloat16)  # of the decoder the VAE alone is used, which is read in fp32 anyhow
+def _compute(world: World, data: TrainingData, features: set[str], device: torch.device) -> TrainingData:
+    """The data with these features; one model is in memory at a time."""
+    small = Loading(torch.bfloat16)  # only the decoder's VAE is used, which is read in fp32 anyway
     if "latents" in features:
         decoder = WorldParts.load(world, ("decoder",), small).of("decoder")
-        with lent(decoder.vae, device):
+        with on_device(decoder.vae, device):
             data = add_latents(data, decoder)
         del decoder
     if features == {"latents"}:
         return data
     encoder = WorldParts.load(world, ("encoder",)).of("encoder")
-    rows = max(1, min(TOWER_ROWS, CLIP_BYTES // data.folder.frames(0).nbytes))
-    with lent(encoder, device):
+    rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // data.folder.frames(0).nbytes))
+    with on_device(encoder, device):
         for frame, image in IMAGE_FEATURES.items():
             if image in features or (frame == "first" and {"text", "states"} & features):
-                data = add_tower_features(data, encoder, frame, rows)
+                data = add_encoder_features(data, encoder, frame, rows)
         return add_states(data, encoder) if "states" in features else data
 
 

@@ -1,15 +1,14 @@
-"""Checkpoints of a run: everything that it needs to go on as if it had never stopped.
+"""Checkpoints of a run: everything that it needs to continue as if it had never stopped.
 
 `checkpoints/step-0000120/` holds trained weights, their average and AdamW's moments as safetensors, and state.json. A
-folder is renamed into place when it is whole, so a kill leaves the one before. Order and noise follow from seed and
-step (`order.py`) and need no state.
+folder is renamed into place when it is complete, so a killed run keeps the one before. The order of samples and noise
+follow from seed and step (`sampling.py`) and need no state.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -19,17 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint.storage import SafetensorsSource, StagedFolder, find_safetensors, read_json, write_json
+from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, read_json, write_json
 from ..files import PART
+from .distributed import distributed_like, full_tensor, is_sharded, local_shard
 from .optimizers import MOMENTS, restore_moments, stored_moments
-from .spread import is_spread, local, on_place_of, whole
 from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # in a run's folder
 KEPT = 2
 FORMAT = 1
-# fields that may differ between a run and its continuation: they change its numbers not at all, or by how they round
-SPLITTING = ("accumulation", "per_card")  # free unless samples of a part are told from one another
+# fields that may differ between a run and its continuation: they change no number, or only how it is rounded
+SPLITTING = ("accumulation", "per_card")  # free unless the loss is contrastive over a micro-batch
 FREE_FIELDS = (
     *SPLITTING,
     "shots_every",
@@ -49,8 +48,8 @@ FREE_FIELDS = (
 class RunState:
     """What changes while a stage runs. `parameters` are the trained ones by name; `average` is empty without EMA.
 
-    Tensors may be spread over several processes (FSDP2); a checkpoint holds them whole, so that any number of processes
-    goes on with it.
+    Tensors may be sharded over several processes (FSDP2); a checkpoint holds them complete, so that any number of
+    processes can continue from it.
     """
 
     stage: str
@@ -63,9 +62,9 @@ class RunState:
 
 
 def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
-    """Write a checkpoint, and remove all but the last two and what a kill left half written.
+    """Write a checkpoint; remove all but the last two, and what a killed run left half written.
 
-    Every process of a run calls it, where tensors are spread, and the one that `writes` does so.
+    Where tensors are sharded, every process of a run calls it, and only the one with `writes` writes.
     """
     path = folder / f"step-{state.step:07d}"
     tensors = _tensors_of(state, writes)
@@ -73,7 +72,7 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{PART}{os.getpid()}-{path.name}"
-    staged = StagedFolder(part)
+    staged = FolderWriter(part)
     sizes = {name: value.nbytes for name, value in tensors.items()}
     staged.write_tensors(sizes, lambda name: tensors[name].detach().cpu(), state.config.shard_mb * 2**20)
     staged.commit()
@@ -95,12 +94,12 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Whole checkpoints of a run, oldest first."""
+    """The complete checkpoints of a run, oldest first."""
     return sorted(path for path in folder.glob("step-*") if (path / "state.json").is_file())
 
 
 def step_of(path: Path) -> int:
-    """The steps that a checkpoint's run had done."""
+    """The number of steps that a checkpoint's run had done."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -121,33 +120,17 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     state.step, state.seconds = info["step"], info["seconds"]
 
 
-def write_slimmed(path: Path, folder: Path) -> Path:
-    """Copy a checkpoint with its weights as they are, averages as fp16 and moments as bf16; returns `folder`.
-
-    It is five eighths as large. A run that goes on from it differs in the last digits from one that never stopped.
-    """
-    kinds = {"average": torch.float16, "exp_avg": torch.bfloat16, "exp_avg_sq": torch.bfloat16}
-    source = SafetensorsSource(find_safetensors(path))
-    types = {name: kinds.get(name.partition(".")[0], torch.float32) for name in source.keys()}  # noqa: SIM118
-    sizes = {name: math.prod(source.shape(name)) * kind.itemsize for name, kind in types.items()}
-    staged = StagedFolder(folder)
-    staged.write_tensors(sizes, lambda name: source.tensor(name).to(types[name]), max(1, sum(sizes.values())))
-    staged.commit()
-    shutil.copyfile(path / "state.json", folder / "state.json")
-    return folder
-
-
 def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
-    """What a checkpoint holds, whole. Spread tensors are gathered one at a time, and let go again unless `keep`."""
+    """A checkpoint's tensors, complete. Sharded ones are gathered one at a time, and freed again unless `keep`."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in state.parameters.items():
         found = {f"weight.{name}": parameter, **stored_moments(state.optimizer, name, parameter)}
         if state.average:
             found[f"average.{name}"] = state.average[name]
         for key, value in found.items():
-            full = whole(value.detach())
-            if keep:  # what is whole already waits where it is, and is copied when its shard is written
-                tensors[key] = full.cpu() if is_spread(value) else full
+            full = full_tensor(value.detach())
+            if keep:  # a tensor that was complete already stays on its device until its file is written
+                tensors[key] = full.cpu() if is_sharded(value) else full
     return tensors
 
 
@@ -172,7 +155,7 @@ def _moments(source: SafetensorsSource, name: str, parameter: nn.Parameter) -> d
 def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
     stored = _checked(source, name, into)
     with torch.no_grad():
-        local(into).copy_(local(on_place_of(stored, into)))
+        local_shard(into).copy_(local_shard(distributed_like(stored, into)))
 
 
 def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
@@ -183,9 +166,9 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
 
 
 def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
-    """ValueError for the first setting that differs from those `stored` at `path` and is not free to.
+    """ValueError for the first setting that differs from those `stored` at `path`, unless it is a free one.
 
-    One that an older program did not know had its default there.
+    A setting that an older version did not store had its default.
     """
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}

@@ -1,4 +1,4 @@
-"""Deterministic kernels: a GPU's sums in one order, at some cost in speed."""
+"""Deterministic kernels: a GPU adds in one order, at some cost in speed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from contextlib import contextmanager
 import torch
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-REPEATING = (":4096:8", ":16:8")  # the values with which cuBLAS adds in one order (torch.use_deterministic_algorithms)
+DETERMINISTIC = (":4096:8", ":16:8")  # values with which cuBLAS adds in one order (torch.use_deterministic_algorithms)
 
 
 def set_cublas_workspace() -> None:
-    """Choose what `deterministic` needs of cuBLAS, unless something is chosen; before the process's first product."""
-    os.environ.setdefault(CUBLAS_WORKSPACE, REPEATING[0])
+    """Set cuBLAS's workspace for `deterministic` unless it is set; call it before the first matrix product."""
+    os.environ.setdefault(CUBLAS_WORKSPACE, DETERMINISTIC[0])
 
 
 @contextmanager
 def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
-    """torch computes with deterministic kernels alone for a while, if wanted.
+    """Let torch use only deterministic kernels while the block runs, if wanted.
 
-    ValueError on a GPU if cuBLAS was told otherwise. torch raises RuntimeError for an operation without such a kernel.
+    ValueError on a GPU where cuBLAS is set up otherwise. torch raises RuntimeError for an operation without such a
+    kernel.
     """
     if not wanted:
         yield
         return
-    if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in REPEATING:
+    if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in DETERMINISTIC:
         raise ValueError(
-            f"deterministic kernels need {CUBLAS_WORKSPACE}={REPEATING[0]}, and it is "
+            f"deterministic kernels need {CUBLAS_WORKSPACE}={DETERMINISTIC[0]}, and it is "
             f"{os.environ.get(CUBLAS_WORKSPACE, 'not set')}; set it before Python starts, or train without them"
         )
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()

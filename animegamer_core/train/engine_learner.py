@@ -11,20 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..engine import GameEngine
+from ..model.engine import GameEngine
 from .compiling import compile_for_training
 from .learners import Batch, Learner, Losses
 from .losses import cosine_error
-from .material import TrainingData, autocast, weights_digest
-from .order import Place, WindowOrder
 from .prompts import PromptTable
+from .sampling import MicroBatch, WindowSampler
 from .stages import StageConfig
+from .training_data import TrainingData, autocast, weights_digest
 
 
 class EngineLearner(Learner):
     """CE on the state block + alpha MSE + beta (1 - cosine) of the representation (supplement, formula 1).
 
-    History shows true states and true representations, with noise or the engine's own predictions where configured.
+    The history holds true states and representations, with noise or the engine's own predictions where configured.
     """
 
     def __init__(self, config: StageConfig, engine: GameEngine, data: TrainingData) -> None:
@@ -44,28 +44,28 @@ class EngineLearner(Learner):
         if config.compile:
             compile_for_training(engine.llm.model, dynamic=True)  # prompts differ in length
 
-    def order(self, data: TrainingData, held_out: bool = False) -> WindowOrder:
-        return WindowOrder(data.games(held_out), self.settings.window, self.settings.batch, self.settings.seed)
+    def sampler(self, data: TrainingData, held_out: bool = False) -> WindowSampler:
+        return WindowSampler(data.games(held_out), self.settings.window, self.settings.batch, self.settings.seed)
 
-    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+    def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         states = _windows(data, "states", rows, device)
         prompts = [self._table.prompt(clips) for clips in rows.tolist()]
         return {
             "prompts": prompts,
-            "past": self._history(data, states[:, :-1], rows[:, :-1], place),
+            "past": self._history(data, states[:, :-1], rows[:, :-1], micro),
             "states": states[:, -1],
             "answers": torch.stack([self._table.answer(prompt) for prompt in prompts]).to(device, non_blocking=True),
         }
 
-    def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, place: Place) -> Tensor:
+    def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, micro: MicroBatch) -> Tensor:
         """Past representations, some of them the engine's own, with noise of a strength drawn for each."""
-        config, draws = self.settings, self._draws(true_BKND.device, place, rows, "history")
-        own, strength = draws.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
+        config, random = self.settings, self._noise(true_BKND.device, micro, rows, "history")
+        own, strength = random.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
         past = true_BKND
         if config.history_own and past.shape[1]:
             past = torch.where(own < config.history_own, _windows(data, "predicted", rows, past.device), past)
         if config.history_noise:
-            past = past + config.history_noise * strength * draws.normal(*past.shape[1:])
+            past = past + config.history_noise * strength * random.normal(*past.shape[1:])
         return past
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
@@ -106,16 +106,16 @@ def add_predictions(
 ) -> TrainingData:
     """The engine's representation of every clip of a game, `predicted`, for decoder adaptation.
 
-    Each turn is read with as many past turns as play would show. Their representations are the true ones, or with
-    free_running those that the engine predicted before, as in a game. Clips of no game are predicted alone. Told states
-    are the true ones.
+    Each turn is read with as many past turns as in play. Their representations are the true ones, or with free_running
+    those that the engine predicted before, as in a game. Clips of no game are predicted without a past. The character
+    states of past turns are the true ones.
     """
     engine.eval()
-    play = cache(lambda: _Playing(data, engine, window, rows))
-    whole = cache(lambda: play().free())
+    reader = cache(lambda: _GameReader(data, engine, window, rows))
+    free = cache(lambda: reader().free_running())
 
     def compute(part: range) -> Tensor:
-        return whole()[part.start : part.stop] if free_running else play().told(part)
+        return free()[part.start : part.stop] if free_running else reader().teacher_forced(part)
 
     def depends_on() -> str:
         games = [game.clips for game in data.folder.games]
@@ -124,7 +124,7 @@ def add_predictions(
     return data.with_feature("predicted", compute, 1024, depends_on)
 
 
-class _Playing:
+class _GameReader:
     """The engine reading the games of a dataset, `rows` turns at a time."""
 
     def __init__(self, data: TrainingData, engine: GameEngine, window: int, rows: int) -> None:
@@ -135,28 +135,28 @@ class _Playing:
         self._turns = _by_turn(data, window)
 
     @torch.no_grad()
-    def told(self, part: range) -> Tensor:
-        """(n, N, D): what is predicted of some clips when the past is the true one."""
-        runs = {run[-1]: run for turn in self._turns for run in turn if run[-1] in part}
+    def teacher_forced(self, part: range) -> Tensor:
+        """(n, N, D): what is predicted for some clips when the past is the true one."""
+        windows = {window[-1]: window for turn in self._turns for window in turn if window[-1] in part}
         found: Tensor | None = None
-        for length in sorted({len(run) for run in runs.values()}):
-            rows_BK = torch.tensor([run for run in runs.values() if len(run) == length])
+        for length in sorted({len(window) for window in windows.values()}):
+            rows_BK = torch.tensor([window for window in windows.values() if len(window) == length])
             for rows in rows_BK.split(self._rows):
                 states = self._predict(rows, _windows(self._data, "states", rows[:, :-1], self._device))
                 found = states.new_empty(len(part), *states.shape[1:]) if found is None else found
                 found[rows[:, -1].to(found.device) - part.start] = states
-        assert found is not None, "every clip is the last of a run"
+        assert found is not None, "every clip is the last of a window"
         return found
 
     @torch.no_grad()
-    def free(self) -> Tensor:
-        """(n, N, D): what is predicted of all clips when the past is what was predicted before, turn after turn."""
+    def free_running(self) -> Tensor:
+        """(n, N, D): what is predicted for all clips when the past is what was predicted before, turn after turn."""
         count = len(self._data.folder.turns)
         first = self._data.store.gather(["states"], torch.tensor([0]), self._home)["states"]
         predicted = first.new_zeros(count, *first.shape[1:])
         for turn in self._turns:
-            for length in sorted({len(run) for run in turn}):
-                for rows in torch.tensor([run for run in turn if len(run) == length]).split(self._rows):
+            for length in sorted({len(window) for window in turn}):
+                for rows in torch.tensor([window for window in turn if len(window) == length]).split(self._rows):
                     past = predicted[rows[:, :-1].to(predicted.device)].to(self._device).float()
                     predicted[rows[:, -1].to(predicted.device)] = self._predict(rows, past)
         return predicted
@@ -169,7 +169,7 @@ class _Playing:
 
 
 def _by_turn(data: TrainingData, window: int) -> list[list[tuple[int, ...]]]:
-    """Runs of up to window + 1 clips in the order in which games play them: all first turns, all second turns, ..."""
+    """Windows of up to window + 1 clips in the order of play: those of all first turns, all second turns, ..."""
     played = {clip for game in data.folder.games for clip in game.clips}
     games = [game.clips for game in data.folder.games]
     games += [(clip,) for clip in range(len(data.folder.turns)) if clip not in played]

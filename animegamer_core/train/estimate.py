@@ -1,4 +1,4 @@
-"""The memory and disk that a stage takes, computed from models without weights: nothing is loaded or trained."""
+"""The memory and disk space that a stage takes, computed from models without weights: nothing is loaded or trained."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from torch import nn
 from ..checkpoint import World
 from ..checkpoint.parts import build_model
 from ..data.cache import SHARD_BYTES
-from ..decoder import ShotDecoder
-from ..encoder import ShotEncoder
-from ..engine import GameEngine
-from ..prompt import GameTokenizer
+from ..model.decoder import ShotDecoder
+from ..model.encoder import ShotEncoder
+from ..model.engine import GameEngine
+from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_profile
-from .adapters import set_trainable
 from .checkpoints import KEPT
+from .distributed import fsdp_wanted, processes
 from .learners import Learner
-from .material import IMAGE_FEATURES, TrainingData, name_weights
 from .parts import MODELS, WorldParts, name_of
 from .run import LEARNERS, check_stage
-from .spread import processes, wanted
 from .stages import STAGES, StageConfig
-from .weights import halves_frozen
+from .trainable import set_trainable
+from .training_data import IMAGE_FEATURES, TrainingData, name_weights
+from .weights import keeps_frozen_in_bf16
 
 FLOAT32, HALF = 4, 2
-HEADER = 72  # bytes of a tensor's entry in a safetensors file, beside its name
-NOTES = 4096  # bytes of a stage file's settings and spec in its header
+HEADER = 72  # bytes of a tensor's entry in a safetensors file, without its name
+NOTES = 4096  # bytes of an adapter's settings and spec in its header
 BLOCK = 256  # values that share a scale in an 8-bit moment
 _ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 
@@ -39,8 +39,8 @@ _ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 class Size:
     """What a stage takes, in bytes.
 
-    weights: loaded on the device that trains. state: trained values' gradients, moments and average on top of that.
-    checkpoint: one of them. kept: checkpoints that stay. stage_file: with the heads beside it.
+    weights: on the device that trains. state: gradients, moments and average of trained values on top of that.
+    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads beside it.
     """
 
     weights: int
@@ -51,7 +51,7 @@ class Size:
 
 
 def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, models: Iterable[str]) -> WorldParts:
-    """A world's models without memory, named by the world's files; world: None for one that is still to be made."""
+    """A world's models on the meta device, named by the world's files; world: None for one that is still to be made."""
     reader = tokenizer.backend
     if world is not None and world.has("encoder"):
         reader = world.storage.text_tokenizer() if world.has("text_tower") else None
@@ -62,9 +62,9 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
         "engine": lambda: GameEngine(spec, tokenizer, profile),
     }
     made = {name: build_model(build[name]) for name in models}
-    if "encoder" in made:  # without memory, T5's one table of words is built as two
+    if "encoder" in made:  # on the meta device, T5's shared embedding is built as two
         made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
-    for path in ("decoder.vae", *_ENCODERS):  # so that features which they computed are known again
+    for path in ("decoder.vae", *_ENCODERS):  # so that cached features of theirs are found again
         model, _, part = path.partition(".")
         if model in made and world is not None and world.has(part):
             name_weights(made[model].get_submodule(part), name_of(world, part))
@@ -72,8 +72,8 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
 
 
 def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> Learner:
-    """A stage at work but for its weights; ValueError for what `check_stage` and `check_trainable` refuse, so that the
-    last stage of several is refused before the first is trained.
+    """A stage's learner without weights; ValueError for whatever `check_stage` and `check_trainable` refuse, so that a
+    plan fails before its first stage is trained.
     """
     check_stage(stage, config, parts, data)
     plain = replace(config, compile=False)
@@ -84,15 +84,15 @@ def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: Train
 
 
 def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> Size:
-    """What a stage takes; parts: that it loads. A CPU also holds those that only compute features, the text and image
-    encoders among them only where theirs are missing (`encoders`).
+    """What a stage takes; parts: the models that it loads. A CPU also holds models that only compute features, among
+    them text and image encoder where `encoders` is true.
 
-    Of the processes of FSDP2 each holds a share of weights and state.
+    With FSDP2 each process holds a shard of weights and state.
     """
     trained = {name: value.numel() for name, value in learner.named_parameters() if value.requires_grad}
     values = FLOAT32 * sum(trained.values())
     average, moments = values if config.ema else 0, _moments(config, trained)
-    shards = processes().num_processes if wanted() else 1
+    shards = processes().num_processes if fsdp_wanted() else 1
     tensors = 3 + bool(config.ema)  # of each trained one: itself, its moments, its average
     constant = FLOAT32 * math.prod(learner.decoder.unconditional_ND.shape) if STAGES[stage].mixes else 0
     return Size(
@@ -107,8 +107,8 @@ def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts
 def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> int:
     """The bytes of the weights on the device."""
     device = processes().device
-    half = halves_frozen(config, device)
-    total = _resting(learner, parts, encoders) if device.type == "cpu" else 0
+    half = keeps_frozen_in_bf16(config, device)
+    total = _idle(learner, parts, encoders) if device.type == "cpu" else 0
     for name, value in learner.named_parameters():
         if _is_loaded(name, learner, device, encoders):
             whole = value.requires_grad or not half or name.startswith("encoder.")
@@ -116,15 +116,15 @@ def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders:
     return total
 
 
-def _resting(learner: Learner, parts: WorldParts, encoders: bool) -> int:
-    """The weights of models that are loaded beside those that train."""
+def _idle(learner: Learner, parts: WorldParts, encoders: bool) -> int:
+    """The bytes of models that are loaded beside those that train."""
     idle = {name: model for name in MODELS if (model := getattr(parts, name)) and not hasattr(learner, name)}
     names = ((f"{name}.{path}", value) for name, model in idle.items() for path, value in model.named_parameters())
     return FLOAT32 * sum(value.numel() for path, value in names if encoders or not path.startswith(_ENCODERS))
 
 
 def _is_loaded(name: str, learner: Learner, device: torch.device, encoders: bool) -> bool:
-    """Whether a weight takes memory on the device: what no step reads waits on the CPU, if it is loaded at all."""
+    """Whether a weight takes memory on the device: models that no step reads wait on the CPU, if they are loaded."""
     if not any(name.startswith(f"{model}.") for model in learner.idle):
         return True
     return device.type == "cpu" and (encoders or not name.startswith(_ENCODERS))
@@ -142,9 +142,9 @@ def _headers(trained: Iterable[str]) -> int:
 
 
 def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts) -> int:
-    """The weights of the largest model that computes these features before the first step, alone on the device."""
+    """The bytes of the largest model that computes these features before the first step, alone on the device."""
     names = set(names)
-    half = HALF if halves_frozen(config, processes().device) else FLOAT32
+    half = HALF if keeps_frozen_in_bf16(config, processes().device) else FLOAT32
     encoders = bool(names & {"text", *IMAGE_FEATURES.values()})
     sizes = [0]
     if "latents" in names:
@@ -163,14 +163,14 @@ def _values(model: nn.Module) -> int:
 
 
 def world_bytes(parts: WorldParts) -> tuple[int, int]:
-    """The bytes of a world's files where all of its models are stored as they are trained: (all, the largest one)."""
+    """The bytes of a world's files if all of its models are stored as they are trained: (all, the largest one)."""
     models = [model for name in MODELS if (model := getattr(parts, name)) is not None]
     sizes = [FLOAT32 * _values(model) for model in models]
     return sum(sizes), max(sizes)
 
 
 def features_read(stage: str, config: StageConfig) -> tuple[str, ...]:
-    """The features that a stage reads, itself or to compute others."""
+    """The features that a stage reads, or needs to compute others."""
     names = dict.fromkeys((*STAGES[stage].reads, *(("predicted",) if config.history_own else ())))
     if "states" in names:
         names |= dict.fromkeys(("text", "image"))
@@ -179,7 +179,7 @@ def features_read(stage: str, config: StageConfig) -> tuple[str, ...]:
 
 
 def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
-    """The bytes of a feature of so many clips."""
+    """The bytes of a feature of that many clips."""
     state, encoder, decoder = spec.state, spec.encoder, spec.decoder
     per_clip = {
         "frames": decoder.frames * decoder.height * decoder.width * 3,

@@ -1,6 +1,6 @@
-"""A stage as one call, from a world and a dataset folder to a stage file, as the nodes and the command line make it.
+"""A stage as one call, from a world and a dataset folder to an adapter; nodes and the command line use it.
 
-Nothing is written to the world. Where a run does that, the command line shares the check that it goes on as it began.
+It writes nothing to the world. Runs that do (recipe scratch) share the check that a run continues as it began.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from pathlib import Path
 import torch
 
 from ..checkpoint import World
+from ..checkpoint.adapter_files import adapter_facts, tensor_names
+from ..checkpoint.adapters import reading_of
 from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..files import locked
 from ..spec import TRAINED_PROFILES, get_profile
-from .adapters import tensor_names
 from .checkpoints import CHECKPOINTS, list_checkpoints
+from .distributed import processes
 from .loop import RunOptions
-from .material import Progress, TrainingData
-from .parts import Loading, WorldParts, has_tower_features
+from .parts import Loading, WorldParts, has_encoder_features
 from .run import RESULT, StageResult, check_free, train_stage
-from .spread import processes
-from .staged import reading_of, trained_file
 from .stages import STAGES, StageConfig
-from .weights import halves_frozen
+from .training_data import Progress, TrainingData
+from .weights import keeps_frozen_in_bf16
 
 JOB = "job.json"
 LOCK = ".lock"
 FEATURES = "features"
-TOWERS = ("text_tower", "image_tower")
-LOGGED = 500  # lines that the log of a brief run may have
+FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute features of texts and clips
+BRIEF_LOG_LINES = 500
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on what, from where. world: as `to_train` returns it. start: stage files with their strengths,
-    applied in order before the first step. out: the run's folder, which holds log, checkpoints and at last the stage
-    file. cache: the folder of computed features, None for one in `out`.
+    """What to train, on what, from where. world: as `to_train` returns it. start: adapters and their strengths, applied
+    in order before the first step. out: the run's folder, for log, checkpoints and the adapter. cache: the folder of
+    computed features, None for one in `out`.
     """
 
     stage: str
@@ -56,35 +56,31 @@ class Job:
 
 
 def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress | None = None) -> StageResult:  # noqa: B008  frozen
-    """Train the job's stage, or go on with it. It may be called under inference mode and within a larger program.
+    """Train the job's stage, or continue its run. Works under inference mode and within a larger program.
 
-    on_progress hears of features that are computed before the first step; what it raises goes on to the caller.
+    on_progress receives the features that are computed before the first step; its exceptions reach the caller.
     ValueError, before the first step, where world, data or settings do not fit, or the folder holds another job.
     """
     check_free(job.out, options)
     folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
         profile = job.world.profile.name if STAGES[job.stage].games else None
-        with own_run(job.out, job.stage, folder, job.start, job.world, profile):
-            return _run(job, folder, options, on_progress)
-
-
-def _run(job: Job, folder: DatasetFolder, options: RunOptions, on_progress: Progress | None) -> StageResult:
-    data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
-    device = options.device or processes().device
-    files = [path for path, _ in job.start]
-    parts = needed_parts(job.world, job.stage, how_to_load(job.stage, job.config, job.world, data, device, files))
-    for path, strength in job.start:
-        parts = parts.with_stage_file(path, strength)
-    return train_stage(job.stage, job.config, parts, data, job.out, options)
+        with hold_run_folder(job.out, RunOrigin(job.stage, folder, job.start, job.world, profile)):
+            data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
+            device, files = options.device or processes().device, [path for path, _ in job.start]
+            loading = how_to_load(job.stage, job.config, job.world, data, device, files)
+            parts = needed_parts(job.world, job.stage, loading)
+            for path, strength in job.start:
+                parts = parts.with_stage_file(path, strength)
+            return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 
 def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
-    """The world as a stage that begins from these files reads it, and as its result will be played.
+    """The world as a stage that begins from these adapters reads it, and as its result will be played.
 
-    profile: how turns are read. None: as the engine was trained to be read; profile paper for one that none of our
-    stages has trained yet. ValueError for a profile that nothing is trained by, or that the stage has no use for, and
-    for files that contradict one another.
+    profile: how turns are read. None: as the engine was trained; profile paper for an engine that none of our stages
+    has trained. ValueError for a profile that is not for training or that the stage does not use, and for adapters that
+    contradict one another.
     """
     facts = STAGES[stage]
     if profile is not None and not facts.games:
@@ -93,7 +89,7 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
         raise ValueError(f"profile {profile!r} is not for training; choose {' or '.join(TRAINED_PROFILES)}")
     if not facts.games:
         return world
-    reading = reading_of(world, [trained_file(path) for path in start], checked=profile is None)
+    reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
     read = dataclasses.replace(world, profile=reading.profile, trained_window=reading.window)
     if not facts.trains_engine:
         return read if profile is None else read.with_profile(profile)
@@ -104,20 +100,20 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
 def how_to_load(
     stage: str, config: StageConfig, world: World, data: TrainingData, device: torch.device, start: Sequence[Path] = ()
 ) -> Loading:
-    """The least memory that a stage's models can be loaded into: frozen weights in bf16 where the stage halves them
-    anyhow, and no towers where the cache folder has their features and no file to begin from changes them.
+    """How to load a stage's models into the least memory: frozen weights in bf16 where the stage keeps them so, and no
+    text and image encoder where the cache folder has their features and no adapter to begin from changes them.
     """
-    dtype = torch.bfloat16 if halves_frozen(config, device) else torch.float32
-    towers = tuple(f"encoder.{part}." for part in TOWERS)
+    dtype = torch.bfloat16 if keeps_frozen_in_bf16(config, device) else torch.float32
+    prefixes = tuple(f"encoder.{part}." for part in FEATURE_ENCODERS)
     changed = "text" in STAGES[stage].outdates or any(
-        name.startswith(towers) for path in start for name in tensor_names(path)
+        name.startswith(prefixes) for path in start for name in tensor_names(path)
     )
-    needed = changed or not has_tower_features(world, config, data)
+    needed = changed or not has_encoder_features(world, config, data)
     return Loading(dtype, config.trainable, needed, sheets=config.shots_every > 0)
 
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
-    """The models that a stage loads: those it needs, and for its contact sheets a decoder that no step reads."""
+    """The models that a stage loads: those that it needs, and a decoder if only its contact sheets need one."""
     facts = STAGES[stage]
     return (*facts.needs, "decoder") if sheets and facts.borrows_decoder else facts.needs
 
@@ -125,7 +121,12 @@ def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
 def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
     """The world's models that a stage loads; ValueError names the first that it needs and the world lacks."""
     needs = STAGES[stage].needs
-    if "encoder" in needs and loading.towers and world.has("encoder") and (lacking := world.missing(TOWERS)):
+    if (
+        "encoder" in needs
+        and loading.feature_encoders
+        and world.has("encoder")
+        and (lacking := world.missing(FEATURE_ENCODERS))
+    ):
         raise ValueError(f"stage {stage} computes features of clips and texts, and {lacking[0]}")
     parts = WorldParts.load(world, models_of(stage, loading.sheets), loading)
     for name in needs:
@@ -133,83 +134,65 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
     return parts
 
 
-@contextmanager
-def own_run(
-    out: Path,
-    stage: str,
-    folder: DatasetFolder,
-    start: Sequence[tuple[Path, float]],
-    world: World | None,
-    profile: str | None = None,
-) -> Iterator[None]:
-    """Hold a run's folder while the block runs, and note in it what the run begins from.
+@dataclass(frozen=True)
+class RunOrigin:
+    """What a run begins from. start: adapters with their strengths. world: None where the run writes to it, so that it
+    differs afterwards. profile: how turns are read; None for stages that read none.
+    """
 
-    world: None where the run itself writes to it, so that it differs afterwards. profile: that turns are read by; None
-    for stages that read none. ValueError while another training is at work in the folder, and if the run there, once
-    it has a checkpoint, began from another stage, profile, dataset or world.
+    stage: str
+    folder: DatasetFolder
+    start: Sequence[tuple[Path, float]]
+    world: World | None
+    profile: str | None = None
+
+    def notes(self) -> dict[str, object]:
+        """The origin as the run's folder notes it."""
+        return {
+            "stage": self.stage,
+            "profile": self.profile,
+            "world": self.world and self.world.fingerprint,
+            "dataset": self.folder.digest(captions=True),
+            # digits of what an adapter holds, since many have one name; a missing file is refused when it is read
+            "start": [
+                [path.name, strength, note_of(path).sha256[:12] if path.is_file() else ""]
+                for path, strength in self.start
+            ],
+        }
+
+
+@contextmanager
+def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
+    """Lock a run's folder while the block runs, and note in it what the run begins from.
+
+    ValueError while another training works in the folder, and where the run there has a checkpoint and began from
+    another stage, profile, dataset or world.
     """
     refusal = f"{out}: another training is at work here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
         with processes().main_process_first():
-            _check_same(out, stage, folder, start, world, profile)
+            notes, path = origin.notes(), out / JOB
+            if path.is_file() and list_checkpoints(out / CHECKPOINTS):
+                _check_same(out, read_json(path), notes)
+            else:
+                (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were removed
+            write_json(path, notes)
         yield
 
 
-def _check_same(
-    out: Path,
-    stage: str,
-    folder: DatasetFolder,
-    start: Sequence[tuple[Path, float]],
-    world: World | None,
-    profile: str | None,
-) -> None:
-    facts = _facts(stage, folder, start, world, profile)
-    path = out / JOB
-    begun = path.is_file() and list_checkpoints(out / CHECKPOINTS)
-    before = read_json(path) if begun else facts
-    if not begun:
-        (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were taken away
-    _refuse_other(out, before, facts)
-    write_json(path, facts)
-
-
-def check_job(
-    out: Path,
-    stage: str,
-    folder: DatasetFolder,
-    start: Sequence[tuple[Path, float]],
-    world: World | None,
-    profile: str | None = None,
-) -> None:
-    """ValueError where the folder's run began from another stage, profile, dataset or world; nothing is written."""
+def check_origin(out: Path, origin: RunOrigin) -> None:
+    """ValueError where the folder's run began from another stage, profile, dataset or world; writes nothing."""
     if (out / JOB).is_file():
-        _refuse_other(out, read_json(out / JOB), _facts(stage, folder, start, world, profile))
+        _check_same(out, read_json(out / JOB), origin.notes())
 
 
-def _facts(
-    stage: str,
-    folder: DatasetFolder,
-    start: Sequence[tuple[Path, float]],
-    world: World | None,
-    profile: str | None,
-) -> dict[str, object]:
-    """What a run begins from, as its folder notes it."""
-    return {
-        "stage": stage,
-        "profile": profile,
-        "world": world and world.fingerprint,
-        "dataset": folder.digest(captions=True),
-        "start": [[path.name, strength, _digest(path)] for path, strength in start],
-    }
-
-
-def _refuse_other(out: Path, before: Mapping[str, object], facts: Mapping[str, object]) -> None:
-    """ValueError for the first fact that differs from those before."""
-    if before.get("world") is None:  # as runs noted it that write to their world
-        before = {**before, "world": facts["world"]}
+def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, object]) -> None:
+    """ValueError for the first note that differs from those before."""
+    if before.get("world") is None:  # the run wrote to its world
+        before = {**before, "world": notes["world"]}
     # runs of earlier versions noted no profile; their world tells them apart
-    before = {"profile": facts["profile"], **before}
-    for name, value in json.loads(json.dumps(facts)).items():
+    before = {"profile": notes["profile"], **before}
+    for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
             raise ValueError(
                 f"{out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
@@ -217,19 +200,13 @@ def _refuse_other(out: Path, before: Mapping[str, object], facts: Mapping[str, o
             )
 
 
-def _digest(path: Path) -> str:
-    """12 digits of what a stage file holds, since many have the same name; a missing one is refused when it is read."""
-    return note_of(path).sha256[:12] if path.is_file() else ""
-
-
 def _short(value: object) -> str:
-    """A value of a run's facts in a sentence."""
     return f"{value[:12]}..." if isinstance(value, str) and len(value) > 12 else str(value)
 
 
 @contextmanager
 def _own_accelerate() -> Iterator[None]:
-    """accelerate keeps its state for the whole process; a run that found none leaves none to the program around it."""
+    """Reset accelerate's state, which is the whole process's, after the block unless it was set before."""
     from accelerate import PartialState
 
     if PartialState._shared_state:
@@ -241,16 +218,16 @@ def _own_accelerate() -> Iterator[None]:
         PartialState._reset_state()
 
 
-def brief(row: StageConfig, **asked: float) -> StageConfig:
-    """A stage's row for a run that somebody waits for: fewer steps, a warm-up of a tenth of them, often logged.
+def brief(row: StageConfig, **chosen: float) -> StageConfig:
+    """A stage's row for a run that somebody waits for: fewer steps, a warm-up of a tenth of them, logged often.
 
-    asked: fields that were chosen; 0 keeps the row's. The row's parts of a batch are kept as far as they divide it.
+    chosen: fields with other values; 0 keeps the row's. The row's accumulation is kept as far as it divides the batch.
     """
-    config = dataclasses.replace(row, **{name: value for name, value in asked.items() if value})
+    config = dataclasses.replace(row, **{name: value for name, value in chosen.items() if value})
     return dataclasses.replace(
         config,
         accumulation=math.gcd(config.batch, row.accumulation),
         lr_warmup=min(row.lr_warmup, config.steps // 10),
-        log_every=max(1, config.steps // LOGGED),
+        log_every=max(1, config.steps // BRIEF_LOG_LINES),
         save_every=min(row.save_every, max(50, config.steps // 10)),
     )

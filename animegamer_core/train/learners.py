@@ -1,4 +1,4 @@
-"""What one stage trains and its loss: batches come in, named losses go out. `loss` is the one that is minimised.
+"""What one stage trains, and its loss: batches come in, named losses go out. `loss` is the one that is minimised.
 
 B batch, L text tokens, P image tokens, N state tokens, D state width, F frames, T latent frames, C channels.
 """
@@ -15,57 +15,59 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..decoder import ShotDecoder
-from ..encoder import ShotEncoder, clip_pixels
-from ..sampler import scale_at
+from ..model.decoder import ShotDecoder
+from ..model.encoder import ShotEncoder, clip_pixels
+from ..model.sampler import scale_at
 from ..state import clean_text
-from .adapters import updates_off
 from .compiling import compile_for_training
+from .distributed import all_gather
 from .losses import (
     contrastive,
     divergence,
     edge_error,
     motion_error,
     noised,
-    shares,
+    sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )
-from .material import IMAGE_FEATURES, TrainingData, pictures
-from .order import ClipOrder, Draws, Place, generator, random_seed
-from .spread import gathered
+from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
 from .stages import StageConfig
+from .trainable import lora_off
+from .training_data import IMAGE_FEATURES, TrainingData, pictures
 
 if TYPE_CHECKING:
     from .text_video import TextVideo
 
-UNTOLD_MOTION = 0.0  # px a frame: what a decoder is told of every shot where it is told no motion scope
+UNCONDITIONAL_MOTION = 0.0  # px a frame: the motion value of every shot where a stage trains without motion scope
 Batch = Mapping[str, Any]
 Losses = dict[str, Tensor]
 
 
-def told_motion(values: Tensor, config: StageConfig) -> Tensor:
-    """The motion values that a stage tells its decoder: the clips' own, or one for all."""
-    return values if config.motion_scope else torch.full_like(values, UNTOLD_MOTION)
+def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
+    """The motion values that condition the decoder: the clips' own, or one for all."""
+    return values if config.motion_scope else torch.full_like(values, UNCONDITIONAL_MOTION)
 
 
 class Learner(nn.Module):
-    """A stage at work. Parameters are named as in a world: encoder., decoder., engine., and heads. for helpers."""
+    """The models of a stage and its loss. Parameters are named as in a world: encoder., decoder., engine.; layers that
+    only training needs are named heads.
+    """
 
     features: tuple[str, ...] = ()  # that `batch` reads
-    idle: tuple[str, ...] = ()  # models in it that no step reads
+    idle: tuple[str, ...] = ()  # names of models in it that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
 
     def __init__(self, config: StageConfig) -> None:
         super().__init__()
         self.settings = config
 
-    def order(self, data: TrainingData, held_out: bool = False) -> Any:
-        """Which samples each step reads."""
-        return ClipOrder(data.clips(held_out), self.settings.batch, self.settings.seed)
+    def sampler(self, data: TrainingData, held_out: bool = False) -> Any:
+        """Says which samples each step reads."""
+        return ClipSampler(data.clips(held_out), self.settings.batch, self.settings.seed)
 
-    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
-        """The tensors of some samples; everything random follows from the seed and the place."""
+    def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
+        """The tensors of some samples; everything random follows from the seed and the micro-batch."""
         raise NotImplementedError
 
     def forward(self, batch: Batch) -> Losses:
@@ -76,15 +78,15 @@ class Learner(nn.Module):
         """(B, N, D): the representations of clips for contact sheets; None where a stage leads to no shots."""
         return None
 
-    def stopped(self) -> None:
-        """Undo of an unfinished run what its continuation must not begin with, and no checkpoint brings back."""
+    def restore_start(self) -> None:
+        """Undo the changes of a stopped run that its continuation must not begin with and no checkpoint restores."""
 
-    def _draws(self, device: torch.device, place: Place, rows: Tensor, what: str) -> Draws:
-        return Draws(device, self.settings.seed, place, len(rows), what)
+    def _noise(self, device: torch.device, micro: MicroBatch, rows: Tensor, purpose: str) -> SampleNoise:
+        return SampleNoise(device, self.settings.seed, micro, len(rows), purpose)
 
 
 class VaeLearner(Learner):
-    """Rebuilding clips: one pass of the encoder, and the decoder in chunks as in play."""
+    """The VAE reconstructs clips: one pass of its encoder, and its decoder in chunks as in play."""
 
     features = ("frames",)
     idle = ("decoder.transformer",)
@@ -95,14 +97,14 @@ class VaeLearner(Learner):
         if config.checkpointing:
             decoder.vae.enable_gradient_checkpointing()
 
-    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
-        lengths, numbers = self.settings.clip_lengths, generator("cpu", self.settings.seed, place.step, "length")
+    def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
+        lengths, numbers = self.settings.clip_lengths, generator("cpu", self.settings.seed, micro.step, "length")
         length = lengths[int(torch.randint(len(lengths), (), generator=numbers))]
         frames = data.store.gather(["frames"], rows, device)["frames"][:, :length]
         clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
         spec = self.decoder.spec.decoder
         _, channels, height, width = spec.latent_shape
-        noise = self._draws(device, place, rows, "noise")
+        noise = self._noise(device, micro, rows, "noise")
         return {"clip": clip, "noise": noise.normal(channels, (length - 1) // 4 + 1, height, width)}
 
     def forward(self, batch: Batch) -> Losses:
@@ -122,8 +124,8 @@ class VaeLearner(Learner):
         return {"loss": loss, **parts, "psnr": psnr}
 
 
-class TowerHeads(nn.Module):
-    """Between towers and loss, and kept apart from the encoder: one space for text and picture, and patches rebuilt."""
+class ContrastiveHeads(nn.Module):
+    """Projections that only stage `towers` needs: text and image into one space, and image features back to patches."""
 
     def __init__(self, text_width: int, image_width: int, patch: int, width: int = 128) -> None:
         super().__init__()
@@ -137,18 +139,18 @@ class TowerHeads(nn.Module):
         """The factor on cosines, at most 100."""
         return self.log_scale.exp().clamp(max=100)
 
-    def joined(self, text_BLW: Tensor, valid_BL: Tensor, image_BPW: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit vectors (B, width) of texts and pictures, from the means of their tokens (padding left out)."""
+    def embed(self, text_BLW: Tensor, valid_BL: Tensor, image_BPW: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit vectors (B, width) of texts and images, from the means of their tokens (padding left out)."""
         weight = valid_BL[..., None].to(text_BLW)
         text = (text_BLW * weight).sum(1) / weight.sum(1)
         return F.normalize(self.text(text).float(), dim=-1), F.normalize(self.image(image_BPW.mean(1)).float(), dim=-1)
 
 
-class TowerLearner(Learner):
-    """A text and a picture tower that learn together which whole instruction belongs to which first frame."""
+class ContrastiveLearner(Learner):
+    """Stage `towers`: text and image encoder learn which whole instruction belongs to which first frame."""
 
     features = ("frames",)
-    unused = True  # the picture tower's last block is not read (reference-facts 9)
+    unused = True  # the image encoder's last block is not read (docs/reference.md, shot encoder)
 
     def __init__(self, config: StageConfig, encoder: ShotEncoder, data: TrainingData) -> None:
         super().__init__(config)
@@ -156,13 +158,13 @@ class TowerLearner(Learner):
         self.encoder = encoder
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random_seed(config.seed, "heads"))
-            self.heads = TowerHeads(spec.text.width, spec.image.width, spec.image.patch)
+            self.heads = ContrastiveHeads(spec.text.width, spec.image.width, spec.image.patch)
         texts = [turn.instruction for turn in data.folder.turns]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._captions = torch.tensor([numbers[text] for text in texts])
         self._ids = _whole_ids(encoder, texts)
 
-    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
+    def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         frames = data.store.gather(["frames"], rows, device)["frames"][:, 0]
         return {
             "images": pictures(frames),
@@ -173,8 +175,8 @@ class TowerLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         text_BLW = self.encoder.text_features(batch["ids"])
         image_BPW = self.encoder.image_features(batch["images"])
-        text, image = (gathered(unit) for unit in self.heads.joined(text_BLW, batch["ids"] > 0, image_BPW))
-        captions = gathered(batch["captions"])  # a sample has those of all processes to be told from
+        text, image = (all_gather(unit) for unit in self.heads.embed(text_BLW, batch["ids"] > 0, image_BPW))
+        captions = all_gather(batch["captions"])  # samples of all processes are each other's negatives
         match = contrastive(text, image, self.heads.scale, captions)
         found = captions[(text @ image.T).argmax(1)] == captions
         parts = {"contrastive": match, "retrieval": found.float().mean()}
@@ -203,8 +205,8 @@ def _whole_ids(encoder: ShotEncoder, texts: list[str]) -> Tensor:
 def compile_transformer(decoder: ShotDecoder) -> None:
     """Compile a decoder's transformer, once for each number of samples that it is called with.
 
-    There are few: a part of a batch, twice that where a teacher guides itself, and the shots of contact sheets. A graph
-    for any number, which torch would make at the second, is slower.
+    There are few: a micro-batch, twice that for a guided teacher, and the shots of contact sheets. A graph for any
+    number, which torch would compile at the second, is slower.
     """
     compile_for_training(decoder.transformer, dynamic=False)
 
@@ -212,39 +214,42 @@ def compile_transformer(decoder: ShotDecoder) -> None:
 class DiffusionLearner(Learner):
     """The decoder learns the velocity of noised latents: from E_a's representations, or from the engine's (adaptation).
 
-    The motion value is the clip's own and is never dropped (reference-facts 10.1).
+    The motion value is the clip's own and is never dropped (docs/reference.md, training).
     """
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
         super().__init__(config)
         self.encoder, self.decoder = encoder, decoder
-        seen = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else ("predicted",)
-        self.features = ("latents", *seen)
+        read = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else ("predicted",)
+        self.features = ("latents", *read)
         self.idle = ("decoder.vae", *(f"encoder.{tower}_tower" for tower in ("text", "image") if encoder is not None))
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
         if config.compile:
             compile_transformer(decoder)
 
-    def batch(self, data: TrainingData, rows: Tensor, place: Place, device: torch.device) -> Batch:
-        draws = self._draws(device, place, rows, "diffusion")
+    def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
+        random = self._noise(device, micro, rows, "diffusion")
         values = data.store.gather(self.features, rows, device)
         mean, deviation = values["latents"].float().unbind(1)
-        clean, noise = mean, draws.normal(*mean.shape[1:])
+        clean, noise = mean, random.normal(*mean.shape[1:])
         if self.settings.sample_latents:
-            clean = mean + deviation * draws.normal(*mean.shape[1:])
-        first, width = self._bands(draws)
-        timesteps = first + (width * draws.uniform()).long()
-        return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._told(data, rows, values, draws)}
+            clean = mean + deviation * random.normal(*mean.shape[1:])
+        first, width = self._bands(random)
+        timesteps = first + (width * random.uniform()).long()
+        return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
 
-    def _told(self, data: TrainingData, rows: Tensor, values: Batch, draws: Draws) -> Batch:
-        """What the decoder is told of the samples beside their noised latents."""
-        motion = told_motion(data.motion[rows.cpu()], self.settings)
-        told = {"motion": motion.to(values["latents"].device, non_blocking=True)}
+    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
+        """What conditions the decoder beside the noised latents."""
+        motion = motion_condition(data.motion[rows.cpu()], self.settings)
+        given = {"motion": motion.to(values["latents"].device, non_blocking=True)}
         if self.encoder is None:
-            return {**told, **self._predicted(values["predicted"].float(), draws)}
+            states = values["predicted"].float()
+            dropped = random.uniform() < self.settings.drop_both
+            nothing = self.decoder.unconditional_ND.to(states)
+            return {**given, "states": torch.where(dropped[:, None, None], nothing, states)}
         text, image = (values[name].float() for name in self.features[1:])
-        return {**told, **self._conditions(text, image, data.blank_text.to(text), draws)}
+        return {**given, **self._with_dropout(text, image, data.blank_text.to(text), random)}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
@@ -257,18 +262,18 @@ class DiffusionLearner(Learner):
         """(B, T, C, H, W) latents of shots."""
         return self.decoder.sample(states_BND, motion_B, seeds, steps=steps)
 
-    def _bands(self, draws: Draws) -> tuple[Tensor, int]:
+    def _bands(self, random: SampleNoise) -> tuple[Tensor, int]:
         """((B,) first timesteps, width) of the bands that the samples draw their timesteps from."""
-        count = draws.batch if self.settings.band_timesteps else 1
+        count = random.batch if self.settings.band_timesteps else 1
         bands = [timestep_band(sample, count) for sample in range(count)]
-        starts = torch.tensor([start for start, _ in bands]).expand(draws.batch)
-        return draws.own(starts), bands[0][1] - bands[0][0]
+        starts = torch.tensor([start for start, _ in bands]).expand(random.batch)
+        return random.rows(starts), bands[0][1] - bands[0][0]
 
-    def _conditions(self, text: Tensor, image: Tensor, blank: Tensor, draws: Draws) -> Batch:
+    def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> Batch:
         """Text and image features with each kind of dropout, drawn for each sample."""
         config = self.settings
         chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
-        drawn = draws.uniform(4) < chances.to(text.device)
+        drawn = random.uniform(4) < chances.to(text.device)
         blank_text, no_text, no_image, neither = drawn.T[..., None, None]
         text = torch.where(blank_text, blank, text)
         return {
@@ -276,17 +281,11 @@ class DiffusionLearner(Learner):
             "image": image.masked_fill(no_image | neither, 0.0),
         }
 
-    def _predicted(self, states: Tensor, draws: Draws) -> Batch:
-        """The engine's representations, some replaced by the representation of nothing."""
-        dropped = draws.uniform() < self.settings.drop_both
-        nothing = self.decoder.unconditional_ND.to(states)
-        return {"states": torch.where(dropped[:, None, None], nothing, states)}
-
     def forward(self, batch: Batch) -> Losses:
-        share = shares(batch["timesteps"], batch["clean"])
-        latents = noised(batch["clean"], batch["noise"], share)
+        sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
+        latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
         velocity = self._velocity(latents, batch)
-        return {"loss": F.mse_loss(velocity.float(), velocity_target(batch["clean"], batch["noise"], share))}
+        return {"loss": F.mse_loss(velocity.float(), velocity_target(batch["clean"], batch["noise"], sqrt_alpha))}
 
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
         states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
@@ -294,7 +293,8 @@ class DiffusionLearner(Learner):
 
 
 class DistillLearner(DiffusionLearner):
-    """The decoder learns to say in one pass what guidance makes of two: u + g (c - u), of itself as the stage began.
+    """The decoder learns to predict in one pass what guidance computes from two: u + g (c - u). Its teacher is the
+    decoder as the stage began.
 
     g is that of guidance `cosine` or `constant` at each sample's timestep (Meng et al. 2023, On Distillation of Guided
     Diffusion Models, with one fixed schedule in place of a range of strengths). Shots are then sampled with guidance
@@ -303,12 +303,12 @@ class DistillLearner(DiffusionLearner):
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)
-        # Low-rank updates alone are switched off for the teacher's turn; whole weights need a copy that stays. It is no
-        # part of this module, which would else train and store it.
+        # LoRA is switched off for the teacher's pass; whole weights need a copy that stays. The tuple hides the copy
+        # from this module, which would otherwise train and store it.
         self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
         for teacher in self._copy:
             teacher.transformer.requires_grad_(False)
-            if config.compile:  # a copy is not compiled, whatever it was made of
+            if config.compile:  # a copy of a compiled model is not compiled
                 compile_transformer(teacher)
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
@@ -316,16 +316,16 @@ class DistillLearner(DiffusionLearner):
         return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance="distilled")
 
     def forward(self, batch: Batch) -> Losses:
-        share = shares(batch["timesteps"], batch["clean"])
-        latents = noised(batch["clean"], batch["noise"], share)
+        sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
+        latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
         with torch.no_grad(), self._teacher() as teacher:
             wanted = self._guided(teacher, latents, batch)
-        # Autocast keeps what it casts a trained weight to. Before pytorch's pull request 165068 (torch 2.6 to 2.9) a
-        # cast of the teacher's pass has no gradient, and low-rank updates, which both passes read, would not learn.
+        # Autocast caches the weights that it casts. Before pytorch's pull request 165068 (torch 2.6 to 2.9) those of
+        # the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
         return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
 
-    def stopped(self) -> None:
+    def restore_start(self) -> None:
         for teacher in self._copy:  # the next learner's teacher is a copy of this decoder
             self.decoder.transformer.load_state_dict(teacher.transformer.state_dict())
 
@@ -336,9 +336,9 @@ class DistillLearner(DiffusionLearner):
         both = teacher.velocity(
             torch.cat([latents, latents]), timesteps.repeat(2), torch.cat([nothing, states]), batch["motion"].repeat(2)
         )
-        without, told = both.float().chunk(2)
+        without, conditioned = both.float().chunk(2)
         scale_B = scale_at(self.settings.teacher_guidance, self.decoder.spec.decoder.guidance_scale, timesteps)
-        return without + scale_B[:, None, None, None, None] * (told - without)
+        return without + scale_B[:, None, None, None, None] * (conditioned - without)
 
     @contextmanager
     def _teacher(self) -> Iterator[ShotDecoder]:
@@ -348,12 +348,12 @@ class DistillLearner(DiffusionLearner):
             teacher.transformer.to(self.decoder.unconditional_ND.device)
             yield teacher
             return
-        with updates_off(self):
+        with lora_off(self):
             yield self.decoder
 
 
 class TextVideoLearner(DiffusionLearner):
-    """The baseline GC: the same clips, noise and loss, told the whole instruction as text and nothing else."""
+    """The baseline GC: the same clips, noise and loss, conditioned on the whole instruction as text alone."""
 
     def __init__(self, config: StageConfig, model: TextVideo) -> None:
         super().__init__(config, model, None)
@@ -363,10 +363,10 @@ class TextVideoLearner(DiffusionLearner):
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> None:
         return None  # it reads no representation
 
-    def _told(self, data: TrainingData, rows: Tensor, values: Batch, draws: Draws) -> Batch:
+    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
         config, text = self.settings, values["instruction"].float()
         chances = torch.tensor([config.drop_text, config.drop_text_features])
-        blank, nothing = (draws.uniform(2) < chances.to(text.device)).T[..., None, None]
+        blank, nothing = (random.uniform(2) < chances.to(text.device)).T[..., None, None]
         return {"text": torch.where(blank, data.blank_text.to(text), text).masked_fill(nothing, 0.0)}
 
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:

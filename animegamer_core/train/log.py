@@ -12,7 +12,7 @@ PICTURE = "loss.png"
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
-    """The lines of a log; a last one that a kill cut off is passed over."""
+    """The lines of a log; an incomplete last line, from a killed run, is skipped."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -20,7 +20,7 @@ def read_log(path: Path) -> list[dict[str, float]]:
 
 
 class RunLog:
-    """Appends to a run's log. Lines behind the step that a run goes on from are dropped first."""
+    """Appends to a run's log. Lines after the step that a run continues from are removed first."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path

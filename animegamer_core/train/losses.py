@@ -1,7 +1,7 @@
 """The formulas of training: pure functions of tensors.
 
 B batch, N state tokens, D state width, F frames, H height, W width.
-`share` is s = sqrt(alphas_cumprod) of a timestep: how much of the clean latent is left in a noised one.
+`sqrt_alpha` is s = sqrt(alphas_cumprod) of a timestep: the weight of the clean latent in a noised one.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..sampler import TRAIN_STEPS, train_table
+from ..model.sampler import TRAIN_STEPS, train_table
 
 
 def timestep_band(rank: int, processes: int) -> tuple[int, int]:
-    """(start, stop) of the timesteps that a process draws from under uniform sampling (reference-facts 10.1).
+    """(start, stop) of the timesteps that a process draws from (docs/reference.md, training: uniform sampling).
 
     The processes form as many equal bands as divide both their number and the 1000 timesteps. We count each sample of a
     batch as a process, so that its band does not depend on how many there really are.
     """
-    shared = next(i for i in range(1, processes + 1) if processes % i == 0 and TRAIN_STEPS % (processes // i) == 0)
-    width = TRAIN_STEPS // (processes // shared)
-    band = rank // shared
+    per_band = next(i for i in range(1, processes + 1) if processes % i == 0 and TRAIN_STEPS % (processes // i) == 0)
+    width = TRAIN_STEPS // (processes // per_band)
+    band = rank // per_band
     return band * width, (band + 1) * width
 
 
-def shares(timesteps_B: Tensor, like: Tensor) -> Tensor:
+def sqrt_alpha_cumprod(timesteps_B: Tensor, like: Tensor) -> Tensor:
     """(B, 1, ...) fp32: s at each timestep, shaped to multiply a batch of latents."""
     table = train_table().to(timesteps_B.device)
     return table[timesteps_B].view(-1, *[1] * (like.dim() - 1))
 
 
-def noised(clean: Tensor, noise: Tensor, share: Tensor) -> Tensor:
+def noised(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     """s x0 + sqrt(1 - s^2) eps."""
-    return share * clean + (1 - share**2).sqrt() * noise
+    return sqrt_alpha * clean + (1 - sqrt_alpha**2).sqrt() * noise
 
 
-def velocity_target(clean: Tensor, noise: Tensor, share: Tensor) -> Tensor:
+def velocity_target(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     """v = s eps - sqrt(1 - s^2) x0. Its squared error is the released loss on x0 weighted by 1/(1 - s^2)."""
-    return share * noise - (1 - share**2).sqrt() * clean
+    return sqrt_alpha * noise - (1 - sqrt_alpha**2).sqrt() * clean
 
 
 def edge_error(got: Tensor, wanted: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:
 
 
 def divergence(mean: Tensor, logvar: Tensor) -> Tensor:
-    """Mean KL divergence of a latent's Gaussian from the standard one, a value."""
+    """Mean KL divergence of a latent's Gaussian from the standard one, per value."""
     return 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()
 
 

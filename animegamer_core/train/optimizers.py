@@ -1,7 +1,7 @@
 """The optimizers that a stage may choose, and their state as plain tensors for checkpoints.
 
-adamw keeps two moments of every trained value in fp32 (fused into one kernel on a GPU); adamw8bit, of the optional
-package torchao, keeps them in 8 bits, which saves 6 bytes a trained value: worth it where whole models train.
+adamw keeps two moments of every trained value in fp32 (one fused kernel on a GPU); adamw8bit, from the optional package
+torchao, keeps them in 8 bits, which saves 6 bytes for each trained value: worth it where whole models train.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .spread import on_place_of
+from .distributed import distributed_like
 from .stages import StageConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 _SCALE = "_scale"  # ends the name of an 8-bit moment's scales
 
 
-def check_optimizer(config: StageConfig, spread: bool) -> None:
-    """ValueError where the configured optimizer lacks its package, or cannot serve weights that FSDP2 spreads."""
+def check_optimizer(config: StageConfig, sharded: bool) -> None:
+    """ValueError where the configured optimizer lacks its package, or cannot train weights that FSDP2 shards."""
     if config.optimizer == "adamw":
         return
-    if spread:
-        raise ValueError(f"optimizer {config.optimizer!r} cannot save moments that FSDP2 spread; choose adamw")
+    if sharded:
+        raise ValueError(f"optimizer {config.optimizer!r} cannot save moments that FSDP2 sharded; choose adamw")
     try:
         import torchao.optim  # noqa: F401
     except ImportError as error:
@@ -34,7 +34,7 @@ def check_optimizer(config: StageConfig, spread: bool) -> None:
 
 
 def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> Optimizer:
-    """The configured optimizer of these parameters; vectors are not decayed."""
+    """The configured optimizer for these parameters; vectors have no weight decay."""
     groups = [
         {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
@@ -49,16 +49,16 @@ def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], 
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Let the next step use this learning rate."""
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)  # torchao compiles a step around this tensor
+            group["lr"].fill_(rate)  # torchao's compiled step reads this tensor
         else:
             group["lr"] = rate
 
 
 def stored_moments(optimizer: Optimizer, name: str, parameter: nn.Parameter) -> dict[str, Tensor]:
-    """What a checkpoint keeps of a parameter's moments; none before its first step. 8-bit ones stay as they are."""
+    """A parameter's moments for a checkpoint, 8-bit ones as codes and scales; empty before its first step."""
     stored = {}
     for moment in MOMENTS:
         value = optimizer.state.get(parameter, {}).get(moment)
@@ -77,14 +77,14 @@ def restore_moments(
     state = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
     for moment, (values, scale) in stored.items():
         if scale is None:
-            state[moment] = on_place_of(values, parameter)
+            state[moment] = distributed_like(values, parameter)
         else:
             state[moment] = _eight_bit(values, scale, parameter, signed=moment == "exp_avg")
     optimizer.state[parameter] = state
 
 
 def _eight_bit(codes: Tensor, scale: Tensor, parameter: nn.Parameter, signed: bool) -> Tensor:
-    """A moment in torchao's own type."""
+    """A moment as torchao's tensor subclass."""
     from torchao.optim.subclass_8bit import OptimState8bit
 
     block, device = codes.numel() // scale.numel(), parameter.device

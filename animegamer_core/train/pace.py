@@ -1,4 +1,4 @@
-"""How long a stage takes: measured on its first steps as they are taken, or known from an earlier run's log."""
+"""How long a stage takes: measured on its first steps, or known from an earlier run's log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ class Pace:
 
 
 class FirstSteps:
-    """Times the first steps that a stage takes now; call it after each. Such steps are the run's own and are kept.
+    """Times the first steps of a stage; a `should_stop` that always says no. Those steps are part of the run.
 
-    steps: how many are left. measured: called once, after MEASURED_STEPS of them or after the last. A call never asks
-    to stop.
+    steps: how many are left. measured: called once, after MEASURED_STEPS of them or after the last.
     """
 
     def __init__(self, steps: int, device: torch.device, measured: Callable[[Pace], object]) -> None:
@@ -36,7 +35,9 @@ class FirstSteps:
     def __call__(self) -> bool:
         self._taken += 1
         if self._taken in (1, self._last) and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # steps are queued ahead of the GPU, and the clock would not see them
+            torch.cuda.synchronize(
+                self._device
+            )  # the GPU runs behind the program, and the clock would not see its work
         if self._taken == 1:
             self._begun = time.monotonic()
             if self._device.type == "cuda":
@@ -48,7 +49,7 @@ class FirstSteps:
 
 
 def seconds_a_step(out: Path) -> float | None:
-    """The pace of the last steps in a run's log; None where it has fewer than two lines."""
+    """Seconds of a step between the last two lines of a run's log; None where it has fewer."""
     lines = read_log(out / LOG)[-2:]
     if len(lines) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The models that stages work on, and the way between them and a world folder."""
+"""The models of a world while stages train them, loaded from a world folder and saved to it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ import torch
 from torch import nn
 
 from ..checkpoint import World, save_part, save_world
-from ..checkpoint.lora import plain_tensors, take_in
+from ..checkpoint.adapter_files import adapted_models
+from ..checkpoint.apply_adapter import apply_adapter
+from ..checkpoint.lora import changed_tensors, take_in
+from ..checkpoint.lora_files import plain_tensors
 from ..checkpoint.parts import ENCODER_PARTS, part_names, parts_of
-from ..decoder import ShotDecoder
-from ..encoder import ShotEncoder
-from ..engine import GameEngine
-from ..prompt import GameTokenizer
+from ..model.decoder import ShotDecoder
+from ..model.encoder import ShotEncoder
+from ..model.engine import GameEngine
+from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, Profile
-from .adapters import apply_stage_file, trained_by
-from .material import IMAGE_FEATURES, TrainingData, digest_of, name_weights
-from .order import random_seed
+from .sampling import random_seed
 from .stages import StageConfig, matching
+from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names, name_weights
 
 MODELS = ("encoder", "decoder", "engine")
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How a world's models are loaded: dtype of engine and decoder, but fp32 for parameters that a pattern of `full`
-    finds; whether with the encoder's towers, which nothing needs once their features are cached; whether with a
-    decoder for contact sheets where the stage itself needs none.
+    """How a world's models are loaded. dtype: of engine and decoder. fp32: patterns of parameters that are loaded in
+    fp32 anyway. feature_encoders: load text and image encoder, which nothing needs once their features are cached.
+    sheets: load a decoder for contact sheets even if the stage needs none.
     """
 
     dtype: torch.dtype = torch.float32
-    full: tuple[str, ...] = ()
-    towers: bool = True
+    fp32: tuple[str, ...] = ()
+    feature_encoders: bool = True
     sheets: bool = False
 
 
 @dataclass(frozen=True)
 class WorldParts:
-    """A world's models while they are trained; one that no stage needs may be None. Stages change them in place."""
+    """A world's models while they are trained; None for one that no stage needs. Stages change them in place."""
 
     spec: ModelSpec
     encoder: ShotEncoder | None = None
@@ -56,9 +58,9 @@ class WorldParts:
         seed: int = 0,
         models: Sequence[str] = MODELS,
     ) -> WorldParts:
-        """Models with random weights that follow from the seed alone; each from its own numbers.
+        """Models with random weights; each model's follow from the seed and its name.
 
-        The same tokenizer reads for the engine and for the encoder's text tower.
+        Engine and text encoder have the same tokenizer.
         """
         build: dict[str, Callable[[], nn.Module]] = {
             "encoder": lambda: ShotEncoder(spec, tokenizer.backend),
@@ -74,9 +76,10 @@ class WorldParts:
 
     @classmethod
     def load(cls, world: World, models: Sequence[str] = MODELS, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
-        """A world's models, as far as its folder has them; an encoder may lack its towers. fp32, or as `loading` says.
+        """Those of a world's models that its folder has; the encoder may lack its text and image encoders. fp32, or as
+        `loading` says.
 
-        Towers and VAE are named by their files, so that features which they computed are known again.
+        Text and image encoder and VAE are named by their files, so that cached features of theirs are found again.
         """
         made: dict[str, nn.Module] = {}
         if "engine" in models and world.has("engine"):
@@ -86,12 +89,14 @@ class WorldParts:
             name_weights(made["decoder"].vae, name_of(world, "vae"))
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
-            made["encoder"] = world.load_encoder(dtype=torch.float32, parts=present if loading.towers else ("encoder",))
+            made["encoder"] = world.load_encoder(
+                dtype=torch.float32, parts=present if loading.feature_encoders else ("encoder",)
+            )
             for part in set(present) - {"encoder"}:
                 name_weights(made["encoder"].get_submodule(part), name_of(world, part))
         if loading.dtype != torch.float32:
             for name in set(made) - {"encoder"}:
-                _widen(made[name], name, world, loading.full)
+                _reload_fp32(made[name], name, world, loading.fp32)
                 take_in(made[name])
         return cls(world.spec, **made)
 
@@ -105,19 +110,19 @@ class WorldParts:
         return model
 
     def in_memory(self) -> WorldParts:
-        """The parts, their weights in memory of their own: on a CPU they are loaded as views of the world's files, and
-        Windows lets nobody replace a file that is viewed.
+        """The parts with their weights copied into memory: on a CPU they are loaded as views of the world's files, and
+        Windows refuses to replace a file that is mapped.
         """
         for model in filter(None, (self.encoder, self.decoder, self.engine)):
             for value in model.parameters():
                 value.data = value.data.clone()
             for module in model.modules():
                 for name, value in module.named_buffers(recurse=False):
-                    setattr(module, name, value.clone())  # with other `data` it would still hold what it is a view of
+                    setattr(module, name, value.clone())  # new `data` alone would keep the mapped storage alive
         return self
 
     def save(self, world: World, dtype: torch.dtype | None = None, max_shard_bytes: int = 1 << 30) -> World:
-        """Write all models that are here into a world folder, with the spec as it is now (its VAE's scaling factor)."""
+        """Write all models into a world folder, with the spec as it is now (its VAE's scaling factor)."""
         world = save_world(
             world.folder,
             self.spec,
@@ -133,17 +138,20 @@ class WorldParts:
         return world
 
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
-        """The parts with what a stage file trained put into those that are here, as `apply_stage_file` says; ValueError
-        if it trained none of them, and if it is a baseline's where these are a world's, or the other way round.
+        """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`); ValueError
+        if it trained none of them, and for a baseline's adapter on a world's models or the other way round.
         """
         models = {name: model for name in MODELS if (model := getattr(self, name)) is not None}
-        baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # but a TextVideo
-        shared = trained_by(path, baseline) & set(models)  # the engine's stage reads the encoder that joint trained
-        apply_stage_file(path, models, strength, whole=not shared)
+        baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
+        shared = adapted_models(path, baseline) & set(models)  # the engine's stage reads the encoder that joint trained
+        apply_adapter(path, models, strength, whole=not shared)
+        for kind, model in models.items():
+            changed = (f"{kind}.{name}" for name in changed_tensors(model))
+            forget_names(nn.ModuleDict({kind: model}), changed)
         return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
 
     def with_scaling_factor(self, factor: float) -> WorldParts:
-        """The parts with another scale between the VAE's latents and the transformer's, in spec and models."""
+        """The parts with another scaling factor of the VAE's latents, in spec and models."""
         vae = replace(self.spec.decoder.vae, scaling_factor=factor)
         spec = replace(self.spec, decoder=replace(self.spec.decoder, vae=vae))
         for model in (self.encoder, self.decoder, self.engine):
@@ -154,8 +162,8 @@ class WorldParts:
         return replace(self, spec=spec)
 
 
-def has_tower_features(world: World, config: StageConfig, data: TrainingData) -> bool:
-    """Whether the cache folder holds what this world's towers make of the dataset, so that they need no loading."""
+def has_encoder_features(world: World, config: StageConfig, data: TrainingData) -> bool:
+    """Whether the cache folder holds the features of this world's text and image encoder."""
     count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
     made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
     return all(
@@ -164,12 +172,12 @@ def has_tower_features(world: World, config: StageConfig, data: TrainingData) ->
 
 
 def name_of(world: World, part: str) -> str:
-    """What a part's weights are called: the checksums of its files."""
+    """The name of a part's weights: the checksums of its files."""
     return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
 
 
-def _widen(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:
-    """Read those parameters again in fp32 that a pattern finds behind the model's name, VAE and constants."""
+def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:
+    """Read VAE, constants, and parameters whose name with the model's matches a pattern again, in fp32."""
     places = plain_tensors(model)
     whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
     chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))

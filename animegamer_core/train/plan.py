@@ -1,8 +1,7 @@
-"""The plan of `train all`: for each stage what it reads, begins from and takes, printed before the first step."""
+"""The plan of `train all`: what each stage begins from, reads and takes, printed before the first step."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from ..checkpoint import World
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
-from ..prompt import GameTokenizer
+from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec
 from .chain import SCRATCH
 from .checkpoints import CHECKPOINTS
@@ -27,34 +26,39 @@ from .estimate import (
     world_bytes,
 )
 from .job import models_of
-from .material import IMAGE_FEATURES, TrainingData, digest_of
 from .pace import MEASURED_STEPS, Pace, seconds_a_step
-from .parts import MODELS, has_tower_features, name_of
+from .parts import MODELS, has_encoder_features, name_of
+from .progress import duration
+from .request import TrainRequest
 from .stages import STAGES, StageConfig
-from .telling import duration
+from .training_data import IMAGE_FEATURES, TrainingData, digest_of
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-SPARE = 64 * 2**20  # that logs, pictures and the file system itself take
+SPARE = 64 * 2**20  # bytes for logs, pictures and the file system itself
 
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage of the run. args: of `train STAGE`. begins: the stages whose files it begins from. steps: done."""
+    """One stage of the run. begins: the stages whose adapters it begins from. steps: how many are done."""
 
-    stage: str
-    args: argparse.Namespace
+    request: TrainRequest
     config: StageConfig
     begins: tuple[str, ...]
     done: bool
     steps: int
 
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+        return self.request.stage
+
 
 @dataclass(frozen=True)
 class Chain:
-    """All stages of a run with what they share. world: None for one that the first stage makes. tokenizer: the
+    """All stages of a run and what they have in common. world: None if the first stage makes it. tokenizer: the
     engine's.
 
-    configs: of the stages of this run and of those that an earlier one left a file of, in the order of training.
+    configs: of the stages of this run and of those that an earlier run left an adapter of, in the order of training.
     """
 
     recipe: str
@@ -68,9 +72,9 @@ class Chain:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage of the plan. size: None where the stage is done. features: to be computed before its first step, in
-    bytes, on disk or in memory. preparing: weights of the largest model that computes them. steps_left: of
-    config.steps. seconds: of a step as far as it is known.
+    """One stage of the plan. size: None where the stage is done. features: bytes, on disk or in memory, of those to be
+    computed before its first step. preparing: bytes of the largest model that computes them. steps_left: of
+    config.steps. seconds: of a step, if known.
     """
 
     stage: str
@@ -84,7 +88,7 @@ class StagePlan:
 
     @property
     def seconds_left(self) -> float | None:
-        """The time that its steps take from here; None where no pace is known yet."""
+        """The time for the remaining steps; None where no pace is known yet."""
         return None if self.seconds is None else self.seconds * self.steps_left
 
     @property
@@ -94,7 +98,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
-class Place:
+class DiskUse:
     """A folder that the run writes to. bytes: still to be written there."""
 
     folder: Path
@@ -103,13 +107,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages of a run, done ones among them. about: a sentence on recipe, world and dataset. in_memory: whether
-    features are kept in memory, and not on disk.
+    """All stages of a run, including done ones. about: a sentence on recipe, world and dataset. in_memory: whether
+    features are kept in memory instead of on disk.
     """
 
     about: str
     stages: Sequence[StagePlan]
-    places: Sequence[Place]
+    disk_use: Sequence[DiskUse]
     in_memory: bool
 
     def lines(self) -> list[str]:
@@ -117,18 +121,18 @@ class Plan:
         return [self.about, *_table(self), *_memory(self), *_time(self), *self._disk()]
 
     def check_disk(self) -> None:
-        """ValueError where a disk has less room than what is still to be written to it."""
-        for folders, needed, free in _by_disk(self.places):
+        """ValueError where a disk has less free space than what is still to be written to it."""
+        for folders, needed, free in _by_disk(self.disk_use):
             if needed + SPARE > free:
                 raise ValueError(
-                    f"{folders} needs about {size_text(needed)} for checkpoints, features and stage files, and "
+                    f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, and only "
                     f"{size_text(free)} are free; make room, choose another --out, or train fewer values (--set)"
                 )
 
     def _disk(self) -> list[str]:
         return [
             f"disk: about {size_text(needed)} still to be written to {folders}, {size_text(free)} free"
-            for folders, needed, free in _by_disk(self.places)
+            for folders, needed, free in _by_disk(self.disk_use)
         ]
 
 
@@ -157,7 +161,7 @@ def _table(plan: Plan) -> list[str]:
 
 
 def _memory(plan: Plan) -> list[str]:
-    """What the memory column is made of, for the stage that takes most."""
+    """What the memory column consists of, for the stage that takes most."""
     sizes = [stage.size for stage in plan.stages if stage.size is not None]
     if not sizes:
         return []
@@ -178,7 +182,7 @@ def _memory(plan: Plan) -> list[str]:
 
 
 def _time(plan: Plan) -> list[str]:
-    """The time that is left, as far as it is known."""
+    """The remaining time, for the stages whose pace is known."""
     left = [stage for stage in plan.stages if stage.size is not None]
     known = {stage.stage: stage.seconds_left for stage in left if stage.seconds_left is not None}
     unknown = [stage.stage for stage in left if stage.stage not in known]
@@ -188,15 +192,15 @@ def _time(plan: Plan) -> list[str]:
     return [f"time left on this machine: {'; '.join(parts)}"] if parts else []
 
 
-def _by_disk(places: Sequence[Place]) -> list[tuple[str, int, int]]:
+def _by_disk(uses: Sequence[DiskUse]) -> list[tuple[str, int, int]]:
     """(folders, bytes needed, bytes free) of each disk that is written to."""
-    disks: dict[int, list[Place]] = {}
-    for place in places:
-        disks.setdefault(os.stat(_existing(place.folder)).st_dev, []).append(place)
+    disks: dict[int, list[DiskUse]] = {}
+    for use in uses:
+        disks.setdefault(os.stat(_existing(use.folder)).st_dev, []).append(use)
     return [
         (
-            " and ".join(dict.fromkeys(str(place.folder) for place in found)),
-            sum(place.bytes for place in found),
+            " and ".join(dict.fromkeys(str(use.folder) for use in found)),
+            sum(use.bytes for use in found),
             shutil.disk_usage(_existing(found[0].folder)).free,
         )
         for found in disks.values()
@@ -204,26 +208,25 @@ def _by_disk(places: Sequence[Place]) -> list[tuple[str, int, int]]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or the nearest one above it that exists."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
 def stage_file(out: Path) -> Path:
-    """The file that a stage leaves in its folder."""
+    """The adapter that a stage leaves in its folder."""
     return out / f"{out.name}.safetensors"
 
 
 def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
-    """The plan with the pace of stages that a trial measured."""
-    stages = [
-        replace(stage, seconds=paces[stage.stage].seconds) if stage.stage in paces else stage for stage in plan.stages
-    ]
+    """The plan with the paces that a trial measured, by stage."""
+    seconds = {name: pace.seconds for name, pace in paces.items()}
+    stages = [replace(stage, seconds=seconds.get(stage.stage, stage.seconds)) for stage in plan.stages]
     return replace(plan, stages=stages)
 
 
 def make_plan(chain: Chain, world: str, out: Path) -> Plan:
-    """The plan of a run; ValueError for what would refuse one of its stages."""
-    cache = chain.runs[0].args.cache
+    """The plan of a run; ValueError for whatever would make one of its stages fail before its first step."""
+    cache = chain.runs[0].request.cache
     data = TrainingData(chain.folder, FeatureStore(), cache=cache)
     known, stages = _cached(chain, data), []
     for run in chain.runs:
@@ -235,11 +238,11 @@ def make_plan(chain: Chain, world: str, out: Path) -> Plan:
         f"plan: recipe {chain.recipe}, world {world} (spec {chain.spec.name}), dataset {chain.folder.path} with "
         f"{len(data.clips()):,} clips and {len(data.games()):,} games to train on"
     )
-    return Plan(about, stages, _places(chain, stages, world, out), cache is None)
+    return Plan(about, stages, _disk_use(chain, stages, world, out), cache is None)
 
 
 def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
-    """One stage, which computes these features; ValueError for what would refuse it before its first step."""
+    """One stage, which computes these features; ValueError for whatever would make it fail before its first step."""
     features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
     if run.done:
         return StagePlan(run.stage, run.config, run.begins, None, features, 0, 0, None)
@@ -249,42 +252,40 @@ def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence
     learner = bare_learner(run.stage, run.config, parts, data)
     encoders = bool({"text", *IMAGE_FEATURES.values()} & set(names))
     size = size_of(run.stage, run.config, learner, parts, encoders)
-    left, pace = run.config.steps - run.steps, seconds_a_step(run.args.out)
+    left, pace = run.config.steps - run.steps, seconds_a_step(run.request.out)
     return StagePlan(run.stage, run.config, run.begins, size, features, preparing, left, pace)
 
 
 def _cached(chain: Chain, data: TrainingData) -> set[str]:
-    """The features that lie in the cache folder already, as far as that can be known without loading a model."""
+    """The features that are in the cache folder already, if that can be known without loading a model."""
     run = next((run for run in chain.runs if not run.done), None)
     if data.cache is None or run is None:
         return set()
-    if run.steps:  # it has read them all
-        return set(features_read(run.stage, run.config))
-    known = set()
+    known = set(features_read(run.stage, run.config)) if run.steps else set()  # a started run has read all of them
     if chain.world is not None and chain.recipe != SCRATCH:
         latents = data.digest("latents", digest_of([name_of(chain.world, "vae")]))
         known |= {"latents"} if data.is_cached("latents", len(data.folder.turns), latents) else set()
-        if has_tower_features(chain.world, run.config, data):
+        if has_encoder_features(chain.world, run.config, data):
             known |= {"text", IMAGE_FEATURES[run.config.encoder_frame]}
     return known
 
 
-def _places(chain: Chain, stages: Sequence[StagePlan], world: str, out: Path) -> list[Place]:
-    """Where how much is still to be written; what lies there already of an unfinished stage is written over."""
+def _disk_use(chain: Chain, stages: Sequence[StagePlan], world: str, out: Path) -> list[DiskUse]:
+    """How much is still to be written where; checkpoints of an unfinished stage are overwritten."""
     sizes = {stage.stage: stage.size for stage in stages if stage.size is not None}
     needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
-    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one lies beside the kept ones
-    places = [Place(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
-    cache = chain.runs[0].args.cache
+    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written beside the old ones
+    uses = [DiskUse(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
+    cache = chain.runs[0].request.cache
     if cache is not None:
         features = {name: count for stage in stages for name, count in stage.features.items()}
         there = sum(bytes_in(cache, f"{name}-[0-9]*.safetensors") for name in features)
-        places.append(Place(cache, max(0, sum(features.values()) - there)))
+        uses.append(DiskUse(cache, max(0, sum(features.values()) - there)))
     if chain.recipe == SCRATCH and sizes:
         whole, largest = world_bytes(bare_parts(chain.world, chain.spec, chain.tokenizer, MODELS))
         known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
-        places.append(Place(Path(world), max(0, whole + largest - known)))  # a new part lies beside the old one
-    return places
+        uses.append(DiskUse(Path(world), max(0, whole + largest - known)))  # a new part is written beside the old one
+    return uses
 
 
 def bytes_in(folder: Path, pattern: str = "**/*") -> int:

@@ -1,7 +1,7 @@
-"""Training prompts: each turn is made into tokens once, and prompts are put together from those pieces.
+"""Training prompts: each turn is tokenized once, and prompts are put together from those pieces.
 
 A prompt is `<s>`, the past turns of a window and the turn to predict with its answer: `<ML>` to `</TURN>`, `</s>`. The
-pieces are the same as in `prompt.build_prompt`; a test holds the two equal.
+pieces are the same as in `model.prompt.build_prompt`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..data.records import ClipRecord
-from ..engine import GameEngine
-from ..prompt import TurnPrompt, state_block
+from ..model.engine import GameEngine
+from ..model.prompt import TurnPrompt, state_block
 
 
 class PromptTable:
@@ -23,10 +23,10 @@ class PromptTable:
         self._tokenizer, self._profile = engine.tokenizer, engine.profile
         self._scenes = [engine.prompt((), turn.instruction) for turn in turns]
         self._blocks = [self._block(turn.levels) for turn in turns]
-        none = (0, 0, 0, 0)
-        self._told = self._blocks if engine.profile.history_states else [self._block(none)] * len(turns)
+        zeros = self._block((0, 0, 0, 0))
+        self._past_blocks = self._blocks if engine.profile.history_states else [zeros] * len(turns)
         self._end = torch.tensor([engine.tokenizer.token("</s>")])
-        # the block's first token, <ML>, ends the scene already and is given, not asked for
+        # the block's first token, <ML>, already ends the scene; it is given, not predicted
         self.answers = len(self._blocks[0])
         self.choices = tuple(range(0, 12, 3))  # where the four numbers stand among the answers
 
@@ -36,8 +36,8 @@ class PromptTable:
         pieces = [self._scenes[past[0] if past else target].ids_L[:1]]
         slots = [torch.zeros(1, dtype=torch.bool)]
         for clip in past:
-            pieces += [self._scenes[clip].ids_L[1:], self._told[clip][1:]]
-            slots += [self._scenes[clip].query_L[1:], torch.zeros(len(self._told[clip]) - 1, dtype=torch.bool)]
+            pieces += [self._scenes[clip].ids_L[1:], self._past_blocks[clip][1:]]
+            slots += [self._scenes[clip].query_L[1:], torch.zeros(len(self._past_blocks[clip]) - 1, dtype=torch.bool)]
         before = sum(len(piece) for piece in pieces)
         pieces.append(self._scenes[target].ids_L[1:])
         slots.append(self._scenes[target].query_L[1:])
@@ -49,12 +49,13 @@ class PromptTable:
         return TurnPrompt(torch.cat(pieces), slot_L & ~is_target_L, slot_L & is_target_L)
 
     def answer(self, prompt: TurnPrompt) -> Tensor:
-        """(A,): the tokens that an answered prompt asks for."""
+        """(A,): the tokens to predict in an answered prompt."""
         return prompt.ids_L[-self.answers :]
 
     def longest(self, window: int) -> int:
-        """Tokens of the longest prompt that a window of past turns can give."""
-        piece = max(len(scene.ids_L) + len(told) for scene, told in zip(self._scenes, self._told, strict=True))
+        """The number of tokens of the longest prompt that a window of past turns can give."""
+        turns = zip(self._scenes, self._past_blocks, strict=True)
+        piece = max(len(scene.ids_L) + len(block) for scene, block in turns)
         return 1 + piece * (window + 1)
 
     def _block(self, levels: tuple[int, int, int, int]) -> Tensor:

@@ -1,6 +1,6 @@
-"""Contact sheets of a run: what true clips show, beside shots from the weights so far.
+"""Contact sheets of a run: true clips beside shots from the weights so far.
 
-They take no number from the run's generators, so a run goes on the same with and without them.
+They use none of the run's random numbers, so a run computes the same with and without them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.plots import FAINT, INK, PAPER
-from ..decoder import ShotDecoder
 from ..files import save_picture
-from ..video import to_uint8
-from .learners import Learner, told_motion
-from .material import TrainingData, autocast
+from ..media.video import to_uint8
+from ..model.decoder import ShotDecoder
+from .distributed import processes, reshard
+from .learners import Learner, motion_condition
 from .parts import WorldParts
-from .spread import let_go, processes
 from .stages import StageConfig
-from .weights import lent
+from .training_data import TrainingData, autocast
+from .weights import on_device
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -33,11 +32,12 @@ SHEETS = "shots"  # folder in a run's folder
 CLIPS = 4
 _TILE = 160  # height of a picture
 _GAP, _LINE = 6, 22
+_BACKGROUND, _TITLE, _CAPTION = "#ffffff", "#23262f", "#696d78"
 
 
 @dataclass(frozen=True)
 class ShotSheets:
-    """Draws the sheets of one stage into `out`: of held-out clips, or the first ones where none is held out."""
+    """Draws the sheets of one stage into `out`: of held-out clips, or of training clips where none is held out."""
 
     stage: str
     config: StageConfig
@@ -54,9 +54,9 @@ class ShotSheets:
 
     @torch.no_grad()
     def draw(self, learner: Learner, vae: nn.Module | None, step: int, device: torch.device) -> None:
-        """Write the sheet of a step, if the stage leads to shots and a decoder is there; every process calls it.
+        """Write the sheet of a step, if the stage leads to shots and a decoder is loaded; every process calls it.
 
-        learner: with the weights to show. vae: the decoder's, where the learner had it set aside.
+        learner: with the weights to show. vae: the decoder's, where it waits on the CPU.
         """
         vae = vae if vae is not None else self.parts.decoder and self.parts.decoder.vae
         rows = torch.tensor(self.clips)
@@ -65,46 +65,45 @@ class ShotSheets:
             states = learner.states(self.data, rows, device)
             if states is None or vae is None:
                 return
-            latents = self._latents(learner, states.float(), rows, device)
-        let_go(learner)
+            latents = self._sample(learner, states.float(), rows, device)
+        reshard(learner)
         if not processes().is_main_process:
             return
-        with lent(vae, device), _whole(self.parts.of("decoder"), vae, device) as decoder:
+        with on_device(vae, device), _with_vae(self.parts.of("decoder"), vae, device) as decoder:
             shots = _pictures(decoder, latents)
             true = self._true(decoder, rows, device)
         save_picture(self.sheet(true, shots, step), self.out / SHEETS / f"step-{step:07d}.png")
 
-    def _latents(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
-        motion = told_motion(self.data.motion[rows], self.config)
+    def _sample(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+        motion = motion_condition(self.data.motion[rows], self.config)
         seeds, steps = rows.tolist(), self.config.shots_steps
         if hasattr(learner, "sample"):
             return learner.sample(states_BND, motion, seeds, steps)
-        with lent(self.parts.of("decoder"), device):
+        with on_device(self.parts.of("decoder"), device):
             return self.parts.decoder.eval().sample(states_BND, motion, seeds, steps=steps)
 
     def _true(self, decoder: ShotDecoder, rows: Tensor, device: torch.device) -> list[np.ndarray]:
-        """The clips themselves; where only their latents are cached, what the VAE makes of those."""
-        if "frames" in self.data.store or "latents" not in self.data.store:
-            stored = "frames" in self.data.store
-            return [self._frames(index) if stored else self.data.folder.frames(index) for index in rows.tolist()]
-        return _pictures(decoder, self.data.store.gather(["latents"], rows, device)["latents"][:, 0].float())
-
-    def _frames(self, index: int) -> np.ndarray:
-        return self.data.store.gather(["frames"], torch.tensor([index]), "cpu")["frames"][0].numpy()
+        """The clips themselves; where only their latents are cached, those decoded."""
+        store = self.data.store
+        if "frames" in store:
+            return list(store.gather(["frames"], rows, "cpu")["frames"].numpy())
+        if "latents" in store:
+            return _pictures(decoder, store.gather(["latents"], rows, device)["latents"][:, 0].float())
+        return [self.data.folder.frames(index) for index in rows.tolist()]
 
     def sheet(self, true: list[np.ndarray], shots: list[np.ndarray], step: int) -> Image.Image:
-        """One row a clip: three pictures of it, three of the shot; `true` and `shots` are uint8 (F, H, W, 3)."""
+        """One row for each clip: three frames of it, three of the shot; `true` and `shots` are uint8 (F, H, W, 3)."""
         from PIL import Image, ImageDraw
 
         width = round(_TILE * shots[0].shape[2] / shots[0].shape[1])
         row = _TILE + _LINE + _GAP
-        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), PAPER)
+        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), _BACKGROUND)
         pen = ImageDraw.Draw(paper)
-        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=INK)
+        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=_TITLE)
         for number, (clip, pair) in enumerate(zip(self.clips, zip(true, shots, strict=True), strict=True)):
             top = _LINE + number * row
             turn = self.data.folder.turns[clip]
-            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=FAINT)
+            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=_CAPTION)
             for side, frames in enumerate(pair):
                 for tile, frame in enumerate(frames[[0, len(frames) // 2, -1]]):
                     picture = Image.fromarray(frame).resize((width, _TILE), Image.Resampling.LANCZOS)
@@ -114,8 +113,8 @@ class ShotSheets:
 
 
 @contextmanager
-def _whole(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
-    """The decoder with its VAE, which a run may have set aside; on a GPU it decodes in tiles, to spare room."""
+def _with_vae(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
+    """The decoder with its VAE, which the learner may lack; on a GPU it decodes in tiles, to save memory."""
     before = decoder.vae, decoder.tiled
     decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"
     try:

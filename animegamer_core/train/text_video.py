@@ -1,8 +1,8 @@
 """The paper's baseline GC: a stock CogVideoX that draws a clip from the whole instruction, trained by stage `gc`.
 
-In the Toybox it begins with random weights at the decoder's size and reads the world's own text tower; the result is a
-folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B low-rank updates are trained; the result is
-a file for `load_lora_weights`.
+In the Toybox it begins with random weights at the decoder's size and reads the world's own text encoder; the result is
+a folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B a LoRA is trained; the result is a file
+for `load_lora_weights`.
 
 B batch, L text tokens, W text width, T latent frames, C channels, H height, W width of latents.
 """
@@ -26,21 +26,21 @@ from ..checkpoint import World
 from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
 from ..files import PART
-from ..sampler import STOCK_SCHEDULER
+from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
 from ..state import clean_text
-from .adapters import ADAPTER, is_update, read_stage_file
-from .material import TrainingData, name_weights, weights_digest
-from .order import random_seed
 from .parts import WorldParts, name_of
+from .sampling import random_seed
+from .trainable import ADAPTER, is_trained_lora, read_adapter
+from .training_data import TrainingData, name_weights, weights_digest
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PIPELINE = "model_index.json"  # tells a folder of diffusers
-SAMPLING = "sampling.json"  # beside it, or beside the updates: how shots are drawn by default, and of how many frames
+PIPELINE = "model_index.json"  # every folder of diffusers has it
+SAMPLING = "sampling.json"  # beside it, or beside the LoRA: how shots are drawn by default, and of how many frames
 TEXT_STEP = 16  # a new model's text length is a multiple of it
-TEXT_ROWS = 64  # instructions that are read at a time
+TEXT_ROWS = 64  # instructions encoded at a time
 
 
 class TextVideo(nn.Module):
@@ -56,17 +56,17 @@ class TextVideo(nn.Module):
 
     @property
     def pipeline(self) -> CogVideoXPipeline:
-        """The parts as diffusers plays and stores them."""
+        """The models as a diffusers pipeline, to draw with and to store."""
         names = ("tokenizer", "text_encoder", "vae", "transformer", "scheduler")
         return CogVideoXPipeline(**{name: getattr(self, name) for name in names})
 
     @property
     def text_length(self) -> int:
-        """L, the tokens of every text; what the pipeline is given as max_sequence_length."""
+        """L, the tokens of every text; the pipeline's max_sequence_length."""
         return self.transformer.config.max_text_seq_length
 
     def text_features(self, texts: Sequence[str]) -> Tensor:
-        """(B, L, W): features of texts, cut or padded as the pipeline does; pads are attended to."""
+        """(B, L, W): features of texts, cut or padded as the pipeline does; padding is attended to."""
         rows = self.tokenizer(
             list(texts), padding="max_length", max_length=self.text_length, truncation=True, return_tensors="pt"
         )
@@ -82,7 +82,7 @@ class TextVideo(nn.Module):
 
 @torch.no_grad()
 def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
-    """The text encoder's features of whole instructions, `instruction`; blank_text is then its features of ''."""
+    """Add the text encoder's features of whole instructions, `instruction`; blank_text becomes its features of ''."""
     texts = [clean_text(turn.instruction) for turn in data.folder.turns]
     weights = f"{weights_digest(model.text_encoder)}-{model.text_length}"
     home = "cpu" if data.cache else model.text_encoder.device
@@ -96,30 +96,30 @@ def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
 
 
 def is_pipeline(folder: Path) -> bool:
-    """Whether a folder is one of diffusers, rather than a world."""
+    """Whether a folder is a diffusers pipeline, rather than a world."""
     return (folder / PIPELINE).is_file()
 
 
 def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldParts:
-    """A folder of CogVideoX-2B, with its VAE in fp32; ValueError for a relative that stage `gc` cannot train."""
+    """The models of a folder of CogVideoX-2B, its VAE in fp32; ValueError for variants that stage `gc` cannot train."""
     options = {"local_files_only": True, "use_safetensors": True, dtype_option(diffusers.__version__): dtype}
     try:
         pipeline = CogVideoXPipeline.from_pretrained(str(folder), **options)
     except OSError as error:
-        raise ValueError(f"{folder} is no whole CogVideoX folder ({error}); download it again") from error
+        raise ValueError(f"{folder} is not a complete CogVideoX folder ({error}); download it again") from error
     config = pipeline.transformer.config
     if config.use_rotary_positional_embeddings or config.patch_size_t or config.ofs_embed_dim:
-        raise ValueError(f"{folder} is not of CogVideoX-2B's kind; stage gc trains THUDM/CogVideoX-2b")
+        raise ValueError(f"{folder} is another variant of CogVideoX; stage gc trains THUDM/CogVideoX-2b")
     pipeline.vae.float()
     spec = _spec_of(folder.name, pipeline)
-    pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # whole clips, as the decoder is trained on
+    pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # it encodes whole clips, as for the decoder
     return WorldParts(spec, decoder=TextVideo(spec, pipeline))
 
 
 def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldParts:
-    """A transformer of random weights at the world's decoder's size, with the world's VAE and text tower.
+    """A transformer of random weights at the size of the world's decoder, with the world's VAE and text encoder.
 
-    ValueError where the world lacks one of them. Its text length follows the longest instruction of the dataset.
+    ValueError where the world lacks one of them. Its text length fits the longest instruction of the dataset.
     """
     if missing := world.missing(("vae", "text_tower")):
         raise ValueError(missing[0])
@@ -144,11 +144,11 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
 
 
 def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
-    """Write what stage `gc` made, for diffusers: a whole pipeline, or its low-rank updates where it trained those.
+    """Write what stage `gc` trained, for diffusers: a whole pipeline, or a LoRA.
 
-    The updates are stored with their scale in them, so that they are right at diffusers' default strength.
+    The LoRA is stored with its scale multiplied in, so that diffusers' default strength is right.
     """
-    _, config, tensors = read_stage_file(stage_file)
+    _, config, tensors = read_adapter(stage_file)
     part = folder.with_name(f"{PART}{os.getpid()}-{folder.name}")
     if config.lora_rank:
         scale = config.lora_alpha / config.lora_rank
@@ -156,7 +156,7 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
         layers = {
             name[len(prefix) :].replace(f".{ADAPTER}.", "."): value * scale if ".lora_B." in name else value
             for name, value in tensors.items()
-            if is_update(name)
+            if is_trained_lora(name)
         }
         CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
     else:
@@ -171,7 +171,7 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
 
 
 def dtype_option(version: str) -> str:
-    """What a diffusers of this version calls the number format; 0.42 complains about the name that older ones need."""
+    """The name of the dtype option in this version of diffusers; 0.42 warns about the name that older ones need."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
 
@@ -198,7 +198,7 @@ def _transformer(spec: ModelSpec, text_length: int) -> CogVideoXTransformer3DMod
 
 
 def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """A world's text tokenizer as the pipeline calls one: it ends texts, and pads with id 0 as the encoder does."""
+    """A world's text tokenizer as the pipeline calls it: it appends </s>, and pads with id 0 as the encoder does."""
     from tokenizers import Tokenizer, processors
 
     ending = Tokenizer.from_str(backend.to_str())
@@ -210,7 +210,7 @@ def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def _spec_of(name: str, pipeline: CogVideoXPipeline) -> ModelSpec:
-    """The sizes of a stock pipeline; its clips have the published number of frames."""
+    """The spec of a stock pipeline; its clips have the published number of frames."""
     config, vae = pipeline.transformer.config, pipeline.vae.config
     channels = tuple(vae.block_out_channels)
     factor = 2 ** (len(channels) - 1)

@@ -12,7 +12,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 class ComfyPage:
-    """ComfyUI's page. `errors` gathers what our own scripts threw; `shot` keeps a picture for people to look at."""
+    """ComfyUI's page. `errors`: exceptions of our own scripts. `shot`: a picture for people to look at."""
 
     def __init__(self, page, url, folder):
         self.page, self.url, self.folder, self.errors = page, url, folder, []
@@ -54,14 +54,15 @@ class ComfyPage:
         assert self.page.evaluate("() => window.ended")[0] == "execution_success", self.page.evaluate("() => ended")
 
     def shot(self, name):
-        """Keep a picture of the page."""
-        self.page.wait_for_timeout(700)  # gauges move to their place
-        self.page.screenshot(path=str(self.folder / f"{name}.png"))
+        """Save a picture of the page, if ANIMEGAMER_SHOTS names a folder for pictures."""
+        if "ANIMEGAMER_SHOTS" in os.environ:
+            self.page.wait_for_timeout(700)  # the bars are animated
+            self.page.screenshot(path=str(self.folder / f"{name}.png"))
 
 
 @pytest.fixture(scope="session")
 def shots(tmp_path_factory):
-    """Where pictures go: ANIMEGAMER_SHOTS, or pytest's own folder."""
+    """The folder for pictures: ANIMEGAMER_SHOTS, or pytest's own folder."""
     folder = Path(os.environ.get("ANIMEGAMER_SHOTS") or tmp_path_factory.mktemp("shots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -69,7 +70,7 @@ def shots(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def world(server):  # noqa: F811
-    """Where the Play tab's tests play: random weights at the tiny size, or the Toybox if pictures are kept."""
+    """The world of these tests: random weights at the tiny size, or the Toybox if pictures are saved."""
     if "ANIMEGAMER_SHOTS" in os.environ:
         return "toybox"
     from tiny_world import save_tiny_world

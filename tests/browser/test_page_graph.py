@@ -1,8 +1,13 @@
-"""The state in a node: run a graph on the page, and see the gauges and the clip."""
+"""The state in a node: run a graph on the page, and see the stats and the clip."""
+
+import os
 
 import pytest
 
-TOLD = "Character: Miko; Motion: {}; Background: {}."
+pytestmark = pytest.mark.usefixtures("world")
+
+WORLD = "toybox" if "ANIMEGAMER_SHOTS" in os.environ else "tiny"  # as the fixture `world`
+INSTRUCTION = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
 PLAY = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
@@ -17,7 +22,7 @@ def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
         "1": {
             "class_type": "LoadAnimeGamer",
             "inputs": {
-                "world": "toybox",
+                "world": WORLD,
                 "precision": "auto",
                 "placement": "auto",
                 "profile": "world",
@@ -32,11 +37,11 @@ def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
         },
         "3": {
             "class_type": "PredictNextState",
-            "inputs": {**predict, "history": ["2", 0], "instruction": TOLD.format(first, "day beach")},
+            "inputs": {**predict, "history": ["2", 0], "instruction": INSTRUCTION.format(first, "day beach")},
         },
         "4": {
             "class_type": "PredictNextState",
-            "inputs": {**predict, "history": ["3", 1], "instruction": TOLD.format(second, "night bedroom")},
+            "inputs": {**predict, "history": ["3", 1], "instruction": INSTRUCTION.format(second, "night bedroom")},
         },
         "5": {"class_type": "StateDisplay", "inputs": {"state": ["4", 0]}},
         "6": {
@@ -59,7 +64,7 @@ def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
 
 
 def shown(comfy):
-    """What the card in StateDisplay says: {gauge: (value, change)} and the motion's word."""
+    """The text of the card in StateDisplay: {stat: (value, change)} and the motion's word."""
     return comfy.run_script("card", CARD)
 
 
@@ -122,7 +127,7 @@ def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
     comfy.shot("graph-notes")
 
 
-def test_a_storys_lines_stay_to_be_seen_above_a_picture(comfy):
+def test_a_storys_instructions_stay_visible_above_a_picture(comfy):
     """A picture below takes what room it can get of the widgets above it."""
     room = comfy.page.evaluate("""() => {
       const node = LiteGraph.createNode("PlayGameStory");
@@ -139,7 +144,7 @@ def a_story(*instructions, story):
     """A graph of one node that plays and draws these turns."""
     draw = {"motion": "predicted", "motion_value": 5, "steps": 2, "guidance": "world"}
     game = {"story": story, "after": 0, "line": "", "window": 4, "seed": 0, "export": False}
-    told = "\n".join(TOLD.format(instruction, "day beach") for instruction in instructions)
+    told = "\n".join(INSTRUCTION.format(instruction, "day beach") for instruction in instructions)
     play = {"model": ["1", 0], "instructions": told, **draw, **game}
     return {"1": a_turn()["1"], "2": {"class_type": "PlayGameStory", "inputs": play}}
 
@@ -156,7 +161,7 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
     comfy.load_prompt(a_story("gently wave hello", story="shown"))
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
-    told = TOLD.format("swiftly run", "day beach")
+    told = INSTRUCTION.format("swiftly run", "day beach")
     lines = f"{PLAY}.widgets.find((widget) => widget.name === 'instructions')"
     comfy.page.evaluate(f"(told) => {{ {lines}.value = told; }}", told)
     comfy.run_graph()

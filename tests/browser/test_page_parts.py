@@ -13,12 +13,12 @@ OPEN = """async (store) => {
   const { PlaySession } = await import("/js/session.mjs");
   const { createPlayTab } = await import("/js/play_tab.mjs");
   const { addStyle } = await import("/js/style.mjs");
-  const { translator } = await import("/js/words.mjs");
+  const { translator } = await import("/js/translations.mjs");
   addStyle();
   const server = new FakeServer();
   let tab = null;
   const session = new PlaySession(server.port, memoryStore(), (now, event) => tab?.show(now, event));
-  tab = createPlayTab(session, translator("en"), { address: (path) => path, handOver: () => {} });
+  tab = createPlayTab(session, translator("en"), { address: (path) => path, openAsGraph: () => {} });
   document.body.replaceChildren(tab.element);
   await session.start();
   Object.assign(globalThis, { server, session, tab });
@@ -159,7 +159,7 @@ def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
     tab.click(".ag-stop-button")
     told = tab.locator(".ag-told:visible")
     told.wait_for()
-    assert "as it was" in told.inner_text()
+    assert "has not changed" in told.inner_text()
     tab.press(".ag-text", "Enter")
     told.wait_for(state="hidden")
 

@@ -108,7 +108,7 @@ def test_every_turn_was_one_ordinary_prompt(game, server):
     assert [turn["after"] for turn in turns if turn["story"] == "by the sea"] == [0, 1]
 
 
-def test_three_takes_and_going_on_from_the_one_that_is_chosen(game):
+def test_three_takes_and_continuing_from_the_chosen_one(game):
     page = game.page
     game.tell(HUG, "Shift+Enter")
     page.wait_for_selector(".ag-doing:visible")
@@ -129,7 +129,7 @@ def test_three_takes_and_going_on_from_the_one_that_is_chosen(game):
     assert turns[2]["clip"]["filename"] in chosen
 
 
-def test_undo_and_another_way_make_a_branch(game):
+def test_undo_and_another_turn_make_a_branch(game):
     before = game.lines("by the sea")
     for number in (3, 2):
         game.page.click(".ag-top .pi-undo")
@@ -168,7 +168,7 @@ def test_export_gives_a_clip_and_a_contact_sheet(game):
     assert sorted(kinds) == ["image/png", "video/mp4"]
 
 
-def test_a_reload_comes_back_to_the_story_and_goes_on(game):
+def test_a_reload_opens_the_story_again(game):
     page = game.page
     number = int(page.locator(".ag-stage .ag-number").inner_text())
     game.comfy.set("Comfy.ColorPalette", "light")
@@ -221,7 +221,7 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
     page.fill(".ag-text", "")
 
 
-def test_an_error_is_one_sentence_and_the_words_are_not_lost(game):
+def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
     page = game.page
     refusal = {"error": {"message": "The world is asleep."}, "node_errors": {}}
     page.route("**/prompt", lambda route: route.fulfill(status=400, json=refusal))
@@ -235,16 +235,16 @@ def test_an_error_is_one_sentence_and_the_words_are_not_lost(game):
     assert len(game.alert()) == 1, "an empty instruction is answered, not sent"
 
 
-def test_an_instruction_that_would_be_left_out_as_a_comment_is_answered_not_sent(game):
+def test_a_comment_as_instruction_is_refused_not_sent(game):
     prompts = len(game.server.get("/history"))
     game.tell("# what now")
-    assert "begins with #" in game.alert()[0]
+    assert "begin with #" in game.alert()[0]
     assert game.page.input_value(".ag-text") == "# what now"
     assert not game.page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
     game.page.fill(".ag-text", "")
 
 
-def test_a_setting_that_is_folded_away_does_not_keep_a_turn_from_being_played(game):
+def test_an_invalid_folded_setting_does_not_block_a_turn(game):
     page = game.page
     game.begin("folded settings")
     game.sketch()
@@ -262,7 +262,7 @@ def test_a_setting_that_is_folded_away_does_not_keep_a_turn_from_being_played(ga
     page.locator(".ag-fold summary").nth(1).click()
 
 
-def test_stop_leaves_the_story_as_it_was(game):
+def test_stop_does_not_change_the_story(game):
     game.begin("by the sea")
     game.sketch(1000)
     before = game.lines("by the sea")
@@ -286,7 +286,7 @@ def test_markup_in_an_instruction_is_only_text(game):
     assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are told"
 
 
-def test_a_long_word_leaves_the_tab_its_room(game):
+def test_a_long_word_does_not_widen_the_tab(game):
     game.begin("long words")
     game.play(f"Miko {'x' * 2000}", 1)
     assert game.page.locator(".ag-form .ag-notes").bounding_box()["height"] <= 120
@@ -324,7 +324,7 @@ def test_the_list_continues_a_saved_story(game):
     assert page.locator(".ag-name").inner_text() == "by the sea"
 
 
-def test_the_story_is_handed_over_as_a_graph_that_computes_nothing_anew(game):
+def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
     page = game.page
     states = {turn["shot"] for line in game.saved("by the sea")["lines"] for turn in line["turns"]}
     opened = "() => app.extensionManager.workflow.openWorkflows.length"

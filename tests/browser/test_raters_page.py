@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from judging_world import ADVERBS, make_run, turn_record
 
-from animegamer_core.evaluate.judging.ranks import read_ranks
-from animegamer_core.evaluate.judging.raters import plan_study, read_key, write_study
-from animegamer_core.evaluate.judging.runs import open_contest
-from animegamer_core.evaluate.judging.sheets import CRITERIA
-from animegamer_core.evaluate.table.records import GameRecord, begin_run, game_folder
-from animegamer_core.evaluate.table.runner import write_moving
+from animegamer_core.evaluate.world.records import GameRecord, begin_run, game_folder
+from animegamer_core.evaluate.world.runner import write_moving
+from animegamer_core.media.video import write_clip
+from animegamer_core.research.judging.ranks import read_ranks
+from animegamer_core.research.judging.raters import plan_study, read_key, write_study
+from animegamer_core.research.judging.rating_sheets import CRITERIA
+from animegamer_core.research.judging.runs import open_comparison
 from animegamer_core.state import StateChange
 from animegamer_core.toybox.benchmark import true_game
-from animegamer_core.toybox.draw import draw_shot
-from animegamer_core.video import write_clip
+from animegamer_core.toybox.drawing.draw import draw_shot
 
 EVIL = "<img src=x onerror='window.caught=1'>"  # as it would stand in a benchmark that nobody checked
 NAMES = ("Zeta", "Quux", "Vega")
@@ -51,8 +51,8 @@ def study(tmp_path_factory):
     changes = (StateChange(1, 1, -1), StateChange(0, 0, 1), None)
     suffixes = (".mp4", ".mp4", ".webp")
     runs = [toybox_run(folder / n, n, changes[i], spoils[i], suffixes[i]) for i, n in enumerate(NAMES)]
-    contest = open_contest(runs)
-    write_study(plan_study(contest, 2, 2, 0), contest, folder / "out #?%41")
+    comparison = open_comparison(runs)
+    write_study(plan_study(comparison, 2, 2, 0), comparison, folder / "out #?%41")
     return folder / "out #?%41"
 
 
@@ -227,7 +227,7 @@ def test_the_saved_sheet_is_read_back_as_it_was_ranked(rater, study, tmp_path):
     download.save_as(path)
     text = path.read_bytes().decode("utf-8-sig")
     filled = {(n + 1, c): told[n][i] for n in range(2) for i, c in enumerate(CRITERIA)}
-    assert text == key.blank("rater-01").text(filled) and ",'=Miko" in text
+    assert text == key.sheet("rater-01").text(filled) and ",'=Miko" in text
     returned = read_ranks(key, [path])
     for number, game in enumerate(key.games["rater-01"]):
         for index, criterion in enumerate(CRITERIA):
@@ -285,8 +285,8 @@ def test_a_browser_that_keeps_nothing_still_ranks(browser, study):
 
 def test_the_little_runs_show_too(browser, tmp_path):
     runs = [make_run(tmp_path / name, name, {"game-001": 1}, 80) for name in ("a", "b")]
-    contest = open_contest(runs)
-    write_study(plan_study(contest, 1, 1, 0), contest, tmp_path / "out")
+    comparison = open_comparison(runs)
+    write_study(plan_study(comparison, 1, 1, 0), comparison, tmp_path / "out")
     for rater in opened(browser, tmp_path / "out" / "rater-01"):
         rater.rank("overall", 0, 2)
         assert rater.ranks("overall") == [2, 1] and rater.page.locator("#after").is_disabled()

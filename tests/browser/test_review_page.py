@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.jsonl_tables import CAPTION_FIELDS, check_instruction
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.data.review import write_review
-from animegamer_core.data.tables import CAPTION_FIELDS, check_instruction
-from animegamer_core.toybox.dataset import Casting, write_dataset
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
 EVIL = "</script><img src=x onerror='window.caught=1'><!-- &lt;b&gt; \u2028 \U0001f98a"
 MANY = 1200
@@ -26,7 +26,7 @@ MANY = 1200
 def drawn(tmp_path_factory):
     """Eleven clips: one without a caption, one set aside, one told in words that would like to be markup."""
     folder = tmp_path_factory.mktemp("drawn") / "<b>films & games"
-    write_dataset(folder, Casting(games=2, held_out=1, turns=3), workers=1)
+    write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
     rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
     for row in rows[:4]:
         row["film"] = "harbour"

@@ -45,13 +45,13 @@ def start():
 
 def check_lives():
     """Loaded when used, shared between equal values, and gone with the last of them."""
-    one, two = GameModel(host.find_world("toybox")), GameModel(host.find_world("toybox"))
+    one, two = GameModel(worlds.find_world("toybox")), GameModel(worlds.find_world("toybox"))
     before = len(models._SHARED)
     engine = weakref.ref(one.engine())
     shared = two.engine() is engine()
     management.unload_all_models()
     again = two.engine().predict((), TEXT).motion in range(1, 6)
-    other = GameModel(host.find_world("toybox").with_profile("reference")).engine() is not engine()
+    other = GameModel(worlds.find_world("toybox").with_profile("reference")).engine() is not engine()
     del one, two
     gc.collect()
     return {"before": before, "shared": shared, "again": again, "other": other, "left": engine() is not None}
@@ -62,7 +62,7 @@ def check_placing():
     import comfy.model_patcher
 
     comfy.model_patcher.CoreModelPatcher = None  # what newer versions put here streams only ComfyUI's own layers
-    model = GameModel(host.find_world("toybox"))
+    model = GameModel(worlds.find_world("toybox"))
     before = model.patcher
     decoder = model.decoder()
     patcher, size = model.patcher, model.patcher.model_size()
@@ -85,20 +85,20 @@ def check_tiles():
     """On a small device shots are decoded in tiles, and their addresses say so: about the same picture."""
     import torch
 
-    world, memory = host.find_world("toybox"), host.memory_bytes
+    world, memory = worlds.find_world("toybox"), comfyui.memory_bytes
     plain = GameModel(world)
     state = plain.engine().predict((), TEXT).representation
     latents = plain.decoder().sample(state[None], torch.tensor([5.0]), [0])
     needed = models._size_of(plain.decoder()) + plain.decoder().working_bytes
     decoded, tiled, drawn = [], [], []
     for room in (needed + 10**6, needed - 10**6):
-        host.memory_bytes = lambda device, room=room: room / models.OURS
+        comfyui.memory_bytes = lambda device, room=room: room / models.MEMORY_FRACTION
         try:
             model = GameModel(world, preset=models.OFFERED["exact"])
-            drawn.append(model.settings(0, "world").drawn)
+            drawn.append(model.settings(0, "world").precision_suffix)
             decoder = model.decoder()
         finally:
-            host.memory_bytes = memory
+            comfyui.memory_bytes = memory
         tiled.append(decoder.tiled)
         decoded.append(decoder.decode_latents(latents))
     off = float((decoded[0] - decoded[1]).square().mean())
@@ -110,12 +110,12 @@ def check_ages():
     own = BASE / "models" / "animegamer"
     files = [own / "MLLM-Old" / "pytorch_model.bin", own / "VDM_Decoder-Old" / "1" / "mp_rank_00_model_states.pt"]
     files += [own / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", own / "3d-vae.pt"]
-    ages = {host.age_of_world("old")}
+    ages = {worlds.world_version("old")}
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
         for text in ("first", "replaced"):
             path.write_text(text)
-            ages.add(host.age_of_world("old"))
+            ages.add(worlds.world_version("old"))
     load = next(node for node in classes if node.__name__ == "LoadAnimeGamer")
     told = [load.fingerprint_inputs(world="old", lora_file="none") for _ in range(2)]
     files[0].write_text("replaced again")
@@ -127,7 +127,7 @@ def check_ages():
         "ages": len(ages),
         "same": told[0] == told[1],
         "changed": told[1] != told[2],
-        "toybox": host.age_of_world("toybox"),
+        "toybox": worlds.world_version("toybox"),
     }
 
 
@@ -145,7 +145,7 @@ def check_packages():
             importlib.util.find_spec = find
     importlib.util.find_spec = lambda name, *rest: None if name == "diffusers" else find(name, *rest)
     try:
-        said["diffusers"] = _error(lambda: GameModel(host.find_world("toybox")).settings(0, "world"))
+        said["diffusers"] = _error(lambda: GameModel(worlds.find_world("toybox")).settings(0, "world"))
     finally:
         importlib.util.find_spec = find
     return said
@@ -153,7 +153,7 @@ def check_packages():
 
 def check_interrupt():
     """How many layers still begin after the user has asked to stop, for each kind of work."""
-    model = GameModel(host.find_world("toybox"))
+    model = GameModel(worlds.find_world("toybox"))
     import torch
 
     state = model.engine().predict((), TEXT).representation
@@ -194,29 +194,29 @@ def _layers_after_interrupt(model, name, call):
 def check_stage_files():
     """A stage file changes the model that it is for, by its strength, and with it the fingerprint."""
     import torch
-    from animegamer_pack.animegamer_core.train.adapters import save_stage_file
-    from animegamer_pack.animegamer_core.train.staged import with_stage_files
+    from animegamer_pack.animegamer_core.checkpoint.adapter_files import save_adapter
+    from animegamer_pack.animegamer_core.checkpoint.adapters import with_adapters
     from animegamer_pack.animegamer_core.train.stages import StageConfig
 
     path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
-    world = host.find_world("toybox")
+    world = worlds.find_world("toybox")
     plain = GameModel(world)
     weight = plain.engine().project_in[0].bias.detach().clone()
     config = StageConfig(trainable=(r"engine\.project_in\..+",))
-    save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
-    found = host.find_lora("mine/brighter.safetensors")
-    whole, half = (GameModel(with_stage_files(world, ((str(found), strength),))) for strength in (1.0, 0.5))
+    save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
+    found = worlds.find_lora("mine/brighter.safetensors")
+    whole, half = (GameModel(with_adapters(world, ((str(found), strength),))) for strength in (1.0, 0.5))
     prints = {plain.fingerprint, whole.fingerprint, half.fingerprint}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
     shared = whole.engine() is half.engine() is plain.engine()
     restored = torch.equal(plain.engine().project_in[0].bias, weight)
     unconditional = plain.decoder().unconditional_ND
     same = torch.equal(whole.decoder().unconditional_ND, unconditional)
-    save_stage_file(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
+    save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
     return {
-        "listed": host.lora_names(),
-        "fingerprints": len(prints | {GameModel(with_stage_files(world, ((str(found), 1.0),))).fingerprint}),
+        "listed": worlds.lora_names(),
+        "fingerprints": len(prints | {GameModel(with_adapters(world, ((str(found), 1.0),))).fingerprint}),
         "moved": [round(value, 4) for value in moved],
         "decoder is the same": same,
         "loaded once": shared and restored,
@@ -238,8 +238,8 @@ def check_worlds():
     folder_paths.add_model_folder_path("animegamer", str(extra))
     errors = {}
     for name in ("qiqi", "theirs", "no world", "../animegamer/mine", "mine/", ""):
-        errors[name] = _error(lambda name=name: host.find_world(name))
-    return {"names": host.world_names(), "mine": host.find_world("mine").spec.name, "errors": errors}
+        errors[name] = _error(lambda name=name: worlds.find_world(name))
+    return {"names": worlds.world_names(), "mine": worlds.find_world("mine").spec.name, "errors": errors}
 
 
 def _error(call):
@@ -254,10 +254,10 @@ def check_presets():
     """What a preset does to a decoder on a CPU: quicker ways that round otherwise, one decoder for each preset."""
     import torch
 
-    world, told = host.find_world("toybox"), []
+    world, told = worlds.find_world("toybox"), []
     exact = models.OFFERED["exact"]
     plain, same = GameModel(world), GameModel(world)
-    tuned, untuned = (GameModel(world, preset=row) for row in (exact, replace(exact, tunings=())))
+    tuned, untuned = (GameModel(world, preset=row) for row in (exact, replace(exact, optimizations=())))
     log = logging.getLogger()
     listener = type("Listener", (logging.Handler,), {"emit": lambda self, record: told.append(record.getMessage())})()
     log.addHandler(listener)
@@ -280,7 +280,8 @@ def check_presets():
         "off": float((shots[0] - shots[1]).abs().max()),
         "precisions": sorted({GameModel(world, preset=row).precision for row in models.OFFERED.values()}),
         "drawn": {
-            name: GameModel(world, preset=row).settings(0, "world").drawn for name, row in models.OFFERED.items()
+            name: GameModel(world, preset=row).settings(0, "world").precision_suffix
+            for name, row in models.OFFERED.items()
         },
         "steps": {
             name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
@@ -298,20 +299,25 @@ def check_preset_on_gpus():
     import torch
 
     decoder = ShotDecoder(SPECS["tiny"])
-    find, memory, devices, prepare = importlib.util.find_spec, host.memory_bytes, GameModel._devices, models.prepare
+    find, memory, devices, prepare = (
+        importlib.util.find_spec,
+        comfyui.memory_bytes,
+        GameModel._devices,
+        models.apply_preset,
+    )
     given = []
     GameModel._devices = lambda self, kind: (torch.device("cuda:0"), torch.device("cpu"))
-    models.prepare = lambda decoder, preset, say: given.append(preset.tunings)
+    models.apply_preset = lambda decoder, preset, say: given.append(preset.optimizations)
     try:
         for triton, room in ((True, 10**12), (False, 10**12), (True, 10**7)):
             importlib.util.find_spec = lambda name, *rest, there=triton: (
                 there or None if name == "triton" else find(name, *rest)
             )
-            host.memory_bytes = lambda device, room=room: room
-            GameModel(host.find_world("toybox"), preset=models.OFFERED["exact"])._apply_preset(decoder)
+            comfyui.memory_bytes = lambda device, room=room: room
+            GameModel(worlds.find_world("toybox"), preset=models.OFFERED["exact"])._apply_preset(decoder)
     finally:
-        importlib.util.find_spec, host.memory_bytes = find, memory
-        GameModel._devices, models.prepare = devices, prepare
+        importlib.util.find_spec, comfyui.memory_bytes = find, memory
+        GameModel._devices, models.apply_preset = devices, prepare
     return given
 
 
@@ -334,13 +340,13 @@ def check_compiled():
 
         return run
 
-    decoder, row = ShotDecoder(SPECS["tiny"]).eval(), replace(models.OFFERED["exact"], tunings=("blocks", "vae"))
+    decoder, row = ShotDecoder(SPECS["tiny"]).eval(), replace(models.OFFERED["exact"], optimizations=("blocks", "vae"))
     torch.compile = lambda call, **_: compile_(call, backend=backend, dynamic=False)
     try:
-        models.prepare(decoder, row)
+        models.apply_preset(decoder, row)
     finally:
         torch.compile = compile_
-    host.make_interruptible(decoder, models.compiled_parts(decoder, row.tunings))
+    comfyui.make_interruptible(decoder, models.compiled_modules(decoder, row.optimizations))
     state, latents = torch.zeros(decoder.spec.state.tokens, decoder.spec.state.width), []
     decoder.shoot(state, 5.0, seed=0, steps=2, on_step=lambda done, steps, clean: latents.append(clean))
     found = {"graphs": len(graphs), "ran": len(ran)}
@@ -361,12 +367,12 @@ def check_compiled():
 
 def check_choices():
     """What the widgets choose on a machine without a GPU."""
-    world = host.find_world("toybox")
+    world = worlds.find_world("toybox")
     precisions = {name: GameModel(world, name).precision for name in models.PRECISIONS}
     return {
         "precisions": precisions,
         "placements": [str(GameModel(world, "auto", place)._devices("engine")[0]) for place in models.PLACEMENTS],
-        "missing package": _error(lambda: host.require("torch", "no_such_package")),
+        "missing package": _error(lambda: comfyui.require("torch", "no_such_package")),
     }
 
 
@@ -374,9 +380,9 @@ seconds, classes = start()
 found = {"seconds": seconds, "heavy": sorted(HEAVY & set(sys.modules)), "nodes": len(classes)}
 
 import comfy.model_management as management  # noqa: E402
-from animegamer_pack.animegamer_core.decoder import ShotDecoder  # noqa: E402
+from animegamer_pack.animegamer_core.model.decoder import ShotDecoder  # noqa: E402
 from animegamer_pack.animegamer_core.spec import SPECS  # noqa: E402
-from animegamer_pack.nodes import drawing, host, models  # noqa: E402
+from animegamer_pack.nodes import comfyui, drawing, models, worlds  # noqa: E402
 
 GameModel = models.GameModel
 CHECKS = (check_lives, check_placing, check_tiles, check_ages, check_packages, check_interrupt, check_stage_files)

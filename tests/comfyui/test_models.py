@@ -19,7 +19,7 @@ def inside(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_pack_is_there_at_once(inside):
+def test_the_pack_loads_quickly(inside):
     assert inside["seconds"] < 0.3
     assert inside["heavy"] == [], "loading the pack imports no heavy library"
     assert inside["nodes"] >= 7
@@ -42,7 +42,7 @@ def test_a_small_device_decodes_in_tiles(inside):
     assert tiles["off"] < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
 
 
-def test_a_world_that_is_read_in_place_is_loaded_anew_when_its_files_are_replaced(inside):
+def test_a_world_read_in_place_is_loaded_again_when_its_files_are_replaced(inside):
     ages = inside["ages"]
     assert ages == {"ages": 9, "same": True, "changed": True, "toybox": ""}, "none, and two for each of four files"
 
@@ -59,7 +59,7 @@ def test_an_interrupt_stops_within_one_pass(inside, work):
     assert inside["interrupt"][work] == 0, "layers that began after the user asked to stop"
 
 
-def test_stage_files_change_what_they_are_for(inside):
+def test_lora_files_change_only_their_model(inside):
     found = inside["stage_files"]
     assert found["listed"] == ["none", "mine/brighter.safetensors"]
     assert found["moved"] == [1.0, 0.5], "by their strength"
@@ -74,7 +74,7 @@ def test_worlds_of_all_model_folders_are_listed(inside):
     assert worlds["mine"] == "toybox"
 
 
-def test_what_is_missing_is_said(inside):
+def test_errors_say_what_is_missing(inside):
     errors = inside["worlds"]["errors"]
     assert "Mistral-7B-Instruct-v0.1" in errors["qiqi"] and "https://huggingface.co/TencentARC" in errors["qiqi"]
     assert "engine is not complete" in errors["theirs"] and "theirs/engine" in errors["theirs"]
@@ -89,16 +89,16 @@ def test_a_cpu_computes_in_float32(inside):
     assert set(inside["choices"]["placements"]) == {"cpu"}
 
 
-def test_a_preset_is_how_its_own_decoder_draws(inside):
+def test_each_preset_has_its_own_decoder(inside):
     found = inside["presets"]
     assert found["shared"] == [True, True, False] and found["one engine"]
     assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
     assert found["skips"] == [1.05, 0.0]
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
-    assert found["told"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out, of no use on cpu"], "once"
+    assert found["told"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"], "once"
 
 
-def test_a_preset_chooses_what_is_left_to_the_world(inside):
+def test_a_preset_sets_steps_and_guidance_if_none_are_given(inside):
     found = inside["presets"]
     assert found["steps"] == {"world": [20, 7], "exact": [20, 7], "balanced": [20, 7], "live": [12, 7]}
     assert found["guidance"] == ["reference_wave", "reference_wave", "cosine", "constant"]
@@ -108,7 +108,7 @@ def test_a_preset_chooses_what_is_left_to_the_world(inside):
     )
 
 
-def test_a_gpu_gets_what_pays_on_it(inside):
+def test_a_gpu_gets_the_optimizations_that_it_supports(inside):
     whole, without_triton, in_tiles = inside["preset_on_gpus"]
     assert whole == ["fused", "layout", "gelu", "blocks", "vae"]
     assert without_triton == ["fused", "gelu"]

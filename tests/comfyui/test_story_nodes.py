@@ -1,12 +1,7 @@
-"""Saved stories in a real ComfyUI: played, branched, loaded, kept from a graph; mostly in a tiny world."""
+"""Saved stories in a real ComfyUI: played, branched, loaded, saved from a graph; mostly in a tiny world."""
 
-import base64
 import json
-import os
 import shutil
-import socket
-import struct
-import threading
 import time
 
 import numpy as np
@@ -14,16 +9,16 @@ import pytest
 from comfy_server import message, nodes_run
 from PIL import Image
 
-from animegamer_core.play import Player, PlaySettings
-from animegamer_core.state import KEPT_TURNS
-from animegamer_core.story import Story
-from animegamer_core.video import read_clip
+from animegamer_core.media.video import read_clip
+from animegamer_core.state import CACHED_TURNS
+from animegamer_core.story.player import Player, PlaySettings
+from animegamer_core.story.story import Story
 
 WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: quickly run; Background: night forest."
 SLEEP = "Character: Yuzu; Motion: barely sleep under a blanket; Background: night bedroom."
 DANCE = "Character: Yuzu; Motion: wildly dance; Background: day castle."
-STEPS = 1  # a picture is none of these tests' business, but for the first
+STEPS = 1  # only the first test looks at the pictures
 LOAD = {"world": "tiny", "precision": "auto", "placement": "auto", "profile": "world", "lora_strength": 1.0}
 LOAD |= {"lora_file": "none", "lora_file_strength": 1.0}
 DRAW = {"motion": "predicted", "motion_value": 5.0, "steps": STEPS, "guidance": "world"}
@@ -56,7 +51,7 @@ def play(story, *instructions, world="tiny", **more):
 
 
 def graph(story, *instructions, **takes):
-    """A chain of turns, each drawn and saved; takes: what differs for turn n, as `draw2={...}`."""
+    """A chain of turns, each drawn and saved; takes: other settings for turn n, as `draw2={...}`."""
     prompt = {"load": node("LoadAnimeGamer", **LOAD), "start": node("GameHistory", **START)}
     history = ["start", 0]
     for number, text in enumerate(instructions, start=1):
@@ -73,14 +68,14 @@ def saved(server, story):
     return Story.read(server.output_dir / "animegamer", story)
 
 
-def told(story):
+def instructions_of(story):
     return [turn.instruction for turn in story.session(len(story.entries), 0).turns]
 
 
-def told_on(server, story, line):
+def instructions_on(server, story, line):
     kept = saved(server, story)
     kept.use(line)
-    return told(kept)
+    return instructions_of(kept)
 
 
 def files(server, story):
@@ -101,7 +96,7 @@ def failure(server, prompt):
     return sentence
 
 
-def test_a_story_is_played_exported_and_known_afterwards(server, story):
+def test_a_story_is_played_exported_and_read_again(server, story):
     entry = server.run(play(story, WAVE, "# a comment", RUN, SLEEP, export=True, steps=4, world="toybox"))
     outputs = entry["outputs"]["play"]
     facts = shown(entry)
@@ -124,12 +119,12 @@ def test_a_story_is_played_exported_and_known_afterwards(server, story):
     assert nodes_run(again) == {"play"} and shown(again)["turns"] == 3
     assert {path: age for path, age in files(server, story).items() if path.suffix != ".png"} == {
         path: age for path, age in before.items() if path.suffix != ".png"
-    }, "known turns are read, and nothing is written"
+    }, "saved turns are read, and nothing is written"
     assert nodes_run(server.run(prompt)) == set(), "the same again is in the cache"
 
 
 def test_only_what_changed_is_played_again(server, story):
-    """The same again runs nothing, nor what hangs on it; a story that something else changed is played again."""
+    """The same prompt runs nothing again. A story that was changed by something else is played again."""
     prompt = play(story, WAVE) | {
         "save": node("SaveVideo", video=["play", 4], filename_prefix="again", format="auto", codec="auto")
     }
@@ -138,13 +133,13 @@ def test_only_what_changed_is_played_again(server, story):
     line = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
     line.write_text("")
     assert nodes_run(server.run(prompt)) == {"play", "save"}
-    assert told(saved(server, story)) == [WAVE]
+    assert instructions_of(saved(server, story)) == [WAVE]
     assert nodes_run(server.run(prompt)) == set()
-    server.run(play(story, RUN))  # a branch of the first turn, and the current line
+    server.run(play(story, RUN))  # a branch after no turn, and the current one
     assert "play" in nodes_run(server.run(prompt))
-    assert told(saved(server, story)) == [WAVE]
+    assert instructions_of(saved(server, story)) == [WAVE]
     on = play(story, WAVE, after=-1)
-    assert [shown(server.run(on))["turns"] for _ in range(2)] == [2, 3], "a turn more each time"
+    assert [shown(server.run(on))["turns"] for _ in range(2)] == [2, 3], "one more turn each time"
 
 
 def test_a_node_plays_what_the_command_plays(server, story, tmp_path, tiny):
@@ -154,18 +149,18 @@ def test_a_node_plays_what_the_command_plays(server, story, tmp_path, tiny):
     assert saved(server, story).entries == player.story.entries
 
 
-def test_a_prompt_from_before_there_were_presets_has_the_same_addresses(server, story):
+def test_a_prompt_without_a_preset_has_the_same_keys(server, story):
     prompt = play(story, WAVE, steps=0)
     assert "preset" not in prompt["load"]["inputs"]
     server.run(prompt)
     before, entries = files(server, story), saved(server, story).entries
     prompt["load"]["inputs"]["preset"] = "world"
     server.run(prompt)
-    assert saved(server, story).entries == entries and files(server, story) == before, "known, so nothing is written"
+    assert saved(server, story).entries == entries and files(server, story) == before, "nothing is written"
 
 
-def test_a_story_keeps_apart_what_presets_draw_otherwise(server, story):
-    """Exact asks both halves of guidance at every step, which is more than rounding: other addresses, another line."""
+def test_presets_that_draw_differently_get_different_keys(server, story):
+    """`exact` always runs both passes of guidance, which changes the picture: other keys, another branch."""
     lines = {}
     for name in ("world", "balanced", "exact", "live"):
         prompt = play(story, WAVE, RUN)
@@ -178,24 +173,28 @@ def test_a_story_keeps_apart_what_presets_draw_otherwise(server, story):
     prompt["load"]["inputs"]["preset"] = "exact"
     prompt["play"] = play(story, WAVE, RUN)["play"]
     server.run(prompt)
-    assert shown(server.run(prompt))["line"] == "line-2" and saved(server, story).lines() == ["main", "line-2"]
+    assert shown(server.run(prompt))["line"] == "line-2" and saved(server, story).branches() == ["main", "line-2"]
 
 
-def test_another_instruction_after_a_turn_is_another_line(server, story):
+def test_another_instruction_after_a_turn_starts_a_branch(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
     branched = server.run(play(story, DANCE, after=1))
     assert shown(branched)["line"] == "line-2" and shown(branched)["turns"] == 2
-    assert told(saved(server, story)) == [WAVE, DANCE] and told_on(server, story, "main") == [WAVE, RUN, SLEEP]
+    assert instructions_of(saved(server, story)) == [WAVE, DANCE] and instructions_on(server, story, "main") == [
+        WAVE,
+        RUN,
+        SLEEP,
+    ]
     again = server.run(play(story, SLEEP, after=-1, line="main"))
-    assert shown(again)["turns"] == 4 and saved(server, story).line == "main"
+    assert shown(again)["turns"] == 4 and saved(server, story).branch == "main"
     first = server.run(play(story, DANCE, after=0))
-    assert shown(first)["line"] == "line-3" and told(saved(server, story)) == [DANCE]
+    assert shown(first)["line"] == "line-3" and instructions_of(saved(server, story)) == [DANCE]
     took = server.run(play(story, DANCE, after=1, line="line-2", seed=9))
     assert shown(took)["turns"] == 2
-    assert told(saved(server, story)) == [WAVE, DANCE]
+    assert instructions_of(saved(server, story)) == [WAVE, DANCE]
 
 
-def test_takes_of_a_turn_are_lines_and_share_its_state(server, story):
+def test_takes_of_a_turn_are_branches_with_the_same_state(server, story):
     server.run(play(story, WAVE))
     lines = [shown(server.run(play(story, RUN, after=1, line="main", seed=seed)))["line"] for seed in (0, 10, 20)]
     assert lines == ["main", "line-2", "line-3"]
@@ -206,21 +205,24 @@ def test_takes_of_a_turn_are_lines_and_share_its_state(server, story):
         entries.append(kept.entries[1])
     assert len({entry.state for entry in entries}) == 1 and len({entry.shot for entry in entries}) == 3
     chosen = server.run(play(story, SLEEP, after=2, line="line-2"))
-    assert shown(chosen)["line"] == "line-2" and told(saved(server, story)) == [WAVE, RUN, SLEEP]
+    assert shown(chosen)["line"] == "line-2" and instructions_of(saved(server, story)) == [WAVE, RUN, SLEEP]
 
 
-def test_empty_instructions_read_and_export_a_line(server, story):
+def test_empty_instructions_read_and_export_a_branch(server, story):
     server.run(play(story, WAVE, RUN))
     server.run(play(story, DANCE, after=1))
     entry = server.run(play(story, after=0, line="main", export=True) | images_of("play"))
     assert shown(entry)["turns"] == 2 and shown(entry)["line"] == "main"
     assert [item["filename"] for item in shown(entry)["files"]][-2:] == ["story.mp4", "contact-sheet.png"]
     assert len(entry["outputs"]["frames"]["images"]) == 34
-    assert saved(server, story).lines() == ["main", "line-2"]
+    assert saved(server, story).branches() == ["main", "line-2"]
     first = server.run(play(story, after=1, line="line-2", export=True))
     assert shown(first)["turns"] == 1 and [item["filename"] for item in shown(first)["files"]][0] == "turn-001.mp4"
     assert len(read_clip(server.output_dir / "animegamer" / story / "story.mp4").frames) == 17
-    assert saved(server, story).lines() == ["main", "line-2"] and told(saved(server, story)) == [WAVE, DANCE]
+    assert saved(server, story).branches() == ["main", "line-2"] and instructions_of(saved(server, story)) == [
+        WAVE,
+        DANCE,
+    ]
 
 
 def images_of(name, output=2):
@@ -232,13 +234,13 @@ def images_of(name, output=2):
     [
         ({"story": "../up"}, "story name '../up'"),
         ({"story": "con"}, "story name 'con'"),
-        ({"story": "Runs"}, "kept for other files"),
+        ({"story": "Runs"}, "reserved for other files"),
         ({"instructions": "# nothing"}, "no story"),
-        ({"after": 3}, "cannot go on after turn 3"),
-        ({"line": "../main"}, "no line '../main'"),
+        ({"after": 3}, "after turn 3"),
+        ({"line": "../main"}, "no branch '../main'"),
     ],
 )
-def test_what_cannot_be_played_is_said_in_one_sentence(server, story, more, named):
+def test_invalid_inputs_are_refused_in_one_sentence(server, story, more, named):
     prompt = play(story, WAVE)
     prompt["play"]["inputs"] |= more
     assert named in failure(server, prompt)
@@ -247,14 +249,14 @@ def test_what_cannot_be_played_is_said_in_one_sentence(server, story, more, name
     assert not (server.output_dir / "up").exists()
 
 
-def test_a_story_that_was_taken_away_is_no_line_to_go_on_with(server, story):
+def test_a_deleted_story_cannot_be_continued(server, story):
     server.run(play(story, WAVE))
     shutil.rmtree(server.output_dir / "animegamer" / story)
     sentence = failure(server, play(story, RUN, after=1, line="main"))
-    assert "was removed from the output folder" in sentence and "begin it anew" in sentence
+    assert "was removed from the output folder" in sentence
 
 
-def test_a_story_that_is_taken_away_while_it_is_played_leaves_no_ruin(server, story):
+def test_a_story_deleted_while_it_is_played_leaves_no_files(server, story):
     server.run(play(story, WAVE))
     folder = server.output_dir / "animegamer" / story
     queued = server.queue(play(story, RUN, after=1, line="main", steps=1000))
@@ -263,12 +265,12 @@ def test_a_story_that_is_taken_away_while_it_is_played_leaves_no_ruin(server, st
         time.sleep(0.01)
     shutil.rmtree(folder)
     failed = message(server.wait(queued), "execution_error")
-    assert failed["exception_message"].strip() == f"story {story!r} was removed from the output folder; begin it anew"
+    assert failed["exception_message"].strip() == f"story {story!r} was removed from the output folder; start it again"
     assert not folder.exists()
     assert shown(server.run(play(story, WAVE)))["turns"] == 1
 
 
-def test_a_story_of_another_profile_is_left_alone(server, story):
+def test_a_story_of_another_profile_is_not_changed(server, story):
     server.run(play(story, WAVE))
     before = files(server, story)
     prompt = play(story, WAVE)
@@ -282,8 +284,8 @@ def test_a_story_that_the_command_is_playing_is_refused(server, story, tiny):
         assert "is being played elsewhere" in failure(server, play(story, WAVE))
 
 
-def test_an_interrupt_keeps_the_turns_that_are_done(server, story):
-    prompt_id = server.queue(play(story, WAVE, RUN, SLEEP, DANCE, steps=20, world="toybox"))
+def test_an_interrupt_keeps_the_finished_turns(server, story):
+    prompt_id = server.queue(play(story, WAVE, RUN, SLEEP, DANCE, steps=6, world="toybox"))
     lines = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
     end = time.monotonic() + 60
     while not lines.exists() and time.monotonic() < end:
@@ -293,16 +295,16 @@ def test_an_interrupt_keeps_the_turns_that_are_done(server, story):
     server.post("/interrupt", {})
     entry = server.wait(prompt_id)
     assert message(entry, "execution_interrupted") is not None and time.monotonic() - asked < 3
-    done = told(saved(server, story))
+    done = instructions_of(saved(server, story))
     assert 1 <= len(done) < 4 and done == [WAVE, RUN, SLEEP, DANCE][: len(done)]
-    again = server.run(play(story, WAVE, RUN, steps=20, world="toybox"))
+    again = server.run(play(story, WAVE, RUN, steps=6, world="toybox"))
     assert shown(again)["turns"] == 2
 
 
-def test_words_that_the_world_never_saw_are_said(server, story):
+def test_unknown_words_are_noted(server, story):
     entry = server.run(play(story, "Miko frobnicates", WAVE))
     assert entry["outputs"]["play"]["animegamer_notes"] == [
-        "Turn 1: tiny never saw frobnicates; it reads the rest of the instruction."
+        "Turn 1: tiny does not know frobnicates; it reads the rest of the instruction."
     ]
 
 
@@ -313,7 +315,7 @@ def load(story, **more):
     return {"saved": node("LoadGameStory", **{"story": story, "turn": -1, "line": "", "window": 4} | more)}
 
 
-def test_a_saved_turn_is_loaded_and_gone_on_with(server, story):
+def test_a_saved_turn_is_loaded_and_continued(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
     prompt = {
         **load(story, turn=2),
@@ -330,13 +332,17 @@ def test_a_saved_turn_is_loaded_and_gone_on_with(server, story):
     assert entry["outputs"]["words"]["text"] == [f"{WAVE}\n{RUN}"]
     assert len(entry["outputs"]["frames"]["images"]) == 17
     kept = saved(server, story)
-    assert kept.lines() == ["main"] and len(kept.entries) == 3, "the same turn, predicted from the saved history"
+    assert kept.branches() == ["main"] and len(kept.entries) == 3, "the same turn, predicted from the saved history"
     prompt["predict"]["inputs"]["instruction"] = DANCE
     server.run(prompt)
-    assert told(saved(server, story)) == [WAVE, RUN, DANCE] and told_on(server, story, "main") == [WAVE, RUN, SLEEP]
+    assert instructions_of(saved(server, story)) == [WAVE, RUN, DANCE] and instructions_on(server, story, "main") == [
+        WAVE,
+        RUN,
+        SLEEP,
+    ]
 
 
-def test_stories_that_came_meanwhile_are_named_where_none_is_chosen(server, story):
+def test_new_stories_are_named_if_none_is_chosen(server, story):
     server.run(play(story, WAVE))
     prompt = load("none yet") | {"show": node("StateDisplay", state=["saved", 1])}
     status, answer = server.post("/prompt", {"prompt": prompt})
@@ -344,10 +350,10 @@ def test_stories_that_came_meanwhile_are_named_where_none_is_chosen(server, stor
         assert "Value not in list" in json.dumps(answer)
         return
     sentence = message(server.wait(answer["prompt_id"]), "execution_error")["exception_message"]
-    assert "choose a story; there are" in sentence and repr(story) in sentence
+    assert "choose one of" in sentence and repr(story) in sentence
 
 
-def test_a_story_that_changed_is_loaded_anew(server, story):
+def test_a_changed_story_is_loaded_again(server, story):
     server.run(play(story, WAVE))
     prompt = load(story) | {"show": node("StateDisplay", state=["saved", 1])}
     assert server.run(prompt)["outputs"]["show"]["animegamer_state"][0]["turn"] == 1
@@ -359,30 +365,28 @@ def test_a_story_that_changed_is_loaded_anew(server, story):
     assert options[0] == story and "runs" not in options
 
 
-@pytest.mark.parametrize("more, named", [({"turn": 5}, "after turn 5"), ({"line": "line-7"}, "no line 'line-7'")])
-def test_a_turn_or_line_that_is_not_there(server, story, more, named):
+@pytest.mark.parametrize("more, named", [({"turn": 5}, "after turn 5"), ({"line": "line-7"}, "no branch 'line-7'")])
+def test_a_missing_turn_or_branch_is_refused(server, story, more, named):
     server.run(play(story, WAVE))
     assert named in failure(server, load(story, **more) | {"show": node("StateDisplay", state=["saved", 1])})
 
 
-def test_a_turn_without_a_shot_has_no_pictures_but_a_history(server, story):
+def test_a_turn_without_a_shot_has_a_history_but_no_images(server, story):
     prompt = graph(story, WAVE, RUN)
     del prompt["save1"]
     server.run(prompt)
-    page = Listener(server)
-    shows = load(story, turn=1) | images_of("saved") | {"show": node("StateDisplay", state=["saved", 1])}
-    entry = server.wait(server.queue(shows, client_id="listener"))
-    assert entry["outputs"]["show"]["animegamer_state"][0]["instruction"] == WAVE and "frames" not in entry["outputs"]
-    time.sleep(0.3)
-    page.socket.close()
-    said = [event["data"]["exception_message"] for event in page.events if event["type"] == "execution_error"]
-    assert len(said) == 1 and "turn 1 of story" in said[0] and "without a shot" in said[0]
+    _, failed = server.listen(
+        load(story, turn=1) | images_of("saved") | {"show": node("StateDisplay", state=["saved", 1])}
+    )[-1]
+    assert "turn 1 of story" in failed["exception_message"] and "without a shot" in failed["exception_message"]
+    outputs = server.wait(failed["prompt_id"])["outputs"]
+    assert outputs["show"]["animegamer_state"][0]["instruction"] == WAVE and "frames" not in outputs
 
 
 # Turns of a graph
 
 
-def test_a_graphs_game_is_the_story_that_the_node_plays(server, story):
+def test_a_graph_saves_the_same_story_as_the_node(server, story):
     entry = server.run(graph(story, WAVE, RUN, SLEEP))
     assert nodes_run(server.run(graph(story, WAVE, RUN, SLEEP))) == set()
     server.run(play(f"{story} too", WAVE, RUN, SLEEP))
@@ -404,17 +408,17 @@ def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
     assert nodes_run(entry) == {"draw2", "save2"}
     second = saved(server, story)
     assert [one == two for one, two in zip(first, second.entries, strict=True)] == [True, False, True]
-    assert second.lines() == ["main", "line-2"]
+    assert second.branches() == ["main", "line-2"]
     entry = server.run(graph(story, WAVE, DANCE, SLEEP))
-    assert told(saved(server, story)) == [WAVE, DANCE, SLEEP]
+    assert instructions_of(saved(server, story)) == [WAVE, DANCE, SLEEP]
 
 
-def test_a_story_that_was_taken_away_is_saved_again(server, story):
+def test_a_deleted_story_is_saved_again(server, story):
     prompt = graph(story, WAVE)
     server.run(prompt)
     shutil.rmtree(server.output_dir / "animegamer" / story)
     assert nodes_run(server.run(prompt)) == {"save1"}
-    assert told(saved(server, story)) == [WAVE]
+    assert instructions_of(saved(server, story)) == [WAVE]
 
 
 def test_a_shot_of_another_model_is_refused(server, story):
@@ -428,7 +432,7 @@ def test_a_shot_of_another_model_is_refused(server, story):
 # Openings
 
 
-def test_a_story_opens_with_a_picture(server, story):
+def test_a_story_starts_with_a_picture(server, story):
     picture = Image.fromarray(np.tile(np.arange(144, dtype=np.uint8), (96, 1))).convert("RGB")
     picture.save(server.input_dir / "opening.png")
     opening = {
@@ -455,7 +459,7 @@ def test_a_story_opens_with_a_picture(server, story):
     assert shown(on)["turns"] == 3 and shown(on)["line"] == "main"
     before = files(server, story)
     shown(server.run(play(story, WAVE, RUN, SLEEP, opening=["encode", 0]) | opening))
-    assert {path for path in files(server, story)} == set(before), "the opened game is known"
+    assert {path for path in files(server, story)} == set(before), "this game is saved already"
     game = graph(f"{story} graph", WAVE, RUN) | opening
     game["start"]["inputs"]["opening"] = ["encode", 0]
     server.run(game)
@@ -464,69 +468,38 @@ def test_a_story_opens_with_a_picture(server, story):
     assert shown(again)["line"] == "line-2" and saved(server, story).session(1, 4).picture is None
 
 
-def test_a_long_game_that_opened_with_a_picture_is_kept(server, story):
+def test_a_long_game_that_starts_with_a_picture_is_saved(server, story):
     Image.new("RGB", (144, 96), "teal").save(server.input_dir / "teal.png")
-    prompt = graph(story, *[f"Miko runs {number}" for number in range(KEPT_TURNS)])
+    prompt = graph(story, *[f"Miko runs {number}" for number in range(CACHED_TURNS)])
     prompt["picture"] = node("LoadImage", image="teal.png")
     prompt["encode"] = node("EncodeShot", model=["load", 0], frames=["picture", 0], motion_text="stands still")
     prompt["start"]["inputs"]["opening"] = ["encode", 0]
-    for number in range(2, KEPT_TURNS):
+    for number in range(2, CACHED_TURNS):
         del prompt[f"save{number}"], prompt[f"draw{number}"]
     server.run(prompt)
     kept = saved(server, story)
-    assert len(kept.entries) == KEPT_TURNS and kept.session(KEPT_TURNS, 4).picture is not None
+    assert len(kept.entries) == CACHED_TURNS and kept.session(CACHED_TURNS, 4).picture is not None
 
 
-# What a page is told while it plays
+# Events on the page
 
 
-class Listener(threading.Thread):
-    """A page's socket, as little of it as needed: the events and the kinds of pictures that arrive."""
-
-    def __init__(self, server):
-        super().__init__(daemon=True)
-        self.events, self.pictures = [], 0
-        self.socket = socket.create_connection(("127.0.0.1", server.port))
-        key = base64.b64encode(os.urandom(16)).decode()
-        head = f"GET /ws?clientId=listener HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUpgrade: websocket\r\n"
-        head += f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        self.socket.sendall(head.encode())
-        self.file = self.socket.makefile("rb")
-        assert b"101" in self.file.readline()
-        while self.file.readline().strip():
-            pass
-        self.start()
-
-    def run(self):
-        while head := self.file.read(2):
-            size = head[1] & 127
-            if size > 125:
-                size = struct.unpack(*((">H", self.file.read(2)) if size == 126 else (">Q", self.file.read(8))))[0]
-            body = self.file.read(size)
-            if head[0] & 15 == 1:
-                self.events.append(json.loads(body))
-            self.pictures += head[0] & 15 == 2
-
-
-def test_a_page_is_told_of_each_turn_with_progress_and_pictures(server, story):
-    page = Listener(server)
-    prompt_id = server.queue(play(story, WAVE, RUN, steps=10, world="toybox"), client_id="listener")
-    server.wait(prompt_id)
-    time.sleep(0.3)
-    page.socket.close()
-    turns = [event["data"] for event in page.events if event["type"] == "animegamer.turn"]
+def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
+    events = server.listen(play(story, WAVE, RUN, steps=10, world="toybox"))
+    turns = [data for event, data in events if event == "animegamer.turn"]
     assert [(turn["turn"], turn["line"], turn["node"], turn["story"]) for turn in turns] == [
         (1, "main", "play", story),
         (2, "main", "play", story),
     ]
     assert turns[1]["state"]["instruction"] == RUN
     assert (server.output_dir / turns[0]["clip"]["subfolder"] / turns[0]["clip"]["filename"]).is_file()
-    done = [event["data"]["value"] for event in page.events if event["type"] == "progress"]
+    done = [data["value"] for event, data in events if event == "progress"]
     assert done == sorted(done) and done[-1] == 20 and len(set(done)) > 5
-    assert page.pictures >= 1
-    kinds = [event["type"] for event in page.events]
-    last = max(index for index, kind in enumerate(kinds) if kind == "progress")
-    assert kinds.index("animegamer.turn") < last, "turns are told of while the game goes on"
+    kinds = [event for event, _ in events]
+    assert "picture" in kinds
+    assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), (
+        "sent while the game goes on"
+    )
 
 
 def test_the_order_of_saving_does_not_matter(server, story):
@@ -534,5 +507,5 @@ def test_the_order_of_saving_does_not_matter(server, story):
     for kept in (3, 1, 2):
         prompt = graph(story, WAVE, RUN, SLEEP)
         server.run({key: value for key, value in prompt.items() if not key.startswith("save") or key == f"save{kept}"})
-    assert told(saved(server, story)) == [WAVE, RUN, SLEEP] and saved(server, story).lines() == ["main"]
+    assert instructions_of(saved(server, story)) == [WAVE, RUN, SLEEP] and saved(server, story).branches() == ["main"]
     assert all(entry.shot for entry in saved(server, story).entries)

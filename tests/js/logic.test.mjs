@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { courseRange, describeCourse, linePoints, motionBars } from "../../js/course.mjs";
+import { chartRange, describeHistory, linePoints, motionBars } from "../../js/history_chart.mjs";
 import { composeInstruction, exampleInstructions, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
-import { describeState, itemOfPath, keptState, readState, signed } from "../../js/state.mjs";
+import { describeState, itemOfPath, savedState, readState, signed } from "../../js/state.mjs";
 import { allTurns, buildTree, findTurn, lineThrough, neighbour, pathTo, takesOf, turnsAfter } from "../../js/tree.mjs";
-import { TABLES, translator } from "../../js/words.mjs";
+import { TABLES, translator } from "../../js/translations.mjs";
 
 const say = translator("en");
 
@@ -69,7 +69,7 @@ test("a state in words names the turn, motion, gauges and changes", () => {
 
 test("a workflow keeps the last hundred turns of the course, without their texts", () => {
   const course = Array.from({ length: 150 }, (_, index) => ({ turn: index + 1, stamina: 1, instruction: "secret" }));
-  const kept = keptState({ turn: 150, instruction: "now", course });
+  const kept = savedState({ turn: 150, instruction: "now", course });
   assert.equal(kept.course.length, 100);
   assert.equal(kept.course[0].turn, 51);
   assert.equal(JSON.stringify(kept).includes("secret"), false);
@@ -106,22 +106,22 @@ test("the course: high gauges are high, one turn is still a line", () => {
       [10, 0],
     ],
   );
-  assert.equal(describeCourse([], say), "");
-  assert.match(describeCourse(course, say), /^Course of turns 1 to 2: stamina 100 \u2192 0/);
+  assert.equal(describeHistory([], say), "");
+  assert.match(describeHistory(course, say), /^Stats over turns 1 to 2: stamina 100 \u2192 0/);
 });
 
 test("the chart shows the tens around what the gauges did, 40 points at least", () => {
   const flat = (...values) => values.map((value) => ({ stamina: value, social: value, entertainment: value }));
-  assert.deepEqual(courseRange(flat(50)), [30, 70]);
-  assert.deepEqual(courseRange(flat(0)), [0, 40]);
-  assert.deepEqual(courseRange(flat(100, 95)), [60, 100]);
-  assert.deepEqual(courseRange(flat(0, 100)), [0, 100]);
+  assert.deepEqual(chartRange(flat(50)), [30, 70]);
+  assert.deepEqual(chartRange(flat(0)), [0, 40]);
+  assert.deepEqual(chartRange(flat(100, 95)), [60, 100]);
+  assert.deepEqual(chartRange(flat(0, 100)), [0, 100]);
   for (const values of [
     [5, 60],
     [45, 85],
     [20, 65, 90],
   ]) {
-    const [low, high] = courseRange(flat(...values));
+    const [low, high] = chartRange(flat(...values));
     assert.ok(low <= Math.min(...values) && high >= Math.max(...values) && high - low >= 40);
   }
 });

@@ -1,12 +1,12 @@
-"""Captions of clips: who does what, where and how, from a vision model, a person's sidecar file, or nobody."""
+"""Captions of clips: who does what, where and how, from a vision model or a sidecar file."""
 
 from .captioner import Captioner, ModelCaptioner
 from .choose import CAPTIONERS, open_captioner
 from .pictures import Reference, read_references
-from .questions import CaptionerError
 from .replies import Caption, ReplyError
 from .run import CaptionReport, SetAside, caption_clips, read_set_aside
 from .script import sidecar_of
+from .vision_model import CaptionerError
 
 __all__ = [
     "CAPTIONERS",

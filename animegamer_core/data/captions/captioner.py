@@ -5,32 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..records import ClipRecord
-from .answers import AnswerLog, Asked, answer_key, first_valid
-from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, Cast, frame_sheet
+from .batch import Prices
+from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, KnownCharacters, frame_sheet
 from .prompts import captioning_prompt, matching_prompt
-from .questions import VisionModel
 from .replies import Caption, parse_caption, parse_matching
-from .rounds import Prices
+from .reply_log import ReplyLog, Task, first_valid_reply
+from .vision_model import VisionModel
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORM = 1  # of the questions; a new one makes kept replies unread
-
 
 @dataclass(frozen=True)
 class ClipTask:
-    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; only called where the pictures are needed."""
+    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; called only where the pictures are needed."""
 
     record: ClipRecord
     frames: Callable[[], NDArray[np.uint8]]
-    cast: Cast
-    answers: AnswerLog
+    characters: KnownCharacters
+    log: ReplyLog
     stop: threading.Event
 
 
@@ -40,14 +37,14 @@ class Captioner(Protocol):
     name: str
 
     def caption(self, task: ClipTask) -> Caption:
-        """The caption. ReplyError: every reply was invalid. CaptionerError: nothing could be asked."""
+        """The caption. ReplyError: every reply was invalid. CaptionerError: the model gave no answer."""
 
 
 @dataclass(frozen=True)
 class ModelCaptioner:
     """Captions clips with a vision model. tries: replies to one question before the clip is set aside.
 
-    price_in, price_out: what a million tokens cost, in any currency; None where nothing is to be paid or known.
+    price_in, price_out: of a million tokens, in any currency; None if free or unknown.
     """
 
     model: VisionModel
@@ -58,12 +55,7 @@ class ModelCaptioner:
     def __post_init__(self) -> None:
         if not 1 <= self.tries <= 20:
             raise ValueError(f"tries is {self.tries}; expected 1 to 20 replies before a clip is set aside")
-        self.prices  # noqa: B018  both or none
-
-    @property
-    def prices(self) -> Prices:
-        """Of its tokens."""
-        return Prices(self.price_in, self.price_out)
+        Prices(self.price_in, self.price_out)  # both or neither
 
     @property
     def name(self) -> str:
@@ -72,37 +64,32 @@ class ModelCaptioner:
 
     def caption(self, task: ClipTask) -> Caption:
         """The caption; every reply is in the log before it is read."""
-        references = task.cast.references
-        put = partial(first_valid, model=self.model, kept=task.answers, tries=self.tries, stop=task.stop)
-        indices = put(_matching(task, self.model)) if references else ()
-        caption = put(_captioning(task, self.model))
+        references = task.characters.references
+        indices: tuple[int, ...] = ()
+        if references:
+            # a copy of the sheet, since Pillow writes to a picture while saving it and threads share this one
+            matching = Task(
+                prompt=matching_prompt(len(references)),
+                parse=lambda text: parse_matching(text, len(references)),
+                pictures=lambda: (task.characters.sheet.copy(), frame_sheet(task.frames(), MATCHING_FRAMES)),
+                **self._identity(task, "matching", task.characters.digest),
+            )
+            indices = first_valid_reply(matching, self.model, task.log, self.tries, task.stop)
+        captioning = Task(
+            prompt=captioning_prompt(task.record.motion_level),
+            parse=parse_caption,
+            pictures=lambda: (frame_sheet(task.frames(), CAPTIONING_FRAMES),),
+            **self._identity(task, "captioning", task.record.motion_level),
+        )
+        caption = first_valid_reply(captioning, self.model, task.log, self.tries, task.stop)
         return replace(caption, characters=tuple(references[index - 1].name for index in indices))
 
-
-def _matching(task: ClipTask, model: VisionModel) -> Asked[tuple[int, ...]]:
-    count = len(task.cast.references)
-    # a copy of the sheet, since Pillow writes to a picture while it is saved and threads share this one
-    return Asked(
-        prompt=matching_prompt(count),
-        pictures=lambda: (task.cast.sheet.copy(), frame_sheet(task.frames(), MATCHING_FRAMES)),
-        parse=lambda text: parse_matching(text, count),
-        **_named(task, model, "matching", task.cast.digest),
-    )
-
-
-def _captioning(task: ClipTask, model: VisionModel) -> Asked[Caption]:
-    level = task.record.motion_level
-    return Asked(
-        prompt=captioning_prompt(level),
-        pictures=lambda: (frame_sheet(task.frames(), CAPTIONING_FRAMES),),
-        parse=parse_caption,
-        **_named(task, model, "captioning", level),
-    )
-
-
-def _named(task: ClipTask, model: VisionModel, step: str, depends: Any) -> dict[str, Any]:
-    """Under which name, key and remarks replies are kept. depends: what they depend on beside clip and model."""
-    record = task.record
-    key = answer_key(FORM, model.name, step, record.film, record.start, record.end, depends)
-    about = {"clip": record.clip, "level": record.motion_level, "captioner": model.name, "step": step}
-    return {"name": step, "key": key, "about": about}
+    def _identity(self, task: ClipTask, step: str, depends: Any) -> dict[str, Any]:
+        """What names a question and its stored replies. depends: what they depend on beside clip and model."""
+        record = task.record
+        return {
+            "name": record.clip,
+            "step": step,
+            "depends": (step, record.film, record.start, record.end, depends),
+            "about": {"clip": record.clip, "level": record.motion_level, "captioner": self.name, "step": step},
+        }

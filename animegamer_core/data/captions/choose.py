@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .captioner import Captioner, ModelCaptioner
-from .endpoint import EndpointModel, EndpointSettings
+from .client import EndpointModel, EndpointSettings
 from .local import LocalModel, LocalSettings
 from .script import ScriptCaptioner
 
@@ -19,25 +20,16 @@ def _fields(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def _split(options: Options, kind: type) -> tuple[Any, dict[str, Any]]:
-    """The settings of a model, and the options of the captioner around it."""
-    own = {name: value for name, value in options.items() if name not in _OF_MODEL}
-    return kind(**own), {name: value for name, value in options.items() if name in _OF_MODEL}
-
-
-def _endpoint(options: Options) -> Captioner:
-    settings, around = _split(options, EndpointSettings)
-    return ModelCaptioner(EndpointModel(settings), **around)
-
-
-def _transformers(options: Options) -> Captioner:
-    settings, around = _split(options, LocalSettings)
-    return ModelCaptioner(LocalModel(settings), **around)
+def _model_captioner(settings: type, model: type, options: Options) -> Captioner:
+    """A ModelCaptioner; its own options go to it, the others to the settings of the model."""
+    own = {name: value for name, value in options.items() if name in _OF_MODEL}
+    rest = {name: value for name, value in options.items() if name not in _OF_MODEL}
+    return ModelCaptioner(model(settings(**rest)), **own)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """A row of the table: which options a captioner takes, which it needs, and how it is made."""
+    """A row of the table: the options that a captioner takes and needs, and the function that makes it."""
 
     takes: tuple[str, ...]
     needs: tuple[str, ...]
@@ -46,18 +38,24 @@ class _Kind:
 
 CAPTIONERS = {
     "none": _Kind((), (), lambda options: None),
-    "endpoint": _Kind((*_fields(EndpointSettings), *_OF_MODEL), ("url", "model"), _endpoint),
-    "transformers": _Kind((*_fields(LocalSettings), "tries"), ("model",), _transformers),
+    "endpoint": _Kind(
+        (*_fields(EndpointSettings), *_OF_MODEL),
+        ("url", "model"),
+        partial(_model_captioner, EndpointSettings, EndpointModel),
+    ),
+    "transformers": _Kind(
+        (*_fields(LocalSettings), "tries"), ("model",), partial(_model_captioner, LocalSettings, LocalModel)
+    ),
     "script": _Kind(("sidecars",), ("sidecars",), lambda options: ScriptCaptioner(**options)),
 }
 
 
 def open_captioner(name: str, **options: Any) -> Captioner | None:
-    """The captioner of a name: none (None), endpoint, transformers or script. Options of None are as if not given.
+    """The captioner of a name: none (None), endpoint, transformers or script. Options of None are ignored.
 
     endpoint: url, model and the other fields of EndpointSettings; transformers: model (a folder) and those of
     LocalSettings; both: tries; endpoint: price_in, price_out. script: sidecars {film: path}.
-    ValueError: an unknown name or option, one that is missing, a setting out of range, a model that cannot be opened.
+    ValueError: an unknown name or option, a missing option, a setting out of range, a model that cannot be opened.
     """
     if name not in CAPTIONERS:
         raise ValueError(f"unknown captioner {name!r}; choose one of {', '.join(CAPTIONERS)}")

@@ -1,4 +1,4 @@
-"""A vision model in this process, through transformers: InternVL, Qwen-VL, LLaVA and others, from a local folder."""
+"""A vision model in this process: InternVL, Qwen-VL, LLaVA and others, from a local folder through transformers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ...spec import DTYPES
-from .questions import VARIED, Cancelled, CaptionerAway, CaptionerError, Question, Reply
+from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """model: a folder in the form of transformers, safetensors only. device: cpu, cuda, cuda:1, mps; None chooses.
+    """model: a folder of transformers with safetensors. device: cpu, cuda, cuda:1, mps; None for cuda if available.
 
-    dtype: auto is the one that the weights are stored in. max_tokens: of one reply.
+    dtype: auto is that of the stored weights. max_tokens: of one reply.
     """
 
     model: Path
@@ -28,7 +28,7 @@ class LocalSettings:
 
     def __post_init__(self) -> None:
         if not (Path(self.model) / "config.json").is_file():
-            raise ValueError(f"{self.model} holds no config.json; give the folder of a downloaded vision model")
+            raise ValueError(f"{self.model} has no config.json; give the folder of a downloaded vision model")
         if self.dtype not in ("auto", *DTYPES) or self.max_tokens < 1:
             raise ValueError(
                 f"dtype {self.dtype!r}, max_tokens {self.max_tokens}; expected auto or one of {DTYPES}, at least 1"
@@ -36,7 +36,7 @@ class LocalSettings:
 
 
 class LocalModel:
-    """Answers questions one at a time. Code that a model folder brings along is never run."""
+    """Answers questions one at a time. Code in a model folder is never run."""
 
     def __init__(self, settings: LocalSettings) -> None:
         self.name = f"transformers {Path(settings.model).resolve().name}"
@@ -46,8 +46,8 @@ class LocalModel:
         self._processor, self._model = _load(settings)
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
-        """The model's reply: its likeliest, or from the second attempt on one drawn with the attempt as seed."""
-        with self._lock:  # generation is not made for several threads, and memory holds one at a time
+        """The model's most likely reply; from the second attempt on a sample with the attempt as seed."""
+        with self._lock:  # generate() is not thread-safe, and memory is for one question
             if stop.is_set():
                 raise Cancelled("the run was stopped")
             return self._generate(question, attempt, stop)
@@ -60,7 +60,7 @@ class LocalModel:
             with torch.inference_mode(), _seeded(attempt, self._model.device):
                 ids_BL = self._model.generate(**inputs, **self._options(attempt, stop))
         except torch.cuda.OutOfMemoryError as error:
-            raise CaptionerAway(f"{self.name}: the device's memory is too small for a question") from error
+            raise CaptionerUnavailable(f"{self.name}: the device is out of memory for a question") from error
         except (RuntimeError, ValueError, IndexError) as error:
             raise CaptionerError(f"{self.name} cannot answer: {' '.join(str(error).split())[:200]}") from error
         if stop.is_set():
@@ -99,7 +99,7 @@ class LocalModel:
 
 @contextmanager
 def _seeded(attempt: int, device: Any) -> Iterator[None]:
-    """A block in which chance is the same each time, and after which the process's own chance goes on undisturbed."""
+    """A block with a fixed random seed, which leaves the process's own random state unchanged."""
     import torch
 
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

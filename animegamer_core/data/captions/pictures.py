@@ -1,4 +1,4 @@
-"""The pictures that a vision model is shown: the numbered sheet of reference characters, and sheets of a clip's frames.
+"""Pictures for the vision model: the numbered sheet of reference characters, and sheets of a clip's frames.
 
 F frames, H height, W width, C channels.
 """
@@ -33,7 +33,7 @@ _PAPER, _INK = "#ffffff", "#000000"
 
 @dataclass(frozen=True)
 class Reference:
-    """A character to be found in clips: the name as instructions tell it, and pictures of it."""
+    """A character to find in clips: its name in instructions, and pictures of it."""
 
     name: str
     pictures: tuple[Path, ...]
@@ -42,11 +42,13 @@ class Reference:
 def read_references(folder: str | Path) -> list[Reference]:
     """The references of a folder, `<name>.png` or `<name>/*.png` (or .jpg, .webp, .bmp), in the order of their names.
 
-    ValueError: no such folder, no picture, a name that cannot stand in an instruction, one name twice, too many.
+    ValueError: no such folder, no picture, a name that does not fit in an instruction, a name twice, too many.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder; --characters wants one with a picture, or a folder of them, a name")
+        raise ValueError(
+            f"{folder} is not a folder; --characters needs one with a picture or a folder of pictures for each name"
+        )
     found: dict[str, Reference] = {}
     for path in sorted(folder.iterdir()):
         pictures = _pictures_in(path) if path.is_dir() else (path,) if is_picture(path) else ()
@@ -74,26 +76,26 @@ def _pictures_in(folder: Path) -> tuple[Path, ...]:
 
 def _name_of(path: Path) -> str:
     name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
-    problem = why_unfit(name) or ("has a comma, which parts names" if "," in name else None)
+    problem = why_unfit(name) or ("has a comma, which separates names" if "," in name else None)
     if problem or name != clean_text(name):
         raise ValueError(f"{path}: the name {name!r} {problem or 'has odd spaces'}; rename the file")
     return name
 
 
 @dataclass(frozen=True)
-class Cast:
-    """The known characters of a film, as a model is shown them."""
+class KnownCharacters:
+    """The known characters of a film, in the form that a model sees."""
 
     references: tuple[Reference, ...] = ()
 
     @cached_property
     def sheet(self) -> Image.Image:
-        """The references on one picture, each under its index from 1; ValueError names a file that is no picture."""
+        """One picture of all references, each with its index from 1; ValueError names a file that is not a picture."""
         return reference_sheet(self.references)
 
     @cached_property
     def digest(self) -> str:
-        """A name for who can be matched: changes with a name, a picture or their order."""
+        """A checksum of the names, the pictures and their order."""
         parts = hashlib.sha256()
         for reference in self.references:
             parts.update(f"{reference.name}\0{len(reference.pictures)}\0".encode())
@@ -101,9 +103,14 @@ class Cast:
                 parts.update(hashlib.sha256(path.read_bytes()).digest())
         return parts.hexdigest()[:16]
 
+    def load(self) -> None:
+        """Read the pictures now; ValueError names one that cannot be read."""
+        if self.references:
+            _ = self.sheet, self.digest
+
 
 def reference_sheet(references: Sequence[Reference]) -> Image.Image:
-    """The references in rows, each below a band with its index (from 1), names left out; sides up to SHEET_SIDE px."""
+    """The references in rows, each below a band with its index (from 1), without names; sides up to SHEET_SIDE px."""
     from PIL import Image, ImageDraw, ImageFont
 
     cells = [_cell(reference) for reference in references]
@@ -124,7 +131,7 @@ def reference_sheet(references: Sequence[Reference]) -> Image.Image:
 
 
 def _rows(cells: Sequence[Image.Image]) -> list[list[Image.Image]]:
-    """The cells in order, in rows such that the sheet is a little wider than high."""
+    """The cells in order, in rows that make the sheet a little wider than high."""
     area = sum((cell.width + _GAP) * (_BAND + _CELL + _GAP) for cell in cells)
     widest = max(1.25 * area**0.5, max(cell.width for cell in cells) + _GAP)
     rows: list[list[Image.Image]] = [[]]
@@ -149,7 +156,7 @@ def _cell(reference: Reference) -> Image.Image:
 
 
 def _read_picture(path: Path) -> Image.Image:
-    """A picture, _CELL px high and at most twice as wide; ValueError for what is no picture."""
+    """A picture, _CELL px high and at most twice as wide; ValueError for any other file."""
     from PIL import Image, ImageOps
 
     flat = open_picture(path)
@@ -158,7 +165,7 @@ def _read_picture(path: Path) -> Image.Image:
 
 
 def open_picture(path: Path) -> Image.Image:
-    """A picture in RGB, on white and upright; ValueError for what is no picture."""
+    """A picture in RGB, on white and upright; ValueError for any other file."""
     from PIL import Image, ImageOps
 
     try:
@@ -188,7 +195,7 @@ def frame_sheet(frames_FHWC: NDArray[np.uint8], count: int) -> Image.Image:
 
 
 def evenly(length: int, count: int) -> list[int]:
-    """`count` indices from 0 to length - 1, both ends among them; fewer frames than asked for are shown repeatedly."""
+    """`count` indices from 0 to length - 1 with both ends; they repeat if there are fewer frames."""
     return np.linspace(0, length - 1, count).round().astype(int).tolist()
 
 

@@ -1,7 +1,6 @@
-"""What a vision model is asked about a clip. The wording is ours; tags, values and order are the paper's.
+"""The prompts of the captioner. The wording is ours; tags, values and order are the paper's (supplement, section 2).
 
-Source: the supplement, section 2. The background is asked for as time of day and place, since an instruction tells
-both.
+They ask for the background as time of day and place, since an instruction has both.
 """
 
 from __future__ import annotations
@@ -54,5 +53,5 @@ def captioning_prompt(level: int) -> str:
 
 
 def again_prompt(prompt: str, expected: str) -> str:
-    """The prompt once more after an invalid reply; `expected` is our own sentence, never the model's words."""
+    """The prompt again after an invalid reply; `expected` is our own text, never the model's words."""
     return f"{prompt}\nAn earlier response could not be used. Expected was {expected}. Keep to the response format."

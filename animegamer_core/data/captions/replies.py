@@ -1,7 +1,7 @@
-"""What a vision model replied, read strictly: a reply is in the asked form, or a ReplyError says what is wrong.
+"""Strict parsers of a vision model's replies: a reply has the requested form, or a ReplyError says what is wrong.
 
-A reply is a stranger's text. Its words may only be such as can stand in an instruction; nothing is guessed or mended
-beyond runs of spaces, capital letters and quotation marks around the whole.
+Replies are untrusted text. Their words must fit in an instruction; only runs of spaces, capital letters and quotation
+marks around the whole are normalized.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...prompt import GRAMMAR
+from ...model.prompt import GRAMMAR
 from .prompts import TIMES
 from .words import LONGEST_WORDS
 
-LONGEST_REPLY = 1500  # characters; a right reply has about 100
-SHOWN = 60  # characters of a reply that a message quotes, counted as they are written there: \u0336 is six
+LONGEST_REPLY = 1500  # characters; a valid reply has about 100
+SHOWN = 60  # characters of a reply that a message quotes, after escaping: \u0336 counts as six
 TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
 _ALLOWED = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
@@ -28,8 +28,8 @@ _CAPTION_FORM = "the seven tags <S>, <MD>, <EV>, <MA>, <SC>, <ET>, <ST> in this 
 
 
 class ReplyError(ValueError):
-    """A reply that is not in the asked form. found: what is wrong. expected: what was, in our own words. reply: the
-    text itself."""
+    """A reply that does not have the requested form. found: what is wrong. expected: the form, in our own words. reply:
+    the text."""
 
     def __init__(self, found: str, expected: str, reply: str = "") -> None:
         super().__init__(f"{found}; expected {expected}")
@@ -38,8 +38,8 @@ class ReplyError(ValueError):
 
 @dataclass(frozen=True)
 class Caption:
-    """What a clip shows. background: '{time} {place}'. characters: the known ones by name, the main one first; none
-    known: empty, and `subject` stands for the character."""
+    """What a clip shows. background: '{time} {place}'. characters: names of known ones, the main one first; if empty,
+    `subject` stands for the character."""
 
     subject: str
     motion: str
@@ -52,9 +52,9 @@ class Caption:
 
 
 def parse_matching(text: str, count: int) -> tuple[int, ...]:
-    """The indices 1..count in a matching reply, the main character's first; () for none. ReplyError otherwise.
+    """The indices 1..count in a matching reply, the main character's first; () for none. ReplyError for other replies.
 
-    Both spellings of the paper's tags are read: [Num] or [Number], [ID] or [Index].
+    Both spellings of the paper's tags are accepted: [Num] or [Number], [ID] or [Index].
     """
     body = _body(text, _MATCHING_FORM)
     tags = list(_MATCHING_TAG.finditer(body))
@@ -80,14 +80,14 @@ def _checked_indices(number: int, indices: tuple[int, ...], count: int, text: st
         raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
     if len(set(indices)) < len(indices):
         twice = next(index for index in indices if indices.count(index) > 1)
-        raise ReplyError(f"index {twice} stands twice", "each index once", text)
+        raise ReplyError(f"index {twice} is there twice", "each index once", text)
     if number != len(indices):
         raise ReplyError(f"the number is {number} and there are {len(indices)} indices", "as many indices", text)
     return indices
 
 
 def parse_caption(text: str) -> Caption:
-    """The caption in a captioning reply; ReplyError names the tag that is wrong, what it holds and what it should."""
+    """The caption in a captioning reply; ReplyError names the wrong tag, its text and what was expected."""
     rest = body = _body(text, _CAPTION_FORM)
     values = {}
     for tag in TAGS:
@@ -107,7 +107,7 @@ def parse_caption(text: str) -> Caption:
 
 
 def _body(text: str, form: str) -> str:
-    """The reply in normal form, without quotation marks or a code fence around the whole."""
+    """The reply in Unicode normal form, without quotation marks or a code fence around the whole."""
     if len(text) > LONGEST_REPLY:
         raise ReplyError(f"the reply has {len(text)} characters: {_quoted(text)}", form, text)
     whole = unicodedata.normalize("NFC", text).strip()
@@ -118,24 +118,24 @@ def _body(text: str, form: str) -> str:
 
 
 def _broken(tag: str, rest: str, body: str) -> str:
-    """What is wrong where <tag>...</tag> should stand at the beginning of `rest`."""
+    """What is wrong where <tag>...</tag> should be at the beginning of `rest`."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     if body.count(opening) != 1:
-        return f"{opening} is missing" if opening not in body else f"{opening} stands {body.count(opening)} times"
+        return f"{opening} is missing" if opening not in body else f"{opening} is there {body.count(opening)} times"
     if closing not in body:
         return f"{opening} is not closed"
     if opening not in rest:
-        return f"{opening} stands too early"
+        return f"{opening} comes too early"
     before = rest[: rest.index(opening)].strip()
     if before:
         return f"there is text before {opening}: {_quoted(before)}"
-    return f"{opening} holds another tag: {_quoted(rest)}"
+    return f"{opening} contains another tag: {_quoted(rest)}"
 
 
 def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:
-    """A field's words in lower case; ReplyError where they cannot stand in an instruction.
+    """A field's words in lower case; ReplyError if they do not fit in an instruction.
 
-    commas: tags whose words may hold some.
+    commas: tags whose words may have commas.
     """
     expected = f"1 to {_MOST_WORDS[tag]} English words in <{tag}>"
     words = " ".join(value.split()).lower()
@@ -165,7 +165,7 @@ def _level(tag: str, value: str) -> int:
 
 
 def _quoted(text: str) -> str:
-    """The beginning of a stranger's text, made safe to show in a message: at most SHOWN characters long."""
+    """The beginning of an untrusted text, escaped for a message: at most SHOWN characters long."""
     start, end = text[:SHOWN], "" if len(text) <= SHOWN else "..."
     while len(ascii(start + end)) > SHOWN:
         start, end = start[:-1], "..."

@@ -1,29 +1,31 @@
-"""Captioning a dataset: clips in parallel, resumable at every reply, with what could not be done set down.
+"""Captioning a dataset: clips in parallel, resumable at every reply, with a list of the clips that failed.
 
-captions.jsonl    every reply of a model (answers.py)
-set_aside.jsonl   {clip, reason, reply, record}: clips whose replies stayed invalid; they get no line in turns.jsonl
+captions.jsonl    every reply of a model (reply_log.py)
+set_aside.jsonl   {clip, reason, reply, record}: clips whose replies stayed invalid; turns.jsonl does not list them
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files import write_text
-from ...video import read_clip
+from ...media.video import read_clip
+from ..jsonl_tables import CAPTION_FIELDS, SET_ASIDE
 from ..records import ClipRecord
-from ..tables import CAPTION_FIELDS, SET_ASIDE
-from .answers import captions_log
+from .batch import OnProgress, Prices, Spent, failure_lines, run_batch
 from .captioner import Captioner, ClipTask, ModelCaptioner
-from .pictures import Cast, Reference
-from .questions import ClipUnreadable
+from .pictures import KnownCharacters, Reference
 from .replies import Caption
-from .rounds import OnProgress, Prices, Round, Spent, reasons
+from .reply_log import open_captions_log
+from .vision_model import ClipUnreadable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +36,7 @@ SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
 
 @dataclass(frozen=True)
 class SetAside:
-    """A clip that got no caption, since no reply about it was valid. reply: the last one."""
+    """A clip without a caption because no reply about it was valid. reply: the last one."""
 
     record: ClipRecord
     reason: str
@@ -43,11 +45,11 @@ class SetAside:
 
 @dataclass(frozen=True)
 class CaptionReport:
-    """What a run did. records: the given ones in their order, without those set aside; captioned where it went well.
+    """What a run did. records: the given ones in their order, captioned where possible, without those set aside.
 
-    captioned, kept: clips captioned now (from new replies or kept ones) and before. failures: clip -> why it could
-    not be asked about; its record is unchanged, and the next run tries again. stopped: why the run ended early. spent:
-    of this run.
+    captioned: clips captioned by this run, from new or stored replies. kept: clips that had a caption. failures: clip
+    -> why the model gave no answer; its record is unchanged, and the next run tries again. stopped: why the run ended
+    early. spent: by this run.
     """
 
     records: tuple[ClipRecord, ...]
@@ -60,8 +62,8 @@ class CaptionReport:
 
     @property
     def uncaptioned(self) -> int:
-        """Clips that still lack a caption and are not set aside."""
-        return sum(not _told(record) for record in self.records)
+        """Clips that still have no caption and are not set aside."""
+        return sum(not has_caption(record) for record in self.records)
 
     @property
     def text(self) -> str:
@@ -71,7 +73,7 @@ class CaptionReport:
             f"{self.uncaptioned} still open"
         )
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
-        return "\n".join([counts, *self.spent.lines, *reasons(self.failures, "clips"), *stopped])
+        return "\n".join([counts, *self.spent.lines, *failure_lines(self.failures, "clips"), *stopped])
 
 
 def caption_clips(
@@ -82,71 +84,68 @@ def caption_clips(
     workers: int = 1,
     on_progress: OnProgress | None = None,
 ) -> CaptionReport:
-    """Caption every record of a dataset folder that has no caption yet; a captioner of None leaves all as they are.
+    """Caption every record of a dataset folder that has no caption yet; without a captioner all stay as they are.
 
-    Fields that a person filled in stay. A killed run is gone on with by the same call: replies that were written are
-    read, not asked for again. What stops the run (a refused key, a service that is away) is told in the report;
-    whatever on_progress raises, and an interrupt, first lets the requests under way end and be written.
+    Fields that a person filled in stay. The same call continues a run that was killed: stored replies are read, not
+    paid for again. What stops the run early (a refused key, an unavailable service) is in the report; an interrupt,
+    and any error of on_progress, first lets the requests under way finish and be stored.
     ValueError: a record without a motion level, unreadable references, another run in the same folder.
     """
+    kept = sum(map(has_caption, records))
     if captioner is None:
-        return CaptionReport(tuple(records), kept=sum(map(_told, records)))
-    todo = [record for record in records if not _told(record)]
-    unmeasured = [record.clip for record in todo if record.motion_level is None]
+        return CaptionReport(tuple(records), kept=kept)
+    todo = {record.clip: record for record in records if not has_caption(record)}
+    unmeasured = [clip for clip, record in todo.items() if record.motion_level is None]
     if unmeasured:
         raise ValueError(f"{unmeasured[0]} has no motion level, which its adverb depends on; measure all clips first")
     if not 1 <= workers <= 256:
         raise ValueError(f"workers is {workers}; expected 1 to 256 questions at a time")
-    folder, cast = Path(folder), Cast(tuple(references))
-    if references and isinstance(captioner, ModelCaptioner):
-        cast.sheet, cast.digest  # noqa: B018  drawn now: a picture that cannot be read ends the run before it costs
-    trouble_before = Counter(_trouble(captioner))
-    with captions_log(folder) as answers:
-        before = read_set_aside(folder)
+    folder, characters = Path(folder), KnownCharacters(tuple(references))
+    model = captioner.model if isinstance(captioner, ModelCaptioner) else None
+    prices = Prices() if model is None else Prices(captioner.price_in, captioner.price_out)
+    if model is not None:
+        characters.load()  # an unreadable picture ends the run before it costs anything
+    trouble_before = Counter(model.trouble if model else {})
+    with open_captions_log(folder) as log:
+        set_aside_before = read_set_aside(folder)
 
-        def caption(record: ClipRecord) -> Caption:
-            task = ClipTask(record, lambda: _frames(folder / record.clip), cast, answers, asking.stop)
-            return captioner.caption(task)
+        def caption(record: ClipRecord, stop: threading.Event) -> Caption:
+            return captioner.caption(ClipTask(record, partial(_frames, folder / record.clip), characters, log, stop))
 
-        asking: Round[ClipRecord, Caption] = Round("clips", lambda record: record.clip, caption)
-        asking.work(todo, workers, on_progress)
-        by_clip = {record.clip: record for record in todo}
-        aside = [SetAside(by_clip[clip], str(error), error.reply) for clip, error in asking.invalid.items()]
-        _write_set_aside(folder, [*(item for item in before if item.record.clip not in by_clip), *aside])
+        jobs = {clip: partial(caption, record) for clip, record in todo.items()}
+        result = run_batch(jobs, "clips", workers, on_progress)
+        set_aside = [SetAside(todo[clip], str(error), error.reply) for clip, error in result.invalid.items()]
+        _write_set_aside(folder, [*(item for item in set_aside_before if item.record.clip not in todo), *set_aside])
     return CaptionReport(
-        records=tuple(_captioned(record, asking.values) for record in records if record.clip not in asking.invalid),
-        captioned=len(asking.values),
-        kept=sum(map(_told, records)),
-        set_aside=tuple(aside),
-        failures=asking.failures,
-        stopped=asking.stopped,
-        spent=Spent.of(answers.written, _prices(captioner), Counter(_trouble(captioner)) - trouble_before),
+        records=tuple(
+            with_caption(record, result.values[record.clip]) if record.clip in result.values else record
+            for record in records
+            if record.clip not in result.invalid
+        ),
+        captioned=len(result.values),
+        kept=kept,
+        set_aside=tuple(set_aside),
+        failures=result.failures,
+        stopped=result.stopped,
+        spent=Spent.of(log.written, prices, Counter(model.trouble if model else {}) - trouble_before),
     )
 
 
-def _trouble(captioner: Captioner) -> Mapping[str, int]:
-    return captioner.model.trouble if isinstance(captioner, ModelCaptioner) else {}
-
-
-def _prices(captioner: Captioner) -> Prices:
-    return captioner.prices if isinstance(captioner, ModelCaptioner) else Prices()
-
-
-def _captioned(record: ClipRecord, captions: Mapping[str, Caption]) -> ClipRecord:
-    caption = captions.get(record.clip)
-    return record if caption is None else with_caption(record, caption)
-
-
 def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
-    """The record with those fields filled in that were null. No known character: the subject stands for it."""
-    told = {name: getattr(caption, name) for name in CAPTION_FIELDS if name != "character"}
-    told["character"] = caption.characters or (caption.subject,)
-    missing = {name: value for name, value in told.items() if getattr(record, name) is None}
+    """The record with its null fields filled in. If no known character is seen, the subject takes its place."""
+    values = {name: getattr(caption, name) for name in CAPTION_FIELDS if name != "character"}
+    values["character"] = caption.characters or (caption.subject,)
+    missing = {name: value for name, value in values.items() if getattr(record, name) is None}
     return dataclasses.replace(record, **missing)
 
 
+def has_caption(record: ClipRecord) -> bool:
+    """Whether a record has its whole caption, from an earlier run or from a person."""
+    return all(getattr(record, name) is not None for name in CAPTION_FIELDS)
+
+
 def read_set_aside(folder: str | Path) -> list[SetAside]:
-    """The clips that earlier runs set aside; ValueError names a line that is wrong."""
+    """The clips that earlier runs set aside; ValueError names a wrong line."""
     path = Path(folder) / SET_ASIDE
     found = []
     for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
@@ -159,14 +158,13 @@ def read_set_aside(folder: str | Path) -> list[SetAside]:
 
 
 def _write_set_aside(folder: Path, items: Sequence[SetAside]) -> None:
-    if items or (folder / SET_ASIDE).is_file():
-        items = sorted(items, key=lambda item: (item.record.film, item.record.start))
-        write_text(folder / SET_ASIDE, "".join(map(_set_aside_line, items)))
-
-
-def _set_aside_line(item: SetAside) -> str:
-    values = {"clip": item.record.clip, "reason": item.reason, "reply": item.reply[:SHOWN_REPLY]}
-    return json.dumps({**values, "record": dataclasses.asdict(item.record)}) + "\n"
+    if not items and not (folder / SET_ASIDE).is_file():
+        return
+    lines = []
+    for item in sorted(items, key=lambda item: (item.record.film, item.record.start)):
+        values = {"clip": item.record.clip, "reason": item.reason, "reply": item.reply[:SHOWN_REPLY]}
+        lines.append(json.dumps({**values, "record": dataclasses.asdict(item.record)}) + "\n")
+    write_text(folder / SET_ASIDE, "".join(lines))
 
 
 def _frames(path: Path) -> NDArray[np.uint8]:
@@ -174,8 +172,3 @@ def _frames(path: Path) -> NDArray[np.uint8]:
         return read_clip(path).frames
     except (OSError, ValueError) as error:
         raise ClipUnreadable(f"the clip cannot be read: {error}") from error
-
-
-def _told(record: ClipRecord) -> bool:
-    """Whether a record has all of its caption, from an earlier run or from a person."""
-    return all(getattr(record, name) is not None for name in CAPTION_FIELDS)

@@ -1,4 +1,4 @@
-"""Captions by rule: spans of a film that a person, or a generator, wrote down. No model is asked.
+"""Captions from a sidecar file, in which a person or a generator described spans of a film. No model is asked.
 
 A sidecar is `<film>.captions.jsonl`, one line a span: {start, end, character, motion, background, adverb or adverbs,
 social, entertainment, stamina}. adverbs: {level 1..5: word}.
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...prompt import GRAMMAR
+from ...model.prompt import GRAMMAR
 from ..motion import LEVELS
 from ..records import only_keys
 from .captioner import ClipTask
 from .replies import Caption, ReplyError
 from .words import why_unfit
 
-SIDECAR = ".captions.jsonl"  # behind the name of a film, in place of its ending
-SLACK = 0.25  # seconds by which a clip may reach over its span: cuts are found within a frame, and a fade takes longer
+SIDECAR = ".captions.jsonl"  # in place of the film's suffix
+SLACK = 0.25  # seconds that a clip may extend beyond its span: cuts are found within a frame, fades less exactly
 _KEYS = ("start", "end", "character", "motion", "background", "adverb", "adverbs", *(c.name for c in GRAMMAR[1:]))
 _OPTIONAL = ("adverb", "adverbs")
 
 
 def sidecar_of(film: Path) -> Path:
-    """The file beside a film that says what it shows, as `pond.captions.jsonl` beside `pond.mp4`."""
+    """The sidecar file of a film, as `pond.captions.jsonl` beside `pond.mp4`."""
     return film.with_suffix(SIDECAR)
 
 
@@ -44,7 +44,7 @@ class Span:
 
 
 class ScriptCaptioner:
-    """Captions clips by the spans of their films. sidecars: the film's name in the dataset -> its sidecar file."""
+    """Captions clips by the spans of their films. sidecars: film name in the dataset -> sidecar file."""
 
     name = "script"
 
@@ -52,7 +52,7 @@ class ScriptCaptioner:
         self._spans = {film: read_spans(Path(path)) for film, path in sidecars.items()}
 
     def caption(self, task: ClipTask) -> Caption:
-        """The caption of the one span that the clip lies in; ReplyError where it lies in none, or across two."""
+        """The caption of the span that contains the clip; ReplyError if no span or several contain it."""
         record = task.record
         spans = [
             span
@@ -60,7 +60,7 @@ class ScriptCaptioner:
             if record.start >= span.start - SLACK and record.end <= span.end + SLACK
         ]
         if len(spans) != 1:
-            found = f"{len(spans)} spans of {record.film!r} hold {record.start:.2f} to {record.end:.2f} s"
+            found = f"{len(spans)} spans of {record.film!r} contain {record.start:.2f} to {record.end:.2f} s"
             raise ReplyError(found, f"one line of {record.film}{SIDECAR} that does")
         span = spans[0]
         adverb = span.adverbs[record.motion_level - 1]
@@ -68,9 +68,9 @@ class ScriptCaptioner:
 
 
 def read_spans(path: Path) -> list[Span]:
-    """The spans of a sidecar, in its order; ValueError names the line that is wrong."""
+    """The spans of a sidecar, in its order; ValueError names a wrong line."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing; captioner `script` wants a file <film>{SIDECAR} for each film")
+        raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} for each film")
     spans = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:

@@ -1,4 +1,4 @@
-"""Which words can stand in an instruction of the published form, whoever wrote them."""
+"""Which words fit in an instruction of the published form."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ LONGEST_WORDS = 80  # characters of one part
 
 
 def why_unfit(text: str) -> str | None:
-    """Why a part of an instruction cannot be `text`, as the end of a sentence; None where it can.
+    """Why `text` does not fit as a part of an instruction, as the end of a sentence; None if it does.
 
-    `;` and `:` part the form `Character: ...; Motion: ...; Background: ...`, and angle brackets would read as tags.
+    `;` and `:` separate the parts of `Character: ...; Motion: ...; Background: ...`; angle brackets are for tags.
     """
     if not clean_text(text):
         return "is empty"
     odd = [char for char in ";:<>" if char in text]
     if odd:
-        return f"has {odd[0]!r}, which parts an instruction or reads as a tag"
+        return f"has {odd[0]!r}, which separates parts of an instruction or makes a tag"
     if len(text) > LONGEST_WORDS:
         return f"has {len(text)} characters, more than {LONGEST_WORDS}"
     if not text.isprintable():

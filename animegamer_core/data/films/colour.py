@@ -1,4 +1,4 @@
-"""A decoded picture of a film as the RGB that a screen would show: matrix, range, rotation, shape of pixels, HDR.
+"""Converts a film's frames to the RGB that a screen shows: matrix, range, rotation, pixel aspect, HDR.
 
 H height, W width of the displayed frame. PyAV is imported where it is needed.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
     from numpy.typing import NDArray
 
-HDR = {16: "pq", 18: "hlg"}  # transfer characteristics of ITU-T H.273 that ordinary screens cannot show
+HDR = {16: "pq", 18: "hlg"}  # transfer characteristics of ITU-T H.273 for HDR screens
 _MATRIX = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}  # H.273 matrix coefficients -> libswscale's tables
 _BT601, _BT709 = 5, 1
 _LIMITED, _FULL = 1, 2
@@ -26,19 +26,19 @@ _LIMITED, _FULL = 1, 2
 _TO_709 = np.array(
     [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], dtype=np.float32
 )
-_WHITE = 203.0  # candela per square metre of paper white in HDR (BT.2408); becomes the brightest light of the result
-_PEAK = 1000.0  # what nearly all HDR films are graded for; the header often does not tell
+_WHITE = 203.0  # cd/m2 of paper white in HDR (BT.2408), which becomes the brightest value of the result
+_PEAK = 1000.0  # cd/m2 that nearly all HDR films are graded for; headers often lack it
 _SHADES = 4096
 
 
 class Display:
-    """Turns the frames of one film into displayed RGB; all come out in the size of the first."""
+    """Converts the frames of one film to displayed RGB in the size of the first frame."""
 
     def __init__(self, frame: VideoFrame, stream: VideoStream) -> None:
-        """Learn the film's shape and light from its first decoded frame and its track."""
+        """frame: the film's first decoded frame."""
         from av.video.reformatter import VideoReformatter
 
-        self._reformatter = VideoReformatter()  # one for all frames: to set one up takes longer than to use it
+        self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
         self.turns = round(frame.rotation / 90) % 4  # quarter turns to the left
         self.hdr = HDR.get(int(stream.codec_context.color_trc), "")
         self._width, self._height = _square_pixels(frame.width, frame.height, stream.sample_aspect_ratio)
@@ -49,7 +49,7 @@ class Display:
         return (self._width, self._height) if self.turns % 2 else (self._height, self._width)
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
-        """Return RGB (H, W, 3). PQ and HLG are tone-mapped to an ordinary screen."""
+        """RGB (H, W, 3). PQ and HLG are tone-mapped to an ordinary screen."""
         matrix = _matrix(frame)
         shown = self._reformatter.reformat(
             frame,
@@ -70,21 +70,21 @@ class Display:
 
 @lru_cache(maxsize=1)
 def _one_thread() -> dict[str, int]:
-    """The option that keeps small conversions on one thread (many times faster), where this PyAV knows it."""
+    """The option of PyAV 17 and later that keeps small conversions on one thread, which is many times faster."""
     import av
 
     return {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
 
 
 def _square_pixels(width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
-    """Size once pixels of this shape (width : height) are square; the shorter side is stretched, so nothing is lost."""
+    """The size in square pixels, for pixels of this aspect (width : height); stretches, so that no detail is lost."""
     if not aspect or aspect == 1:
         return width, height
     return (round(width * aspect), height) if aspect > 1 else (width, round(height / aspect))
 
 
 def _matrix(frame: VideoFrame) -> int | None:
-    """libswscale's table of YUV for a frame; untagged pictures are BT.709 from 720 lines on, as players take them."""
+    """libswscale's YUV table for a frame; untagged pictures are BT.709 from 720 lines on, as in players."""
     if frame.format.is_rgb:
         return None
     untagged = _BT709 if frame.width >= 1280 or frame.height > 576 else _BT601
@@ -97,10 +97,10 @@ def _range(frame: VideoFrame) -> int:
 
 
 def tone_map(rgb_HW3: NDArray[np.uint16], transfer: str) -> NDArray[np.uint8]:
-    """Return PQ or HLG picture (H, W, 3), 16 bit in BT.2020, as ordinary 8-bit BT.709.
+    """A PQ or HLG picture (H, W, 3), 16 bit in BT.2020, as ordinary 8-bit BT.709.
 
-    Highlights are rolled off by the curve of Report BT.2390 (section 5.4.1) from 1000 cd/m2 to paper white, a channel
-    at a time; HLG takes its system gamma (1.2) a channel at a time too. Darker tones stay as graded.
+    The curve of Report BT.2390 (section 5.4.1) compresses highlights from 1000 cd/m2 to paper white, per channel; the
+    system gamma of HLG (1.2) is per channel too. Darker tones stay.
     """
     light = _light_table(transfer)[rgb_HW3 >> 4].reshape(-1, 3) @ _TO_709.T
     codes = (np.clip(light, 0.0, 1.0) * (_SHADES - 1) + 0.5).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""The second reading of a film: its scenes as clips of two seconds, measured, and the reasons for those left out."""
+"""The second pass over a film: cuts its scenes into clips of two seconds, measures them, and drops what is no use."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...video import clip_suffix, write_clip
+from ...media.video import clip_suffix, write_clip
 from ..dataset import CLIPS
 from ..flow import Flow, FlowSettings, open_flow
 from ..motion import motion_value
 from .film import frames_at, read_frames
-from .filmfile import FilmError
+from .film_file import FilmError
 from .framing import fit
 from .segments import Segment, segments_of, signature, why_left_out
-from .survey import FilmScene, Readable, Survey
+from .survey import FilmScene, ReadableFrames, Survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...spec import DecoderSpec
 
-SPAN_SECONDS = 20.0  # of a film that a process takes at a time: the way to the first frame of a span costs a second
+SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
 
 
 @dataclass(frozen=True)
 class ClipShape:
-    """What every clip of a dataset is: pixels, frames, frames a second."""
+    """The size, frames and frame rate of every clip of a dataset."""
 
     height: int
     width: int
@@ -42,17 +42,17 @@ class ClipShape:
 
     def __post_init__(self) -> None:
         if self.height < 16 or self.width < 16 or self.height % 2 or self.width % 2:
-            raise ValueError(f"clips of {self.width} x {self.height} cannot be written; give even numbers from 16 on")
+            raise ValueError(f"clips of {self.width} x {self.height} cannot be written; give even numbers from 16")
 
     @classmethod
     def of(cls, decoder: DecoderSpec) -> ClipShape:
-        """The clips that a world's decoder is trained on."""
+        """The shape of clips that a world's decoder trains on."""
         return cls(decoder.height, decoder.width, decoder.frames, decoder.fps)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """One segment of a film: a clip, or why it is none.
+    """One segment of a film: a clip, or why it was dropped.
 
     start, end: seconds in the film. clip: its path in the folder. value: motion value. signature: for near-duplicates.
     """
@@ -67,8 +67,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Span:
-    """Scenes of one film, side by side, that one process cuts. first: the number of the first of them. whole: whether
-    the film could be read to its end before."""
+    """Consecutive scenes of one film that one process cuts. first: the number of the first. whole: whether the survey
+    could read the film to its end."""
 
     film: Path
     name: str
@@ -78,7 +78,7 @@ class Span:
 
 
 def spans_of(film: Path, name: str, survey: Survey, done: Collection[int]) -> Iterator[Span]:
-    """The scenes that are not done yet, in spans of about 20 seconds."""
+    """The scenes that are not finished, in spans of about 20 seconds."""
     held: list[FilmScene] = []
     for number, item in enumerate((*survey.scenes, None)):
         full = held and held[-1].scene.end - held[0].scene.start >= SPAN_SECONDS
@@ -90,13 +90,13 @@ def spans_of(film: Path, name: str, survey: Survey, done: Collection[int]) -> It
 
 
 def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tuple[Span, list[list[Cut]] | str]:
-    """Write the clips of a span; returns it and the segments of each of its scenes, or why it cannot be read now."""
+    """Write the clips of a span; returns it and the segments of each scene, or the message why it cannot be read."""
     plans = [segments_of(item.scene, shape.frames, shape.fps) for item in span.scenes]
     times = [time for plan in plans for segment in plan for time in segment.times]
     if not times:
         return span, [[] for _ in plans]
     frames = read_frames(span.film, times[0], span.scenes[-1].scene.end, threads=1)
-    pictures = frames_at(frames if span.whole else Readable(frames), times)
+    pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
     measure = functools.partial(motion_value, backend=_flow(flow), threshold=flow.threshold)
     cuts: list[list[Cut]] = []
     try:
@@ -118,12 +118,12 @@ def _described(segment: Segment, name: str, shape: ClipShape) -> Cut:
 
 
 def clips_of(film: str) -> str:
-    """What the paths of a film's clips begin with."""
+    """The beginning of the paths of a film's clips."""
     return f"{CLIPS}/{film}/"
 
 
 def is_cut(clip: str, film: str) -> bool:
-    """Whether a film's clip has such a name as cutting gives; people call theirs otherwise."""
+    """Whether a clip of a film has a name that cutting gives; clips of people have other names."""
     return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
@@ -135,7 +135,7 @@ def _keep(
     out: Path,
     fps: int,
 ) -> Cut:
-    """The segment as a clip on disk, or dropped. Frames that a flash hit are not measured."""
+    """The segment, written as a clip or dropped. Frames with a flash are not measured."""
     judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
     value = measure(judged)
     reason = why_left_out(judged, value)
@@ -147,17 +147,17 @@ def _keep(
 
 @functools.lru_cache(maxsize=1)
 def _flow(settings: FlowSettings) -> Flow:
-    """The backend of this process, opened once and closed as the process ends."""
+    """The flow backend of this process, opened once and closed when the process ends."""
     held = contextlib.ExitStack()
     atexit.register(held.close)
     return held.enter_context(open_flow(settings))
 
 
 def to_line(number: int, cuts: Sequence[Cut]) -> dict[str, Any]:
-    """A scene's segments as json keeps them."""
+    """A scene's segments as JSON values."""
     return {"scene": number, "segments": [dataclasses.asdict(cut) for cut in cuts]}
 
 
 def from_line(values: Mapping[str, Any]) -> tuple[int, list[Cut]]:
-    """(number of the scene, its segments). ValueError, KeyError or TypeError for what is no such line."""
+    """(number of the scene, its segments). ValueError, KeyError or TypeError for any other values."""
     return int(values["scene"]), [Cut(**row) for row in values["segments"]]

@@ -1,7 +1,6 @@
-"""Reading films: what a file holds, its frames as RGB in the order and at the times they are shown.
+"""Reading films: the header, and the frames as RGB in display order with their times.
 
-Every reader here takes broken files: what can be read comes first, then one FilmError sentence. H height, W width as
-displayed.
+The readers accept damaged files: what is readable comes first, then a FilmError. H height, W width as displayed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .filmfile import FilmError, FilmFile, Timed, opened
+from .film_file import FilmError, FilmFile, Timed, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,17 +21,17 @@ if TYPE_CHECKING:
 FILM_SUFFIXES = tuple(
     ".3gp .avi .divx .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm .wmv".split()
 )
-AT = 1e-3  # seconds: a frame counts as shown this much before its time, since containers round times to milliseconds
-_BACK = (0.0, 2.0, 10.0, math.inf)  # seconds before the wanted time to seek to, one try after the other
+AT = 1e-3  # seconds that a frame may be early, since containers round times to milliseconds
+_BACK = (0.0, 2.0, 10.0, math.inf)  # seconds before the wanted time to seek to, tried in turn
 
 
 @dataclass(frozen=True)
 class FilmInfo:
-    """What a film's header and first frame tell.
+    """A film's header and the shape of its first frame.
 
-    width, height: as displayed, after rotation, in square pixels. fps: on average. seconds: 0.0 where the file does
-    not tell its length. rotation: degrees to the left that the stored picture is turned by, 0, 90, 180 or 270.
-    variable: whether the frame rate varies, as far as the header tells. hdr: '', 'pq' or 'hlg'.
+    width, height: as displayed, after rotation, in square pixels. fps: on average. seconds: 0.0 if the header has no
+    length. rotation: counterclockwise degrees from the stored to the displayed picture: 0, 90, 180 or 270. variable:
+    whether the frame rate varies, according to the header. hdr: '', 'pq' or 'hlg'.
     """
 
     path: Path
@@ -48,7 +47,7 @@ class FilmInfo:
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """One frame. index: number in the film, or -1 where reading began amid it. seconds: since the first shown frame.
+    """One frame. index: its number in the film, or -1 if reading began later. seconds: since the first shown frame.
     rgb: (H, W, 3)."""
 
     index: int
@@ -57,7 +56,7 @@ class FilmFrame:
 
 
 def probe(path: Path) -> FilmInfo:
-    """Return what a film is, after its first frame was decoded; FilmError where there is none to decode."""
+    """A film's header, checked against its first frame; FilmError if no frame can be decoded."""
     with opened(Path(path), threads=1) as film:
         height, width = film.display.size
         average = film.stream.average_rate
@@ -76,13 +75,12 @@ def probe(path: Path) -> FilmInfo:
 
 
 def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 0) -> Iterator[FilmFrame]:
-    """Yield the frames of a film in the order shown, from the one shown at `start` to the last before `stop`.
+    """Yield the frames of a film in display order, from the one shown at `start` to the last before `stop`.
 
-    start, stop: seconds since the first shown frame; None: to the end. threads: of the decoder, 0 for one a core;
-    who reads several films at once takes 1. Times come from the file, so a variable frame rate is kept; frames
-    without a time, or with one that does not rise, follow at the average rate. Interlaced pictures stay as they are.
-    Pictures that cannot be decoded are left out. FilmError before the first frame for what is no film, and after the
-    last readable one for a film that breaks off.
+    start, stop: seconds since the first shown frame; None: to the end. threads: of the decoder, 0 for one a core; use
+    1 when several films are read at once. Times come from the file, so a variable frame rate stays; frames without a
+    time, or with one that does not rise, follow at the average rate. Interlaced pictures are not changed, undecodable
+    ones are left out. FilmError: before the first frame for what is not a film, after the last if the film breaks off.
     """
     for back in _BACK:
         begin = max(0.0, start - back)
@@ -100,28 +98,24 @@ def _from_shown(film: FilmFile, frames: Iterable[Timed], start: float, stop: flo
         if stop is not None and timed.seconds >= stop:
             break
         if shown is not None and timed.seconds > start + AT:
-            yield _as_shown(film, shown)
+            yield FilmFrame(shown.index, shown.seconds, film.show(shown.frame))
         shown = timed
     if shown is not None:
-        yield _as_shown(film, shown)
+        yield FilmFrame(shown.index, shown.seconds, film.show(shown.frame))
     if film.broken:
         raise FilmError(film.broken)
 
 
-def _as_shown(film: FilmFile, timed: Timed) -> FilmFrame:
-    return FilmFrame(timed.index, timed.seconds, film.show(timed.frame))
-
-
 def frames_at(frames: Iterable[FilmFrame], times: Sequence[float]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the picture shown at each of the times (seconds, never falling): the last frame with seconds <= time.
+    """Yield the picture at each of the times (seconds, never falling): the last frame with seconds <= time.
 
-    A time before the first frame shows the first, one after the last frame the last. One frame past the last time is
-    taken from `frames`. ValueError where there are no frames at all.
+    Before the first frame that is the first one. One frame past the last time is read from `frames`. ValueError without
+    frames.
     """
     following = iter(frames)
     shown = coming = next(following, None)
     if shown is None:
-        raise ValueError("no frame can be shown: the film has none in this span")
+        raise ValueError("the film has no frame in this span")
     for time in times:
         while coming is not None and coming.seconds <= time + AT:
             shown, coming = coming, next(following, None)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from ..dataset import CLIPS, TURNS
 from .film import FILM_SUFFIXES
-from .filmfile import FilmError
+from .film_file import FilmError
 
 
 def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
-    """Return the films among files and, at any depth, in folders, sorted and each once.
+    """The films among files and, at any depth, in folders, sorted and without repeats.
 
-    A file that is named is taken whatever its suffix; in a folder FILM_SUFFIXES decide, and hidden files are passed
-    over, and so are the clips of datasets: of the one that is built (out), and of finished ones. A folder of clips that
-    is named itself is taken. FilmError for a path that cannot be read; ValueError where no film is found.
+    A named file counts whatever its suffix. In folders FILM_SUFFIXES decide; hidden files and the clips of datasets
+    (finished ones, and `out`) are skipped, unless the clips' folder is itself named. FilmError for an
+    unreadable path; ValueError if no film is found.
     """
     found: set[Path] = set()
     own = None if out is None else out.resolve()

@@ -1,7 +1,7 @@
-"""Which part of a film's picture becomes the clip: black borders cut off, scene by scene, and the rest made to fit.
+"""Crops the black borders of a film, scene by scene, and resizes the rest to the clip's shape.
 
-A border is black from side to side, and the picture begins behind it at once. A dark picture, a lamp in the night and
-the letters of credits look different: such scenes tell nothing and take the borders of a scene near them.
+A border is black from side to side, and the picture begins right after it. Dark pictures, a lamp in the night and the
+letters of credits do not look like that: such scenes show no borders and take those of a scene near them.
 F frames, H height, W width, C channels.
 """
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from .film import FilmFrame
     from .scenes import Scene
 
-DARK = 28  # brightest channel of a pixel that may be black: borders are noisy, and in some films not quite black
+DARK = 28  # brightest channel of a black pixel: borders have noise, and some are not quite black
 FULL = 255
-_TELLING = 0.3  # share of bright pixels that the brighter lines of a picture have, if it tells its borders
-_BORDER, _PICTURE = 0.35, 0.5  # share (of that) which a line of a border stays under, and a line of the picture exceeds
-_SOMETHING = 0.1  # share of a line that is bright if anything is seen on it
-_SOFT = 4  # pixels: over so many a border may change into the picture
-_ALIKE = 3  # pixels: borders that differ by less are the same ones
-_SCENES = 3  # that must agree before borders of unlike width on opposite sides are believed
+_CLEAR = 0.3  # least fraction of bright pixels in the brighter lines of a picture that shows its borders
+_BORDER, _PICTURE = 0.35, 0.5  # fractions of that: most in a line of a border, least in a line of the picture
+_SOMETHING = 0.1  # least bright fraction of a line that shows anything
+_SOFT = 4  # pixels over which a border may blend into the picture
+_ALIKE = 3  # pixels: borders that differ by less are the same
+_SCENES = 3  # scenes that must agree before opposite borders of different width are accepted
 
 
 @dataclass(frozen=True)
 class Crop:
-    """Pixels that are cut off each side of the displayed frame."""
+    """Pixels to crop from each side of the displayed frame."""
 
     top: int = 0
     bottom: int = 0
@@ -45,7 +45,7 @@ class Crop:
 class BorderSample:
     """The rows and columns of a frame: (2, H) and (2, W), 0..255.
 
-    First how much of the line is not dark (0 nothing, 255 all of it), then how bright it is on average.
+    First the fraction of the line that is not dark (255 is all of it), then its mean brightness.
     """
 
     seconds: float
@@ -54,7 +54,7 @@ class BorderSample:
 
 
 def border_sample(frame: FilmFrame) -> BorderSample:
-    """Return what one frame tells of borders; about three frames a second are enough."""
+    """The rows and columns of one frame; about three frames a second are enough."""
     rgb = frame.rgb
     brightest = np.maximum(np.maximum(rgb[..., 0], rgb[..., 1]), rgb[..., 2])
     shares = (brightest > DARK).view(np.uint8) * np.uint8(FULL)
@@ -63,10 +63,10 @@ def border_sample(frame: FilmFrame) -> BorderSample:
 
 
 def crops_of_scenes(samples: Sequence[BorderSample], scenes: Sequence[Scene]) -> list[Crop]:
-    """Return the crop of each scene.
+    """The crop of each scene.
 
-    A scene that is too dark or too short to tell takes the crop of the nearest scene that tells, unless that would cut
-    off something that is seen in it. Without anything to go by nothing is cut off.
+    A scene too dark or too short to show its borders takes the crop of the nearest scene that does, unless that would
+    cut off something visible. Without any such scene nothing is cropped.
     """
     sides = [_sides(_inside(samples, scene)) for scene in scenes]
     upright = _agreed([rows for rows, _ in sides], scenes)
@@ -75,7 +75,7 @@ def crops_of_scenes(samples: Sequence[BorderSample], scenes: Sequence[Scene]) ->
 
 
 def _inside(samples: Sequence[BorderSample], scene: Scene) -> Sequence[BorderSample]:
-    """The samples of a scene (all are in the film's order), without those in its fades if there are others."""
+    """The samples of a scene, without those in its fades if there are others."""
     first, end = (bisect_left(samples, time, key=lambda sample: sample.seconds) for time in (scene.start, scene.end))
     own = samples[first:end]
     clear = [sample for sample in own if scene.start + scene.fade_in <= sample.seconds < scene.end - scene.fade_out]
@@ -87,8 +87,8 @@ Pair = tuple[int, int]  # borders at two opposite sides
 
 @dataclass(frozen=True)
 class _Side:
-    """What a scene tells of two opposite sides: the borders it shows (None: cannot tell), and the dark lines before
-    the first that has anything on it, of which alone a crop may take."""
+    """What a scene shows at two opposite sides: its borders (None: unknown), and the dark lines outside of everything
+    visible, which a crop may remove."""
 
     before: int | None = None
     after: int | None = None
@@ -99,71 +99,71 @@ class _Side:
         return None if self.before is None or self.after is None else (self.before, self.after)
 
     def allows(self, pair: Pair) -> bool:
-        """Whether borders of this width cut nothing off that this scene shows."""
+        """Whether borders of this width cut off nothing visible in this scene."""
         return self.dark is None or all(other < own + _ALIKE for own, other in zip(self.dark, pair, strict=True))
 
 
 def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
-    """What the frames of one scene say of top and bottom, and of left and right."""
+    """The top and bottom, and the left and right side of one scene, from its frames."""
     if not samples:
         return _Side(), _Side()
     rows, columns = np.stack([sample.rows for sample in samples]), np.stack([sample.columns for sample in samples])
-    # The median over the frames, so that a flash or a moment's text has no voice.
+    # The median over the frames ignores flashes and short texts.
     usual = [np.quantile(lines, 0.5, axis=0, method="lower") / FULL for lines in (rows, columns)]
     most = [np.quantile(lines[:, 0], 0.9, axis=0, method="lower") / FULL for lines in (rows, columns)]
     heights = [float(np.quantile(lines[0], 0.9)) for lines in usual]
-    telling = min(heights) >= _TELLING
+    is_clear = min(heights) >= _CLEAR
     rows_side, columns_side = (
-        _side(lines[0] / max(height, _TELLING), lines[1], fullest, telling)
+        _side(lines[0] / max(height, _CLEAR), lines[1], fullest, is_clear)
         for lines, height, fullest in zip(usual, heights, most, strict=True)
     )
     return rows_side, columns_side
 
 
 def _side(
-    shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], telling: bool
+    shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], is_clear: bool
 ) -> _Side:
-    """shares, light: of each line in most frames; fullest: share in the fullest frame that is no flash."""
+    """shares, light: of each line in most frames; fullest: the share in the fullest frame without a flash."""
     some = np.flatnonzero(fullest >= _SOMETHING)
     dark = (int(some[0]), int(len(fullest) - 1 - some[-1])) if some.size else None
-    if not telling:
+    if not is_clear:
         return _Side(dark=dark)
     return _Side(_border(shares, light), _border(shares[::-1], light[::-1]), dark)
 
 
 def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | None:
-    """Width of the border before the first line of the picture; None where the picture fades in from the dark."""
+    """Width of the border before the first line of the picture; None if the picture has a dark edge of its own."""
     if shares[0] >= _BORDER:
         return 0
     first = int(np.argmax(shares >= _PICTURE))
     outside = slice(0, max(1, first - _SOFT + 1))
-    near = slice(max(0, first - 2 * _SOFT), outside.stop)  # no text stands here, and a picture is not yet this dark
+    near = slice(max(0, first - 2 * _SOFT), outside.stop)  # no text is here, and a picture's edge is brighter
     inside = light[first : first + _SOFT].max()
     dark = light[near].max() <= inside / 4 and light[outside].max() <= inside / 2
     return first if shares[first] >= _PICTURE and shares[outside].max() < _BORDER and dark else None
 
 
 def _agreed(sides: Sequence[_Side], scenes: Sequence[Scene]) -> list[Pair]:
-    """The borders of each scene at two opposite sides, after all scenes were heard."""
-    told = [side.pair for side in sides]
-    told = [pair if pair and _believed(pair, told) else None for pair in told]
-    counts = Counter(pair for pair in told if pair)
+    """The borders of each scene at two opposite sides, given all scenes."""
+    seen = [side.pair for side in sides]
+    seen = [pair if pair and _is_plausible(pair, seen) else None for pair in seen]
+    counts = Counter(pair for pair in seen if pair)
     usual = {pair: _usual(pair, counts) for pair in counts}
-    told = [pair and usual[pair] for pair in told]
-    return [pair or _borrowed(index, sides[index], told, scenes) for index, pair in enumerate(told)]
+    seen = [pair and usual[pair] for pair in seen]
+    return [pair or _borrowed(index, sides[index], seen, scenes) for index, pair in enumerate(seen)]
 
 
 def _alike(pair: Pair, other: Pair | None) -> bool:
     return other is not None and abs(pair[0] - other[0]) < _ALIKE and abs(pair[1] - other[1]) < _ALIKE
 
 
-def _believed(pair: Pair, told: Sequence[Pair | None]) -> bool:
-    """Borders are of one width. Unlike ones are a dark sky over a bright ground, unless several scenes show the same
-    and none shows even borders that have one of them."""
+def _is_plausible(pair: Pair, seen: Sequence[Pair | None]) -> bool:
+    """Whether opposite borders have about the same width, as real ones do. Others are usually a dark sky over a bright
+    ground, unless several scenes show the same and none shows even borders that share one of them."""
     if _even(pair):
         return True
-    contradicted = any(other and _even(other) and _meet(pair, other) for other in told)
-    return not contradicted and sum(_alike(pair, other) for other in told) >= _SCENES
+    contradicted = any(other and _even(other) and _meet(pair, other) for other in seen)
+    return not contradicted and sum(_alike(pair, other) for other in seen) >= _SCENES
 
 
 def _even(pair: Pair) -> bool:
@@ -171,35 +171,35 @@ def _even(pair: Pair) -> bool:
 
 
 def _meet(pair: tuple[int | None, int | None], other: Pair) -> bool:
-    """Whether one border is the same, if not both."""
+    """Whether at least one border is the same."""
     return any(one is not None and abs(one - two) < _ALIKE for one, two in zip(pair, other, strict=True))
 
 
 def _usual(pair: Pair, counts: Counter[Pair]) -> Pair:
-    """The borders in the middle of all that are nearly the same, so that they do not wander by a pixel."""
+    """The median of all borders that are nearly the same, so that they do not vary by a pixel."""
     same = np.array([other for other in counts.elements() if _alike(pair, other)])
     before, after = np.median(same, axis=0)
     return round(float(before)), round(float(after))
 
 
-def _borrowed(index: int, side: _Side, told: Sequence[Pair | None], scenes: Sequence[Scene]) -> Pair:
-    """The borders of the nearest scene that tells them and that this one allows, first of those that have one of its
-    own; without these, its own narrower one on both sides, as borders are of one width; else none."""
+def _borrowed(index: int, side: _Side, seen: Sequence[Pair | None], scenes: Sequence[Scene]) -> Pair:
+    """The borders of the nearest scene that this one allows, preferring those that share one of its own; without these
+    its own narrower border on both sides; else none."""
 
     def gap(other: int) -> float:
         return max(scenes[other].start - scenes[index].end, scenes[index].start - scenes[other].end)
 
-    fitting = [other for other, pair in enumerate(told) if pair and side.allows(pair)]
-    meeting = [other for other in fitting if _meet((side.before, side.after), told[other])]
+    fitting = [other for other, pair in enumerate(seen) if pair and side.allows(pair)]
+    meeting = [other for other in fitting if _meet((side.before, side.after), seen[other])]
     if side.pair and not meeting:
         return min(side.pair), min(side.pair)
-    return told[min(meeting or fitting, key=gap)] if fitting else (0, 0)
+    return seen[min(meeting or fitting, key=gap)] if fitting else (0, 0)
 
 
 def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Cut the borders off a frame, cut it to the shape of `size` about its centre, and scale it to (height, width).
+    """Crop a frame's borders, crop its centre to the aspect of `size`, and resize it to (height, width).
 
-    Reduced by area, enlarged by cubic interpolation. ValueError where the crop leaves nothing.
+    Reduced by area, enlarged by cubic interpolation. ValueError if the crop leaves nothing.
     """
     import cv2
 

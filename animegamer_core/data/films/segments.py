@@ -1,4 +1,4 @@
-"""A scene's segments of two seconds, and which of them a dataset leaves out.
+"""A scene's segments of two seconds, and the reasons to drop one: still, black, credits, duplicate.
 
 F frames, H height, W width, C channels, S samples of a signature, P pixels of a sample.
 """
@@ -18,32 +18,32 @@ from .scenes import Scene
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INSIDE = 0.005  # seconds before a scene's end at which its last frame is shown, whatever the frame rate
-FADE_MARGIN = 0.08  # seconds: a fade's faintest frame or two on either side are not found
+INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
+FADE_MARGIN = 0.08  # seconds: one or two faint frames at either end of a fade are not detected
 CLOSENESS = 1e-6  # seconds: times are sums of floats
 
 SAMPLES, ROWS, COLUMNS = 9, 8, 12  # of a signature: pictures, and pixels of one
-LAGS = range(-5, 6)  # samples by which a repeat may begin earlier or later
-ALIKE = 4.0  # mean grey levels: repeats differ by up to 1.2, the most similar different scenes by 12 [measured]
-ALIKE_SHARE = 0.1  # of a clip's own spread: two dark scenes are near one another in grey levels, and yet not the same
-NEAR = 12.0  # the same of two mean pictures, which differ more where a repeat begins earlier or later
+LAGS = range(-5, 6)  # samples that a repeat may begin earlier or later
+ALIKE = 4.0  # mean grey levels; measured: repeats differ by up to 1.2, the most similar different scenes by 12
+ALIKE_SHARE = 0.1  # of a clip's own standard deviation, since dark scenes differ by few grey levels
+NEAR = 12.0  # the same for mean pictures, which differ more if a repeat begins earlier or later
 
-LOOKED_AT = 5  # frames of a segment that tell credits and black
-READING_HEIGHT, STILL_HEIGHT = 240, 96  # pixels: to tell letters, and to tell motion from noise
-BLACK = 40.0  # brightest grey level (but for one pixel in a hundred) of a black frame
-PAPER, INK = 16.0, 50.0  # grey levels from the commonest tone: up to PAPER is ground, from INK on drawn on it
-GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least shares of ground and of ink in a page of letters
-STROKE, THIN_SHARE = 9, 0.9  # pixels of READING_HEIGHT that strokes are thinner than, and how much of the ink is so
-LINE_SHARE = 0.03  # ink in the rows that have any: lines of letters fill them, stars do not
+LOOKED_AT = 5  # frames of a segment that are tested for credits and black
+READING_HEIGHT, STILL_HEIGHT = 240, 96  # pixels: to recognize letters, and to separate motion from noise
+BLACK = 40.0  # brightest grey level (except one pixel in a hundred) of a black frame
+PAPER, INK = 16.0, 50.0  # grey levels from the median: up to PAPER is background, above INK drawn on it
+GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least fractions of background and of ink in a page of letters
+STROKE, THIN_SHARE = 9, 0.9  # most pixels of a stroke's width, and the least fraction of ink in such strokes
+LINE_SHARE = 0.03  # least fraction of ink in the rows that have any: letters fill them, stars do not
 STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.06, 4.0, 4.0  # see is_still
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Two seconds of a scene: its first second in the film and the seconds of its frames.
+    """Two seconds of a scene. start: its first second in the film.
 
-    times: start + i / fps for each frame i, the last one clamped so that it still shows the scene. flashed: which
-    frames a flash may have hit; motion is measured without them.
+    times: start + i / fps for each frame i; the last is clamped so that it still shows the scene. flashed: indices of
+    frames with a flash; motion is measured without them.
     """
 
     start: float
@@ -52,10 +52,10 @@ class Segment:
 
 
 def segments_of(scene: Scene, frames: int = 17, fps: int = 8, margin: float = FADE_MARGIN) -> list[Segment]:
-    """The segments of a scene in order, side by side from where its fade-in has ended to where its fade-out begins.
+    """The segments of a scene, one after another from the end of its fade-in to the start of its fade-out.
 
-    frames, fps: of a segment; it lasts (frames - 1) / fps seconds. margin: seconds kept away from a fade beyond what
-    was found of it. A scene too short for a segment has none. ValueError: fewer than two frames, or no rate.
+    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. margin: seconds between a segment and a fade. A
+    short scene has no segment. ValueError: fewer than two frames, or no rate.
     """
     if frames < 2 or fps < 1:
         raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
@@ -73,9 +73,9 @@ def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> S
 
 
 def why_left_out(frames_FHWC: NDArray[np.uint8], motion_value: float) -> str | None:
-    """Return 'black', 'credits' or 'still' for a segment that no dataset wants, None for the others.
+    """'black', 'credits' or 'still' for a segment to drop, None for any other.
 
-    frames_FHWC is uint8 RGB, without the frames that a flash hit. motion_value: in pixels a frame, as measured on them.
+    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels a frame, measured on them.
     """
     if motion_value <= 0 or is_still(frames_FHWC):
         return writing_of(frames_FHWC) or "still"
@@ -83,7 +83,7 @@ def why_left_out(frames_FHWC: NDArray[np.uint8], motion_value: float) -> str | N
 
 
 class Duplicates:
-    """The clips of a dataset that are kept, by their signatures, so that nothing is kept twice."""
+    """Finds duplicate clips by their signatures."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -92,16 +92,16 @@ class Duplicates:
         self._means: list[NDArray[np.float64]] = []
 
     def add(self, signature: str, name: str, scene: str) -> str | None:
-        """Return 'duplicate of <name>' for a clip that looks like a kept one, or None and keep it from now on.
+        """'duplicate of <name>' for a clip that looks like a kept one; else None, and the clip is kept.
 
-        scene: what no clip of another scene has, such as film and number. A scene is no duplicate of itself: where
-        little moves, all its clips look alike. ValueError for what is no signature.
+        scene: unique name of the clip's scene. Clips of one scene are not compared: with little motion they all look
+        alike. ValueError for an invalid signature.
         """
         clip_SP = _unpacked(signature)
         mean_P, alike = clip_SP.mean(axis=0), min(ALIKE, ALIKE_SHARE * float(clip_SP.std()))
         means = np.stack(self._means) if self._means else np.empty((0, ROWS * COLUMNS))
         for index in np.flatnonzero(np.abs(means - mean_P).mean(axis=1) < NEAR):
-            if self._scenes[index] != scene and unlikeness(self._kept[index], clip_SP) <= alike:
+            if self._scenes[index] != scene and difference(self._kept[index], clip_SP) <= alike:
                 return f"duplicate of {self._names[index]}"
         for kept, value in ((self._names, name), (self._scenes, scene), (self._kept, clip_SP), (self._means, mean_P)):
             kept.append(value)
@@ -109,7 +109,7 @@ class Duplicates:
 
 
 def signature(frames_FHWC: NDArray[np.uint8]) -> str:
-    """A short text that tells a clip: nine small grey pictures, spread over its time, in base64 (1152 letters)."""
+    """A signature of a clip as text: nine small grey pictures, evenly over its time, in base64 (1152 letters)."""
     import cv2
 
     picked = np.linspace(0, len(frames_FHWC) - 1, SAMPLES).round().astype(int)
@@ -124,17 +124,17 @@ def _unpacked(text: str) -> NDArray[np.int16]:
         pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
         return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{text[:20]!r}... is no signature of a clip; build the film anew") from error
+        raise ValueError(f"{text[:20]!r}... is not a signature of a clip; build the film again") from error
 
 
-def unlikeness(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
-    """How unlike two clips are, in grey levels, where one of them may begin up to 1.25 s later than the other."""
+def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
+    """The mean difference of two clips in grey levels, where one may begin up to 1.25 s later than the other."""
     spans = [(slice(max(0, lag), SAMPLES + min(0, lag)), slice(max(0, -lag), SAMPLES + min(0, -lag))) for lag in LAGS]
     return min(float(np.abs(first_SP[one] - second_SP[other]).mean()) for one, other in spans)
 
 
 def writing_of(frames_FHWC: NDArray[np.uint8]) -> str | None:
-    """'black' where nothing is seen, 'credits' where nothing but letters on a plain ground are, None for pictures."""
+    """'black' for black frames, 'credits' for letters on a plain background alone, None for pictures."""
     picked = frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, LOOKED_AT).round().astype(int)]
     if all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked):
         return "black"
@@ -143,7 +143,7 @@ def writing_of(frames_FHWC: NDArray[np.uint8]) -> str | None:
 
 
 def _page(grey_HW: NDArray[np.float32]) -> str:
-    """'letters', 'empty' for a plain ground alone, or 'picture'."""
+    """'letters', 'empty' for a plain background, or 'picture'."""
     import cv2
 
     away = np.abs(grey_HW - np.median(grey_HW))
@@ -158,10 +158,10 @@ def _page(grey_HW: NDArray[np.float32]) -> str:
 
 
 def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
-    """Whether nothing moves but grain and what the codec does to it, which flow alone takes for motion.
+    """Whether only grain and its compression change, which flow alone takes for motion.
 
-    Noise shakes all pixels about alike, even the calmest fifth of them; motion shakes some by far more than those. A
-    codec that sharpens a picture bit by bit changes a few pixels, by a small share of the picture's contrast.
+    Noise changes all pixels about equally, even the calmest fifth; motion changes some far more. A codec that sharpens
+    a picture over several frames changes few pixels, by a small fraction of the picture's contrast.
     """
     import cv2
 
@@ -172,7 +172,7 @@ def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
 
 
 def _grey(frames_FHWC: Sequence[NDArray[np.uint8]], height: int) -> list[NDArray[np.float32]]:
-    """The frames in grey at a height of so many pixels."""
+    """The frames in grey, resized to a height."""
     import cv2
 
     tall, wide = frames_FHWC[0].shape[:2]

@@ -1,4 +1,4 @@
-"""The first reading of a film: its scenes and the borders of each, from every frame once."""
+"""The first pass over a film: its scenes and their black borders."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from .film import FilmFrame, probe, read_frames
-from .filmfile import FilmError
+from .film_file import FilmError
 from .framing import Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
 
-SAMPLED = 1 / 3  # seconds between looks at the borders
+SAMPLED = 1 / 3  # seconds between two measurements of the borders
 OnSeconds = Callable[[float, float], None]  # (seconds of the film read, seconds in all or 0.0)
 
 
 @dataclass(frozen=True)
 class FilmScene:
-    """A scene and what is cut off its picture."""
+    """A scene and its crop."""
 
     scene: Scene
     crop: Crop
@@ -27,8 +27,8 @@ class FilmScene:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first reading tells. facts: what the file says of itself; seconds: those that could be read; broken:
-    the sentence of a film that breaks off, or None."""
+    """What the first pass found. facts: from the file's header. seconds: how much could be read. broken: the message
+    where the film broke off, or None."""
 
     facts: Mapping[str, Any]
     seconds: float
@@ -36,7 +36,7 @@ class Survey:
     broken: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The survey as json keeps it."""
+        """The survey as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -49,9 +49,9 @@ class Survey:
 def survey_film(
     path: Path, settings: SceneSettings, *, threads: int = 0, on_seconds: OnSeconds | None = None
 ) -> Survey:
-    """Read a film from start to end; FilmError for one of which nothing can be read.
+    """Read a film from start to end; FilmError if nothing of it can be read.
 
-    threads: of the decoder, 0 for one a core; who reads several films at once gives 1.
+    threads: of the decoder, 0 for one a core; use 1 when several films are read at once.
     """
     info = probe(path)
     try:
@@ -59,7 +59,7 @@ def survey_film(
     except ValueError as error:
         raise FilmError(f"{path}: {error}") from error
     samples, end = [], 0.0
-    frames = Readable(read_frames(path, threads=threads))
+    frames = ReadableFrames(read_frames(path, threads=threads))
     for frame in frames:
         finder.add(frame)
         if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
@@ -73,8 +73,8 @@ def survey_film(
     return Survey(facts, round(end, 6), framed, frames.broken)
 
 
-class Readable:
-    """The frames of a film as far as they can be read; `broken` then says why they end. FilmError if there is none."""
+class ReadableFrames:
+    """The frames of a film as far as they are readable; `broken` then says why they end. FilmError without any."""
 
     def __init__(self, frames: Iterable[FilmFrame]) -> None:
         self._frames = frames

@@ -18,7 +18,7 @@ const isText = (value) => typeof value === "string" && !/^[\p{C}\p{Z}]*$/u.test(
 const trimmed = (text) => text.replace(/^[\p{C}\p{Z}]+|[\p{C}\p{Z}]+$/gu, "");
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
-/** What is wrong with a value of a field, in a sentence; "" if nothing is. null is a value that nobody told yet. */
+/** What is wrong with a value of a field, in a sentence; "" if nothing is. null is a missing value. */
 function problemOf(name, value) {
   if (value === null) return "";
   if (name in CHOICES) return CHOICES[name].includes(value) ? "" : `Choose ${CHOICES[name].join(" or ")}.`;
@@ -34,7 +34,7 @@ function problemOf(name, value) {
 const changeOf = (clip) => changes.get(clip.clip) ?? {};
 const valueOf = (clip, name) => (name in changeOf(clip) ? changeOf(clip)[name] : clip[name]);
 const isOut = (clip) => changeOf(clip).drop === true;
-// A motion may go without an adverb: who told all the rest has told that too.
+// A caption is complete without an adverb.
 const needsNoAdverb = (clip) => changes.has(clip.clip) && valueOf(clip, "adverb") === null
   && FIELDS.every((name) => name === "adverb" || valueOf(clip, name) !== null);
 const isWhole = (clip) => needsNoAdverb(clip) || FIELDS.every((name) => valueOf(clip, name) !== null);
@@ -74,7 +74,7 @@ function undo() {
   return path;
 }
 
-/** The lines of corrections.jsonl, and how many clips stay out of it since they were set aside and are not whole. */
+/** The lines of corrections.jsonl, and how many set-aside clips are left out because their caption is incomplete. */
 function corrections() {
   const lines = [];
   let unfinished = 0;
@@ -88,16 +88,6 @@ function corrections() {
 }
 
 const unexported = () => changes.size > 0 && corrections().text !== exported;
-
-/** Run something with the browser's memory; where it allows none (a private window) or it is garbled, it only forgets. */
-function remembering(work) {
-  try {
-    return work(localStorage);
-  } catch (error) {
-    if (!(error instanceof DOMException || error instanceof SyntaxError)) throw error;
-    return null;
-  }
-}
 
 function keep() {
   remembering((memory) =>

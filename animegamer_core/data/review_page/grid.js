@@ -2,7 +2,6 @@
 // The page's clips: which of them are shown, as cards.
 
 const PAGE = 24, ROWS = 100;
-const $ = (id) => document.getElementById(id);
 const VIEWS = {
   all: ["All clips", () => true],
   empty: ["No caption", (clip) => !clip.aside && !isWhole(clip)],
@@ -15,17 +14,6 @@ const choice = { view: "all", text: "", film: "", who: "", levels: new Set(), pa
 let shown = []; // the clips that fit the choice, in order
 let active = 0; // of the page's cards, the one that the keys are at
 
-function el(tag, properties = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
-  }
-  node.append(...children.filter((child) => child !== null));
-  return node;
-}
-
 function icon(name) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
@@ -35,9 +23,6 @@ function icon(name) {
   return node;
 }
 
-const number = (value) => value.toLocaleString("en");
-const count = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
-const signed = (value) => (value > 0 ? `+${value}` : value < 0 ? `\u2212${-value}` : "0");
 const address = (path) => `./${path.split("/").map(encodeURIComponent).join("/")}`;
 
 function clock(seconds) {
@@ -54,8 +39,8 @@ function haystack(clip) {
 }
 
 function searched(clip) {
-  const told = FIELDS.slice(0, 4).map((name) => valueOf(clip, name));
-  return [...told.flat(), clip.film, clip.clip, clip.aside?.reason].filter(Boolean).join(" ").toLowerCase();
+  const values = FIELDS.slice(0, 4).map((name) => valueOf(clip, name));
+  return [...values.flat(), clip.film, clip.clip, clip.aside?.reason].filter(Boolean).join(" ").toLowerCase();
 }
 
 const fits = (clip, levels = choice.levels) =>
@@ -144,14 +129,14 @@ function scope(level) {
     ...[1, 2, 3, 4, 5].map((step) => el("i", { class: step <= level ? "on" : null })));
 }
 
-const told = (text, className) => el("span", { class: text ? className : `${className} none` }, text || "not told");
+const labelled = (text, className) => el("span", { class: text ? className : `${className} none` }, text || "missing");
 
-/** Who does what and where; one line where nobody told any of it. */
+/** Who does what and where; one line if all of it is missing. */
 function caption(clip) {
   const [who, motion, where] = ["character", "motion", "background"].map((name) => valueOf(clip, name));
   if (!who && !motion && !where) return [el("span", { class: "who none" }, "No caption yet")];
   const moved = [valueOf(clip, "adverb"), motion].filter(Boolean).join(" ");
-  return [told((who ?? []).join(", "), "who"), told(moved, "what"), told(where, "where")];
+  return [labelled((who ?? []).join(", "), "who"), labelled(moved, "what"), labelled(where, "where")];
 }
 
 function gauge(name, label, value) {
@@ -185,7 +170,7 @@ function card(clip) {
   return item;
 }
 
-/** Draw a clip's card anew where it is shown; it stays even if it fits the choice no more, until that is made again. */
+/** Draw a shown card again; it stays until the next choice, even if it no longer matches. */
 function renderCard(path) {
   const at = pageClips().findIndex((clip) => clip.clip === path);
   if (at < 0) return;

@@ -22,8 +22,8 @@ function setUp() {
     el("span", {}, scope(level), el("span", { id: `count-level-${level}` })))));
   if (DATA.problems.length) {
     $("problems").hidden = false;
-    const told = `${count(DATA.problems.length, "problem")} in the dataset's tables; what cannot be read is not shown`;
-    $("problems").firstElementChild.textContent = told;
+    const summary = `${count(DATA.problems.length, "problem")} in the dataset's tables; what cannot be read is not shown`;
+    $("problems").firstElementChild.textContent = summary;
     $("problems").lastElementChild.append(...DATA.problems.map((problem) => el("li", {}, problem)));
   }
 }
@@ -78,9 +78,7 @@ function setTheme(name) {
 
 function exportCorrections() {
   const { lines, text, unfinished } = corrections();
-  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "application/x-ndjson" })), download: "corrections.jsonl" });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  download("corrections.jsonl", "application/x-ndjson", text);
   exported = text;
   keep();
   const apply = "python -m animegamer_core dataset check DATASET --apply corrections.jsonl";

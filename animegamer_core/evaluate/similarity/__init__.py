@@ -1,1 +1,1 @@
-"""Similarity of pictures to pictures and to text, by published towers or by the Toybox's own stand-ins."""
+"""Similarity of images to images and to text, by published models or by the Toybox's own."""

@@ -1,4 +1,4 @@
-"""The user's own model files and packages: whether they are there, what they say, and their hashes for a report."""
+"""The user's own model files and packages: checks that they exist, reads them, and hashes them for a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 CHUNK = 2**20
-BATCH = 32  # pictures or texts that a published tower looks at together
+BATCH = 32  # images or texts that a published model embeds at once
 
 Items = TypeVar("Items", bound=Sequence[Any])
 
@@ -30,7 +30,7 @@ def _sha256(path: Path) -> str:
 
 
 def missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:
-    """The names that are not in the folder; of a tuple any one will do, and its first is named."""
+    """The names that are not in the folder. A tuple lists alternatives; if none exists its first is returned."""
     choices = [(name,) if isinstance(name, str) else name for name in names]
     return [each[0] for each in choices if not any((folder / name).exists() for name in each)]
 
@@ -49,14 +49,14 @@ def read_object(path: Path) -> dict[str, Any]:
 def package(name: str, install: str) -> ModuleType:
     """An optional package; ValueError says how to install it.
 
-    Both packages import torchvision, which fails with a RuntimeError where it was built for another torch.
+    open_clip and dreamsim import torchvision, which raises RuntimeError if it was built for another torch.
     """
     try:
         return importlib.import_module(name)
     except (ImportError, RuntimeError) as error:
         raise ValueError(
-            f"package {install} is needed for this and cannot be imported ({error}); `pip install {install}`, with a "
-            "torchvision that belongs to your torch"
+            f"the package {install} cannot be imported ({error}); run `pip install {install}`, with a torchvision that "
+            "matches your torch"
         ) from error
 
 

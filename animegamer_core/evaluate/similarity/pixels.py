@@ -1,4 +1,4 @@
-"""Pictures as CLIP and DreamSim are shown them. M pictures, C channels, H height, W width."""
+"""Preprocessing of images for CLIP and DreamSim. M images, C channels, H height, W width."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from einops import rearrange
 
-from ...encoder import CLIP_MEAN, CLIP_STD
+from ...model.encoder import CLIP_MEAN, CLIP_STD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """CLIP's own: the shorter side to `size` px (bicubic, antialiased), the middle square, normalised by channel."""
+    """CLIP's: shorter side to `size` px (bicubic, antialiased), centre crop, normalised by channel."""
 
     size: int
     mean: tuple[float, ...] = CLIP_MEAN
     std: tuple[float, ...] = CLIP_STD
 
     def __call__(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, 3, size, size) fp32. The long side and the square's place are rounded as CLIP's authors' program does."""
+        """(M, 3, size, size) fp32. The long side and the crop are rounded as in the code of CLIP's authors."""
         height, width = frames_MHWC.shape[1:3]
         short = min(height, width)
         target = int(self.size * height / short), int(self.size * width / short)
@@ -37,8 +37,9 @@ class Preprocessing:
 
 
 def resized(frames_MHWC: NDArray[np.uint8], size: tuple[int, int]) -> Tensor:
-    """(M, 3, H, W) in [0, 1]: bytes scaled to `size` (height, width) by Pillow, in bytes, as the published towers were
-    trained to see them; other programs' bicubic differs enough to move a score.
+    """(M, 3, H, W) in [0, 1], scaled to `size` (height, width) as bytes by Pillow.
+
+    The published models were trained so; the bicubic of other libraries differs enough to change a score.
     """
     from PIL import Image
 

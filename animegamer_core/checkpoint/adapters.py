@@ -1,0 +1,169 @@
+"""A world with adapters on top: what a stage trained is played without making a world folder of it.
+
+Importing this module imports no torch, since a world's fingerprint is needed long before its weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..spec import Reading
+from ..state import MotionTable
+from . import World, open_world
+from .adapter_files import GAME_STAGES, MOTION_STAGES, AdapterFacts, adapter_facts, file_age
+from .storage import note_of
+
+PLAYED = {"engine", "decoder"}  # models that turns are made with
+Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
+
+
+@dataclass(frozen=True)
+class AdaptedWorld(World):
+    """A world that applies adapters to its models when they are loaded; its folder does not change.
+
+    plain: the world without them.
+    """
+
+    adapters: Adapters = ()
+    plain: World | None = None
+
+    @property
+    def base(self) -> World:
+        """The world without adapters."""
+        assert self.plain is not None
+        return self.plain
+
+    @property
+    def fingerprint(self) -> str:
+        """The world's own fingerprint, combined with the contents and strengths of those adapters that change turns;
+        ValueError where a file is gone.
+        """
+        played = [(path, strength) for path, strength in self.adapters if adapter_facts(path).parts & PLAYED]
+        if not played:
+            return super().fingerprint
+        lines = [f"{_checksum(path, *file_age(path))} {strength!r}" for path, strength in played]
+        return hashlib.sha256("\n".join([super().fingerprint, *lines]).encode()).hexdigest()
+
+    def _changed(self, kind: str, model: Any) -> Any:
+        """The model with each adapter applied; ValueError for one that cannot be read or is of another spec."""
+        from .apply_adapter import apply_adapter
+
+        for path, strength in self.adapters:
+            apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)
+        return model
+
+
+def with_adapters(world: World, files: Adapters, profile: str | None = None) -> World:
+    """The world with these adapters on top, after those that it has. Adapters of strength 0 are left out.
+
+    Reading and motion table are as the files state. profile: reads turns by another profile, with a warning. ValueError
+    for a file that is missing or is a baseline's, for a strength that is not a finite number, and for files that
+    contradict one another or the world.
+    """
+    if not all(math.isfinite(strength) for _, strength in files):
+        raise ValueError("the strength of an adapter is not a finite number; 1 is as trained, 0 leaves it out")
+    plain, earlier = (world.plain, world.adapters) if isinstance(world, AdaptedWorld) else (world, ())
+    used = (*earlier, *((str(path), strength) for path, strength in files if strength))
+    if used:
+        world = _adapted(plain, used, checked=profile is None)
+    return world.with_profile(profile) if profile else world
+
+
+def _adapted(plain: World, adapters: Adapters, checked: bool) -> AdaptedWorld:
+    facts = [adapter_facts(path) for path, _ in adapters]
+    world = plain
+    for one in facts:
+        world = as_stated(world, one)
+    reading = reading_of(plain, facts, checked)
+    own = {field.name: getattr(world, field.name) for field in fields(World)}
+    own["warnings"] += tuple(_unstated(facts, reading, world.motion_table))
+    return AdaptedWorld(**own, adapters=adapters, plain=plain)
+
+
+def as_stated(world: World, facts: AdapterFacts) -> World:
+    """The world with the motion table that an adapter states, and with its reading if it changes the engine."""
+    if facts.reading is not None and "engine" in facts.parts:
+        world = replace(world, profile=facts.reading.profile, trained_window=facts.reading.window)
+    if facts.motion_table is not None:
+        provenance = {**world.provenance, **facts.provenance}
+        world = replace(world, motion_table=facts.motion_table, provenance=provenance)
+    return world
+
+
+def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True) -> Reading:
+    """How turns are read with these adapters on a world: as the last one that changes the engine states, else as the
+    world does. checked: ValueError where an adapter was trained with another reading than this.
+    """
+    trainers = [file for file in files if "engine" in file.parts and file.reading is not None]
+    reading = trainers[-1].reading if trainers else world.reading
+    owner = f"adapter {trainers[-1].path}" if trainers else f"world {world.spec.name!r}"
+    remedy = "or choose a profile (--profile; in ComfyUI the widget) to play both with it"
+    for first, second in pairwise(trainers) if checked else ():
+        if not first.reading.agrees(second.reading):
+            raise ValueError(
+                f"adapter {first.path} trained the engine with profile {first.reading.profile.name}, and {second.path} "
+                f"with profile {second.reading.profile.name}; leave one of them out, {remedy}"
+            )
+    for file in files if checked else ():
+        if file.reading is not None and "engine" not in file.parts and not file.reading.agrees(reading):
+            raise ValueError(
+                f"adapter {file.path} was trained on predictions with profile {file.reading.profile.name}, and {owner} "
+                f"uses profile {reading.profile.name}; leave the file out, add the file of stage predict that it was "
+                f"trained with, {remedy}"
+            )
+    return reading
+
+
+def _unstated(files: Sequence[AdapterFacts], reading: Reading, table: MotionTable) -> Iterator[str]:
+    """A warning for each fact that a file of an earlier version does not state, with what is assumed."""
+    for file in files:
+        if file.stage in GAME_STAGES and file.reading is None:
+            yield (
+                f"{file.path} was written by an earlier version and does not state its profile; profile "
+                f"{reading.profile.name} is used, so train stage {file.stage} again if that is wrong"
+            )
+        if file.stage in MOTION_STAGES and file.motion_table is None:
+            yield (
+                f"{file.path} does not state its motion table, because an earlier version wrote it or its dataset had "
+                f"no motion levels; shots are drawn with the values of table {table.name!r}"
+            )
+
+
+def open_with_adapters(
+    name: str | Path, given: Sequence[str], playing: bool = False, profile: str | None = None
+) -> World:
+    """The named world with the files of --stage-file on top, read by another profile if one is given; ValueError as for
+    `with_adapters`. playing: refuses a file that changes the encoder only, since turns do not use it.
+    """
+    adapters = tuple(_path_and_strength(text) for text in given)
+    for path, _ in adapters if playing else ():
+        if not adapter_facts(path).parts & PLAYED:
+            raise ValueError(
+                f"adapter {path} changes the encoder only, and turns are made by engine and decoder; leave it out, or "
+                "give the file of a stage that trains one of these"
+            )
+    return with_adapters(open_world(name), adapters, profile)
+
+
+def _path_and_strength(text: str) -> tuple[str, float]:
+    path, sign, strength = text.rpartition("=")
+    if not sign or Path(text).is_file():
+        return text, 1.0
+    try:
+        return path, float(strength)
+    except ValueError as error:
+        raise ValueError(
+            f"--stage-file {text}: expected FILE or FILE=STRENGTH, such as joint.safetensors=0.5"
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: str, _changed: int, _size: int) -> str:
+    return note_of(Path(path)).sha256

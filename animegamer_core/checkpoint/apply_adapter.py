@@ -1,0 +1,89 @@
+"""Put an adapter file's tensors into loaded models. R rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .adapter_files import open_adapter, read_settings, unreadable_settings
+from .lora import attach, free_name, note_changed, weaken
+from .lora_files import LoraUpdate, plain_tensors
+
+_Change = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
+
+
+@torch.no_grad()
+def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float = 1.0, whole: bool = True) -> str:
+    """Put an adapter file's weights into the models `encoder`, `decoder`, `engine` that it names; returns its stage.
+
+    strength: 0 leaves the weights as they are, 1 gives the trained ones, others interpolate or extrapolate. LoRA is
+    merged into float32 weights, and stays beside narrower ones. whole: all models that the file trained have to be
+    given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
+    shape differs.
+    """
+    with open_adapter(path) as file:
+        notes, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    stage, rank, alpha = _lora_settings(path, notes)
+    wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
+    missing = wanted - set(modules)
+    if missing and whole:
+        raise ValueError(f"{path} trains the {missing.pop()}, which was not given; it fits {', '.join(sorted(wanted))}")
+    given = {name: modules[name] for name in sorted(wanted - missing)}
+    models = nn.Module()
+    for name, model in given.items():
+        models.add_module(name, model)
+    parameters = plain_tensors(models)
+    ours = {name: value for name, value in tensors.items() if name.partition(".")[0] in given}
+    changes = _changes(path, ours, parameters, rank)
+    updates = {}
+    for name, change in changes.items():
+        if isinstance(change, Tensor):
+            parameter, trained = parameters[name], change.to(parameters[name].device, torch.float32)
+            parameter.copy_(trained if strength == 1 else torch.lerp(parameter.float(), trained, strength))
+            if name.endswith(".weight"):
+                weaken(models.get_submodule(name.removesuffix(".weight")), 1 - strength)
+        else:
+            updates[name.removesuffix(".weight")] = LoraUpdate(*change, alpha / rank)
+    attach(models, updates, free_name(models), strength)
+    for kind, model in given.items():
+        note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))
+    if "decoder" in given and any(name.startswith("decoder.vae.encoder.") for name in tensors):
+        # latents of a newly trained encoder have another scale
+        vae, trained = given["decoder"].vae, json.loads(notes["about"])["decoder"]["vae"]["scaling_factor"]
+        before = vae.config.scaling_factor
+        vae.register_to_config(scaling_factor=before + strength * (trained - before))
+    return stage
+
+
+def _lora_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, int, float]:
+    """(stage, rank, alpha) of an adapter file."""
+    stage, settings = read_settings(path, notes)
+    rank, alpha = settings.get("lora_rank", 0), settings.get("lora_alpha", 1.0)
+    if type(rank) is not int or type(alpha) not in (int, float):
+        raise unreadable_settings(path, ValueError(f"lora_rank is {rank!r:.40} and lora_alpha {alpha!r:.40}"))
+    return stage, rank, alpha
+
+
+def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any], rank: int) -> dict[str, _Change]:
+    """Tensor name -> its change; ValueError for a tensor that the models lack, of another shape, or of another rank."""
+    changes: dict[str, _Change] = {}
+    for name, value in tensors.items():
+        if ".lora_B." in name:
+            continue
+        layer, is_low_rank, rest = name.partition(".lora_A.")
+        up = tensors.get(f"{layer}.lora_B.{rest}")
+        fits = up is not None and value.dim() == up.dim() == 2 and 0 < rank == len(value) == up.shape[1]
+        if is_low_rank and not fits:
+            raise ValueError(f"{path}: {name} has no lora_B of rank {rank} beside it; train the stage again")
+        target = f"{layer}.weight" if is_low_rank else name
+        shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
+        found = tuple(parameters[target].shape) if target in parameters else "nothing"
+        if found != shape:
+            raise ValueError(f"{path}: {name} is for {shape}, this world has {found}; it is of another spec")
+        changes[target] = (value, up) if is_low_rank else value
+    return changes

@@ -1,0 +1,196 @@
+"""Other people's weight files: pickles, which are never executed, safetensors, and folders of them.
+
+torch.load always runs with weights_only=True, which rebuilds tensors and plain values and refuses everything else. The
+allow-list adds only what numpy needs to rebuild an array of numbers: DeepSpeed puts a random generator's state beside
+the weights (docs/reference.md, files on disk).
+"""
+
+from __future__ import annotations
+
+import typing
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
+
+import numpy
+import torch
+
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
+_NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+OPEN_CLIP = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")  # names of CLIP weights
+_MAX_INDEX_BYTES = 256 << 20  # the pickled names and sizes of the largest published file take a few MB
+_LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
+    RuntimeError, UnpicklingError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
+    AssertionError, OverflowError,
+)  # fmt: skip
+
+
+class PickleSource:
+    """The tensors of files that torch.save wrote, memory-mapped."""
+
+    half = "bfloat16"
+
+    def __init__(self, path: Path, inside: str | None = None, shards: tuple[str, ...] = ()) -> None:
+        """inside: the entry of the dict that holds the tensors. shards: the files of an index at `path`."""
+        self.path = path
+        parts = [path.with_name(name) for name in shards] or [path]
+        self.files = tuple(dict.fromkeys((path, *parts)))
+        self._tensors: dict[str, torch.Tensor] = {}
+        for file in parts:
+            found = _load(file)
+            self._tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
+
+    def keys(self) -> Iterable[str]:
+        """All names."""
+        return self._tensors.keys()
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of one tensor."""
+        return tuple(self._tensors[key].shape)
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type of one tensor."""
+        return self._tensors[key].dtype
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """One tensor, as it lies in the file."""
+        return self._tensors[key]
+
+
+def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model")) -> TensorSource | None:
+    """The weights in a folder: safetensors or torch files, whole or in shards; None if it has none by these names."""
+    for stem in stems:
+        path = find_safetensors(folder, stem)
+        if path is not None:
+            return SafetensorsSource(path)
+        index, single = folder / f"{stem}.bin.index.json", folder / f"{stem}.bin"
+        if index.is_file():
+            return PickleSource(index, shards=tuple(shards_of(index)))
+        if single.is_file():
+            return PickleSource(single)
+    return None
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of one foreign file by name, on the CPU and memory-mapped where the format allows.
+
+    A name that ends in .safetensors is of that format, any other is torch's. CheckpointError names the file and what
+    is wrong with it.
+    """
+    source = SafetensorsSource(path) if path.suffix == ".safetensors" else PickleSource(path)
+    state = {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
+    if not state:
+        raise CheckpointError(f"{path}: holds no tensors; expected weights")
+    return state
+
+
+def decoder_file(folder: Path) -> Path:
+    """The weights of a VDM_Decoder-* folder: `latest` names the sub-folder, a number above 0 or `release`."""
+    latest = folder / "latest"
+    if not latest.is_file():
+        raise CheckpointError(f"{latest}: no such file; expected a text file that names the sub-folder of the weights")
+    text = latest.read_text(encoding="utf-8", errors="replace").strip()
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
+    if text != "release" and number < 1:
+        raise CheckpointError(f"{latest}: says {text[:40]!r}; expected a number above 0 or 'release'")
+    path = folder / (str(number) if number else text) / "mp_rank_00_model_states.pt"
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")
+    return path
+
+
+def _load(path: Path) -> Mapping[str, typing.Any]:
+    """What torch.save stored, which must be a dict; CheckpointError for anything else."""
+    zipped = _check_container(path)
+    try:
+        with torch.serialization.safe_globals(_numpy_globals()):
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except _LOAD_ERRORS as error:
+        raise CheckpointError(_why(path, error)) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: holds a {type(content).__name__}; expected a dict of tensors by name")
+    return content
+
+
+def _check_container(path: Path) -> bool:
+    """Whether the file is torch's zip form. Refuses zips whose content is larger than the file, before reading any."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    refuse_pointer(path)
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            if file.read(2) == b"PK":
+                raise CheckpointError(
+                    f"{path}: the file ends too early; expected a whole torch file, download it again"
+                )
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckpointError(f"{path}: not a readable torch file ({error}); download it again") from error
+    packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+    total = sum(entry.file_size for entry in entries)
+    index = max((entry.file_size for entry in entries if entry.filename.endswith("data.pkl")), default=0)
+    if packed or total > path.stat().st_size or index > _MAX_INDEX_BYTES:
+        raise CheckpointError(
+            f"{path}: a zip of {len(entries)} entries that unpack to {total} bytes; "
+            "expected a torch file, which is not compressed"
+        )
+    return True
+
+
+def _why(path: Path, error: Exception) -> str:
+    """One sentence for a failed load, naming the refused object where that was the reason."""
+    text = str(error)
+    for mark in ("GLOBAL ", "global "):
+        head, found, rest = text.partition(mark)
+        if found and "weights_only" in text.lower().replace(" ", "_"):
+            return (
+                f"{path}: holds the object {rest.split()[0].rstrip('.,')!r}, which could run code and was not opened; "
+                "expected tensors and plain values only"
+            )
+    kind = type(error).__name__
+    return f"{path}: not a whole torch file ({kind} while reading); expected what torch.save wrote, download it again"
+
+
+def _numpy_globals() -> list[typing.Any]:
+    """What rebuilds an array of numbers, under the names of numpy 1 and numpy 2."""
+    multiarray = getattr(numpy, "_core", None) or numpy.core
+    rebuild = multiarray.multiarray._reconstruct
+    names = ("numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct")
+    kinds = [type(numpy.dtype(name)) for name in _NUMBERS]
+    return [*((rebuild, name) for name in names), numpy.ndarray, numpy.dtype, *kinds]
+
+
+def _entry(path: Path, found: Mapping[str, typing.Any], inside: str) -> Mapping[str, typing.Any]:
+    values = found.get(inside)
+    if not isinstance(values, dict):
+        raise CheckpointError(
+            f"{path}: no dict under key {inside!r}; found {', '.join(map(repr, list(found)[:3])) or 'nothing'}"
+        )
+    return values
+
+
+def _only_tensors(path: Path, found: Mapping[typing.Any, typing.Any]) -> dict[str, torch.Tensor]:
+    """The same dict, refused unless it maps names to dense tensors no larger than the file itself."""
+    size = path.stat().st_size
+    for key, value in found.items():
+        if not isinstance(key, str) or not isinstance(value, torch.Tensor):
+            raise CheckpointError(f"{path}: entry {key!r} is a {type(value).__name__}; expected named tensors only")
+        if value.layout != torch.strided or value.is_quantized or value.is_nested or value.is_meta:
+            kind = "without values" if value.is_meta else "nested" if value.is_nested else value.layout
+            raise CheckpointError(f"{path}: tensor {key!r} is {kind}; expected a plain dense tensor")
+        if value.numel() * value.element_size() > size:
+            raise CheckpointError(
+                f"{path}: tensor {key!r} claims shape {tuple(value.shape)}, more than the file holds; "
+                "expected stored values"
+            )
+    if not found:
+        raise CheckpointError(f"{path}: holds no tensors; expected the published weights")
+    return dict(found)

@@ -1,0 +1,131 @@
+"""The task `evaluate ablations`: train variants of the recipe in the Toybox, and score them beside the paper's.
+
+One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share 1/2
+and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also use one
+GPU: run the command several times with the same --work and different --variants. Each variant has its own lock, and the
+process that finishes last writes the whole table.
+"""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..evaluate.similarity.choose import DREAMSIM_HELP, KINDS
+from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+
+if TYPE_CHECKING:
+    from ..evaluate.similarity.models import ScoringModels
+    from ..research.ablations.run_dir import RunDir
+
+NO_MODELS = "none"
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # set by a launcher
+UNFINISHED = 3  # exit status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `evaluate ablations`."""
+    add = parser.add_argument
+    add("--work", type=Path, required=True, metavar="DIR", help="work folder; the same command continues in it")
+    add(
+        "--variants",
+        nargs="+",
+        choices=tuple(VARIANTS),
+        metavar="NAME",
+        help=f"of {', '.join(VARIANTS)} (default: all)",
+    )
+    add("--share", metavar="I/N", help="every N-th of the variants, from the I-th on")
+    add(
+        "--budget",
+        choices=BUDGET_NAMES,
+        default="short",
+        help="full: the recipe's steps; short: a quarter, for one session; quick: a miniature (default %(default)s)",
+    )
+    add("--minutes", type=float, help="stop after so many minutes; the same command continues")
+    add("--score-only", action="store_true", help="train nothing: score what is trained, and write the table")
+    add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
+    add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
+    add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
+    add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
+    add("--world", default="toybox", help="whose VAE, text and image encoder and probes are used (default %(default)s)")
+    add(
+        "--towers",
+        choices=(*KINDS, NO_MODELS),
+        default="toybox",
+        help="scoring models for CLIP-I, DreamSim (default %(default)s)",
+    )
+    add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
+    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {DREAMSIM_HELP}")
+    add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, score and write the table; 3 if the time ran out before all variants were scored."""
+    share, device = own_part(args, os.environ)
+    import torch
+
+    from ..evaluate.report import command_line
+    from ..research.ablations.run import run_ablations
+    from ..research.ablations.run_dir import Deadline
+    from ..research.ablations.scores import VariantScorer
+    from ..research.ablations.table import write_table
+
+    variants = chosen(args.variants, share)
+    deadline = Deadline(args.minutes)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    run_dir = _open_run_dir(args, device)
+    run_dir.begin()
+    scorer = VariantScorer(run_dir, _scoring_models(args, run_dir.device))
+    finished = run_ablations(run_dir, scorer, variants, deadline, args.score_only)
+    for path in write_table(run_dir, args.out or args.work / "table", command_line()):
+        print(path)
+    return 0 if finished else UNFINISHED
+
+
+def own_part(args: argparse.Namespace, environment: MutableMapping[str, str]) -> tuple[str | None, str]:
+    """(--share, torch device) of this process. Under a launcher the share is the process's rank.
+
+    The launcher's variables are then removed, since one process alone trains a variant.
+    """
+    from ..runtime.device import choose_device
+
+    device, count = choose_device(args.device), int(environment.get("WORLD_SIZE", "1"))
+    if count < 2:
+        return args.share, device
+    if args.share is not None:
+        raise ValueError(
+            "--share cannot be used under a launcher, which distributes the variants; leave one of them out"
+        )
+    share = f"{int(environment['RANK']) + 1}/{count}"
+    device = f"cuda:{environment['LOCAL_RANK']}" if device == "cuda" else device
+    for name in LAUNCHED:
+        environment.pop(name, None)
+    return share, device
+
+
+def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
+    from ..checkpoint import open_world
+    from ..research.ablations.budgets import BUDGETS
+    from ..research.ablations.run_dir import RunDir
+
+    begun = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"[{time.monotonic() - begun:6.1f} s] {line}", file=sys.stderr, flush=True)
+
+    world, budget = open_world(args.world), BUDGETS[args.budget]
+    return RunDir(args.work, world, budget, say, args.seed, device, args.workers, args.compile)
+
+
+def _scoring_models(args: argparse.Namespace, device: str) -> ScoringModels | None:
+    from ..evaluate.similarity.choose import open_scoring_models
+
+    if args.towers == NO_MODELS:
+        return None
+    return open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=device)

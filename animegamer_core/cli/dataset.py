@@ -1,0 +1,290 @@
+"""The verb `dataset`: films into a folder that a person can correct and training reads (build, check, stats, cache)."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shlex
+import sys
+import typing
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from ..runtime.device import choose_device
+from ..spec import PROGRAM, get_spec
+from .endpoint_options import Progress
+
+if typing.TYPE_CHECKING:
+    from ..data.assemble import BuildReport
+    from ..data.build import BuildSettings
+    from ..data.captions import Captioner
+    from ..data.dataset import DatasetFolder
+
+SHOWN_PROBLEMS = 50
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
+    **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries", "per_minute")},
+    **{"price_in": "price_in", "price_out": "price_out", "device": "captioner_device", "dtype": "captioner_dtype"},
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `dataset`."""
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache")
+    _build_arguments(tasks.add_parser("build", help="cut films into captioned clips; the same command continues"))
+    check = tasks.add_parser("check", help="list what is wrong, with file and line; exit status 1 if anything is")
+    check.add_argument("folder", type=Path, metavar="DATASET")
+    check.add_argument("--deep", action="store_true", help="decode every frame of every clip")
+    check.add_argument("--apply", type=Path, metavar="FILE", help="first apply corrections exported by review.html")
+    stats = tasks.add_parser("stats", help="print counts, draw stats.png and write review.html")
+    stats.add_argument("folder", type=Path, metavar="DATASET")
+    cache = tasks.add_parser("cache", help="compute what training needs once: latents, text and image features")
+    cache.add_argument("folder", type=Path, metavar="DATASET")
+    cache.add_argument("--world", required=True, help="the world whose VAE and encoders compute them")
+    cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="the folder for `train --cache`")
+    cache.add_argument("--features", nargs="+", metavar="NAME", help="of latents, text, image, image_random, states")
+    cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+
+
+def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    from ..data.captions import CAPTIONERS
+    from ..data.flow import BACKENDS
+
+    add = parser.add_argument
+    add("films", nargs="*", type=Path, metavar="FILM", help="film files or folders; none: finish what is cut")
+    add("--out", required=True, type=Path, metavar="DATASET", help="the dataset's folder")
+    add("--spec", default="release", help="the spec that sets the clips' size: toybox, release (default %(default)s)")
+    add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
+    add("--workers", type=int, metavar="N", help="processes that read films (default: one a core)")
+    add("--shard", metavar="I/N", help="cut only every N-th film from the I-th; afterwards run once without")
+    captions = parser.add_argument_group("captions", "Options that are left out have the captioner's own defaults.")
+    add = captions.add_argument
+    add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
+    add("--url", help="endpoint: an OpenAI-compatible address, as http://localhost:8000/v1; its key is OPENAI_API_KEY")
+    add("--model", help="endpoint: the model's name; transformers: its folder")
+    add("--asked-at-once", type=int, default=4, metavar="N", help="questions under way (default %(default)s)")
+    add("--tries", type=int, metavar="N", help="replies to a question before a clip is set aside")
+    add("--max-tokens", type=int, metavar="N", help="of one reply")
+    add("--timeout", type=float, metavar="SECONDS", help="endpoint: for one whole answer")
+    add("--retries", type=int, metavar="N", help="endpoint: further requests after one that failed")
+    add("--per-minute", type=float, metavar="N", help="endpoint: requests a minute at most")
+    add("--price-in", type=float, metavar="X", help="endpoint: price of a million tokens read, for the cost")
+    add("--price-out", type=float, metavar="X", help="endpoint: price of a million tokens written")
+    add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
+    add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
+    flow = parser.add_argument_group("motion")
+    add = flow.add_argument
+    add("--flow", choices=BACKENDS, default="dis", help="what measures motion (default %(default)s)")
+    add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
+    add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
+    add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
+    add("--threshold", type=float, default=0.2, help="px a frame; slower pixels count as still (default %(default)s)")
+    games = parser.add_argument_group("games")
+    games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")
+    games.add_argument(
+        "--held-out",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="of the games, kept from training; at least one of two or more, unless 0 (default %(default)s). A rebuild "
+        "leaves every clip on its side; to choose again, delete games.jsonl",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the task; returns the exit status.
+
+    1: films broke off, clips have no caption, or a check found something. 2: no film could be read, or the disk is
+    full. 130: interrupted.
+    """
+    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
+
+
+def _build(args: argparse.Namespace) -> int:
+    try:
+        return _cut_and_finish(args)
+    except KeyboardInterrupt:
+        print("\nstopped; what is finished is kept; run the same command to continue", file=sys.stderr)
+        return 130
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        message = f"dataset: {args.out}: {os.strerror(error.errno)}; what is finished is kept"
+        print(f"{message}; free some space and run the same command to continue", file=sys.stderr)
+        return 2
+
+
+def _cut_and_finish(args: argparse.Namespace) -> int:
+    from ..data.assemble import assemble_dataset
+    from ..data.build import cut_films, shard_of
+    from ..data.captions import read_references
+    from ..data.films.film_index import read_film_index
+    from ..data.films.find import find_films
+    from ..data.stats_picture import require_matplotlib
+
+    require_matplotlib()  # before hours of work, not after them
+    films = find_films(args.films, args.out) if args.films else []
+    settings = _settings(args)
+    captioner = _captioner(args, films)
+    references = read_references(args.characters) if args.characters else ()
+    part = shard_of(films, *_shard(args.shard)) if args.shard else films
+    broken = cut_films(part, args.out, settings, args.workers, Progress().show) if part else {}
+    for sentence in broken.values():
+        print(sentence, file=sys.stderr)
+    if args.shard:
+        print(f"shard {args.shard}: {len(part) - len(broken)} of {len(part)} films cut to their end")
+        return int(bool(broken))
+    if broken and not read_film_index(args.out):
+        return 2  # no film could be read; the messages are above
+    report = assemble_dataset(args.out, settings, captioner, references, args.asked_at_once, Progress().show)
+    _print_report(report, broken.values())
+    _write_pictures(args.out)
+    _print_next(report.dataset, get_spec(args.spec).name)
+    return int(bool(broken or report.broken or report.open or report.captions.failures))
+
+
+def _settings(args: argparse.Namespace) -> BuildSettings:
+    from ..data.build import BuildSettings
+    from ..data.films.cutting import ClipShape
+    from ..data.flow import FlowSettings
+    from ..data.games import GamePlan
+
+    flow = FlowSettings(
+        backend=args.flow,
+        weights=args.flow_weights,
+        python=args.flow_python,
+        device="cpu" if args.flow == "dis" else choose_device(args.flow_device),
+        threshold=args.threshold,
+    )
+    return BuildSettings(
+        shape=ClipShape.of(get_spec(args.spec).decoder),
+        flow=flow,
+        games=GamePlan(turns=args.turns, held_out=args.held_out),
+    )
+
+
+def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:
+    """The chosen captioner; ValueError names an option that it does not take or that is missing."""
+    from ..data.captions import CAPTIONERS, open_captioner
+
+    options: dict[str, object] = {name: getattr(args, given) for name, given in CAPTIONER_OPTIONS.items()}
+    if args.captioner == "script":
+        options["sidecars"] = _sidecars(args.out, films)
+    kind = CAPTIONERS[args.captioner]
+    lacking = [name for name in kind.needs if options.get(name) is None]
+    if lacking and all(value is None or name in kind.takes for name, value in options.items()):
+        raise ValueError(f"--captioner {args.captioner} needs --{CAPTIONER_OPTIONS[lacking[0]].replace('_', '-')}")
+    return open_captioner(args.captioner, **options)
+
+
+def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
+    """The sidecar of each film; ValueError if a film of the dataset is not named, since its clips need one too."""
+    from ..data.captions import sidecar_of
+    from ..data.films.film_index import films_by_name, read_film_index
+
+    sidecars = {name: sidecar_of(film) for name, film in films_by_name(films).items()}
+    for name, film in read_film_index(out).items():
+        if name not in sidecars:
+            raise ValueError(f"captioner 'script' reads files beside the films; name {film.file} too")
+    return sidecars
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise ValueError(f"--shard {text}: expected the number of this shard and of all, as 1/4")
+    return int(number), int(count)
+
+
+def _print_report(report: BuildReport, printed: Collection[str]) -> None:
+    """Print what the folder has now and what is missing. printed: messages that were shown before."""
+    from ..data.stats import counted
+
+    for sentence in report.broken.values():
+        if sentence not in printed:
+            print(sentence, file=sys.stderr)
+    for film, scenes in report.open.items():
+        print(f"{film}: {counted(scenes, 'scene')} not cut; name the film again to cut the rest", file=sys.stderr)
+    for sentence in report.other_settings.values():
+        print(sentence, file=sys.stderr)
+    dataset = report.dataset
+    films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
+    print(f"{films}, {clips}, left out: {_counts(report.dropped)}")
+    print(report.captions.text)
+    held_out = sum(game.held_out for game in dataset.games)
+    print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")
+
+
+def _print_next(dataset: DatasetFolder, spec: str) -> None:
+    """Print the next commands."""
+    from ..train.stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER
+
+    folder = shlex.quote(str(dataset.path))
+    print(
+        f"next: review the clips in review.html, then apply its export: {PROGRAM} dataset check {folder} --apply FILE"
+    )
+    if not all(turn.captioned for turn in dataset.turns):
+        print("clips without a caption can train only the stage vae; for the others give --captioner")
+    elif spec in SCRATCH_SPECS:
+        print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
+        print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")
+    else:
+        for stage, facts in STAGES.items():
+            if facts.after is None:
+                continue
+            start = "".join(f" runs/{name}/{name}.safetensors" for name in facts.after)
+            command = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
+            print(f"then: {PROGRAM} {command}{' --start' + start if start else ''}")
+
+
+def _counts(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
+
+
+def _check(args: argparse.Namespace) -> int:
+    from ..data.check import check
+    from ..data.corrections import apply_corrections
+    from ..data.review import write_review
+    from ..data.stats import counted
+
+    if args.apply is not None:
+        print(f"{counted(apply_corrections(args.folder, args.apply), 'clip')} corrected")
+        write_review(args.folder)
+    problems = check(args.folder, args.deep, Progress("clips opened"))
+    for problem in problems[:SHOWN_PROBLEMS]:
+        print(problem)
+    if len(problems) > SHOWN_PROBLEMS:
+        print(f"... and {len(problems) - SHOWN_PROBLEMS} more")
+    serious = sum(problem.serious for problem in problems)
+    print(f"{serious} to fix" if serious else "nothing to fix")
+    return int(bool(serious))
+
+
+def _stats(args: argparse.Namespace) -> int:
+    from ..data.stats import stats
+
+    print(stats(args.folder))
+    _write_pictures(args.folder)
+    return 0
+
+
+def _write_pictures(folder: Path) -> None:
+    """Write stats.png and review.html, and print their paths."""
+    from ..data.review import write_review
+    from ..data.stats_picture import write_stats
+
+    print(write_stats(folder))
+    print(write_review(folder))
+
+
+def _cache(args: argparse.Namespace) -> int:
+    from ..train.cache_job import DEFAULT_FEATURES, cache_features
+
+    features = args.features or DEFAULT_FEATURES
+    done = cache_features(args.folder, args.world, args.out, features, Progress().show, args.device)
+    for feature in done:
+        state = "computed" if feature.fresh else "was there"
+        print(f"{feature.name}: {feature.clips} clips, {feature.bytes / 2**20:.1f} MiB, {state}")
+    return 0

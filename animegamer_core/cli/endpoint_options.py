@@ -1,0 +1,67 @@
+"""Options of the tasks that ask a model behind an OpenAI-compatible endpoint, and the progress line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..data.captions.client import EndpointModel
+    from ..research.judging.asking import AskSettings
+
+_SETTINGS = ("url", "model", "timeout", "per_minute", "retries", "max_tokens")
+_TERMS = ("tries", "at_once", "price_in", "price_out")
+
+
+def add_endpoint_arguments(parser: argparse.ArgumentParser, max_tokens: int) -> None:
+    """Declare where the model is and how it is asked. max_tokens: the default length of a reply."""
+    group = parser.add_argument_group("the model", "Its key is the environment variable OPENAI_API_KEY.")
+    add = group.add_argument
+    add("--url", required=True, help="an OpenAI-compatible address, as http://localhost:8000/v1")
+    add("--model", required=True, help="the model's name there")
+    add("--asked-at-once", dest="at_once", type=int, metavar="N", help="questions under way (default 4)")
+    add("--tries", type=int, metavar="N", help="replies to a question before it is set aside (default 3)")
+    add("--max-tokens", type=int, default=max_tokens, metavar="N", help="of one reply (default %(default)s)")
+    add("--timeout", type=float, metavar="SECONDS", help="for one whole answer (default 120)")
+    add("--retries", type=int, metavar="N", help="further requests after one that failed (default 5)")
+    add("--per-minute", type=float, metavar="N", help="requests a minute at most (default: no limit)")
+    add("--price-in", type=float, metavar="X", help="price of a million tokens read, for the cost")
+    add("--price-out", type=float, metavar="X", help="price of a million tokens written")
+
+
+def endpoint_of(args: argparse.Namespace) -> tuple[EndpointModel, AskSettings]:
+    """The model and the settings of asking it; ValueError for an invalid option."""
+    from ..data.captions.client import EndpointModel, EndpointSettings
+    from ..research.judging.asking import AskSettings
+
+    terms = AskSettings(**_given(args, _TERMS))
+    return EndpointModel(EndpointSettings(**_given(args, _SETTINGS))), terms
+
+
+def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, object]:
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+class Progress:
+    """Progress on stderr: on a terminal one line that is overwritten, elsewhere one every ten seconds and the last."""
+
+    def __init__(self, what: str = "") -> None:
+        self._what, self._is_terminal, self._shown = what, sys.stderr.isatty(), time.monotonic()
+
+    def __call__(self, done: int, count: int) -> None:
+        """Show done of count."""
+        self.show(self._what, done, count)
+
+    def show(self, what: str, done: int, count: int) -> None:
+        """Show done of count; count 0: unknown."""
+        now = time.monotonic()
+        if done != count and now - self._shown < (0.1 if self._is_terminal else 10.0):
+            return
+        self._shown = now
+        line = f"  {what}: {done}" + (f" of {count}" if count else "")
+        if self._is_terminal:
+            print(f"{line:<60}", end="\r" if done != count else "\n", file=sys.stderr, flush=True)  # noqa: T201
+        else:
+            print(line, file=sys.stderr, flush=True)  # noqa: T201

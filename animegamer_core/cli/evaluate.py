@@ -1,0 +1,46 @@
+"""The verb `evaluate`: its tasks measure what a world can do; each has arguments of its own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import typing
+
+# Each module offers add_arguments(parser) and run(args) -> exit status, and imports nothing heavy by itself.
+TASKS: dict[str, tuple[str, str]] = {
+    "world": ("evaluate_world", "the paper's table of any world, or of a baseline; what `evaluate` alone means"),
+    "toybox": ("evaluate_toybox", "the acceptance table of a Toybox world, whose true scenes are known"),
+    "presets": ("evaluate_presets", "what each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact"),
+    "ablations": ("ablations", "the paper's ablations, trained and scored in the Toybox"),
+    "write": ("write", "stories for a benchmark, written by a language model"),
+    "judge": ("judge", "played benchmarks scored by a vision model, as the paper's GPT-4V did"),
+    "raters": ("raters", "blinded pages and rating sheets for people to rank played benchmarks"),
+    "ranks": ("ranks", "scores with intervals from filled-in rating sheets"),
+}
+DEFAULT_TASK = "world"  # `evaluate --world W` is short for `evaluate world --world W`
+
+
+class Task(typing.Protocol):
+    """What a task's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the task's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit status."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the tasks of `evaluate` and their arguments."""
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
+    for name, (_, about) in TASKS.items():
+        _task(name).add_arguments(tasks.add_parser(name, help=about, description=about))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the task; returns its exit status."""
+    return _task(args.task).run(args)
+
+
+def _task(name: str) -> Task:
+    return typing.cast(Task, importlib.import_module(f".{TASKS[name][0]}", __package__))

@@ -1,0 +1,86 @@
+"""The task `evaluate presets`: a table of what each preset's speed costs in the Toybox.
+
+Beside the seconds of a turn it shows the fraction of subjects that the probes recognise, ACC-F, and the PSNR to the
+shots of preset exact.
+"""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ..files import write_text
+from ..runtime.presets import PRESETS
+from ..spec import DTYPES, RELEASE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `evaluate presets`."""
+    add = parser.add_argument
+    add("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
+    add(
+        "--presets",
+        nargs="+",
+        choices=tuple(PRESETS),
+        metavar="NAME",
+        help="besides exact (default: all that run here)",
+    )
+    add(
+        "--in-proportion",
+        action="store_true",
+        help=f"scale each preset's steps from the {RELEASE.decoder.steps} that it is meant for to the world's own",
+    )
+    add("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
+    add("--limit", type=int, metavar="N", help="as for `evaluate toybox`: scales how many shots are drawn")
+    add("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
+    add("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
+    add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
+    add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
+    add("--out", type=Path, default=Path("out/evaluate-presets"), help="for presets.json (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print and save; returns the exit status."""
+    from ..checkpoint import open_world
+    from ..evaluate.presets import HEAD, PresetScore, in_proportion, presets_to_score, score_preset
+    from ..evaluate.report import command_line, machine
+    from ..evaluate.toybox.context import EvalContext
+    from ..evaluate.toybox.run import EvalRun, asked_plan
+    from ..runtime.device import choose_device
+
+    device = choose_device(args.device)
+    dtype = args.dtype or ("float32" if device == "cpu" else "bfloat16")
+    plan = asked_plan(device, args.full, args.limit, args.seed)
+    world = open_world(args.world)
+    shared = EvalRun(EvalContext(world, device, args.workers), replace(plan, true=plan.shots), args.seed)
+    facts = {
+        "world": world.spec.name,
+        "fingerprint": world.fingerprint,
+        "profile": world.profile.name,
+        "seed": args.seed,
+        "shots": plan.shots,
+        "in_proportion": args.in_proportion,
+        "device": device,
+        "dtype": dtype,
+        "command": command_line(),
+        "machine": machine(),
+    }
+    print(f"{plan.shots} shots, and as many for ACC-F; {device}, {dtype}; a timed turn is engine, sampler and VAE")
+    print(HEAD)
+    presets = presets_to_score(args.presets, device, dtype, print)
+    if args.in_proportion:
+        presets = [in_proportion(preset, world.spec) for preset in presets]
+    scores: list[PresetScore] = []
+    exact = None
+    for preset in presets:
+        score, shots = score_preset(shared, preset, dtype, exact)
+        exact = shots if exact is None else exact
+        scores.append(score)
+        print(score.line(scores[0]), flush=True)
+        values = {**facts, "presets": [{**asdict(score), "median": score.median} for score in scores]}
+        write_text(args.out / "presets.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
+    print(args.out / "presets.json")
+    return 0

@@ -1,0 +1,94 @@
+"""The verb `fetch`: says which files a world or its base models need, from where and under which licence, asks, and
+downloads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from ..checkpoint import CheckpointError, base_folders
+from ..checkpoint.downloads import COGVIDEO, published_worlds
+from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, size_text
+from ..checkpoint.hub import HubFile, OnBytes
+from ..spec import PROGRAM
+from .progress_line import ProgressLine
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `fetch`."""
+    parser.add_argument("world", metavar="WORLD", nargs="?", help="qiqi or sosuke")
+    parser.add_argument("--base", action="store_true", help="the free base models that `new` makes a world of")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("downloads"), help="default %(default)s")
+    parser.add_argument(
+        "--towers",
+        action="store_true",
+        help="also the text and image encoder (T5, CLIP), needed only to encode shots; --base has them",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what will be downloaded, ask, download; 1 if the answer is no. ValueError unless a world or --base is
+    given.
+    """
+    if args.base == (args.world is not None):
+        raise ValueError("give either the name of a world (qiqi, sosuke) or --base")
+    with ProgressLine() as line:
+        show = _sum_shown(line, 0)
+        if args.base:
+            plan = plan_base(args.out, on_bytes=show)
+        else:
+            plan = plan_fetch(args.world, args.out, encoders=args.towers, on_bytes=show)
+    sys.stdout.write(_plan_text(plan))
+    if plan.todo and not args.yes:
+        sys.stdout.write("Download this, under these licences? [y/N] ")
+        sys.stdout.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            sys.stdout.write("Nothing was downloaded.\n")
+            return 1
+    with ProgressLine() as line:
+        fetch(plan, _sum_shown(line, plan.bytes))
+    sys.stdout.write(f"All files are there. {_next_step(plan)}\n")
+    return 0
+
+
+def _next_step(plan: FetchPlan) -> str:
+    """The command that uses what was downloaded."""
+    if plan.world != BASE:
+        several = len(published_worlds(plan.out)) > 1
+        return f"Play with: {PROGRAM} play --world {plan.out / plan.world if several else plan.out}"
+    folders = base_folders.find_base(plan.out)
+    if folders is None:
+        raise CheckpointError(f"{plan.out}: {COGVIDEO} has no transformer/ any more, which a new world needs")
+    given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
+    options = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in given.items() if path is not None)
+    return f"Make a world with: {PROGRAM} new --spec release {options} --out worlds/mine"
+
+
+def _plan_text(plan: FetchPlan) -> str:
+    """The files of a plan with their sizes, sources and licences."""
+    lines = [f"{'Base models' if plan.world == BASE else f'World {plan.world}'} in {plan.out}:"]
+    for repo, licence in plan.licences.items():
+        lines.append(f"  from {repo} (licence: {licence})")
+        lines += (_file_line(file, file in plan.todo) for file in plan.files if file.repo == repo)
+    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}.", ""])
+
+
+def _file_line(file: HubFile, wanted: bool) -> str:
+    state = "there" if not wanted else "" if file.remaining == file.bytes else f"{size_text(file.remaining)} to go"
+    return f"    {size_text(file.bytes):>9}  {file.local.parent.name}/{file.local.name}  {state}".rstrip()
+
+
+def _sum_shown(line: ProgressLine, total: int) -> OnBytes:
+    """A callback that shows the sum of the bytes it is given, of `total` (0: not known)."""
+    done = 0
+
+    def count(new: int, what: str) -> None:
+        nonlocal done
+        done += new
+        line.show(done, total, what)
+
+    return count

@@ -1,0 +1,60 @@
+"""The task `evaluate judge`: a vision model scores played benchmarks."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .endpoint_options import Progress, add_endpoint_arguments, endpoint_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `evaluate judge`."""
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="folders of `evaluate world`, one for each agent")
+    add("--passes", type=int, default=3, help="questions about each story, in different orders (default %(default)s)")
+    add("--seed", type=int, default=0, help="decides the orders in which agents are shown (default %(default)s)")
+    add("--limit", type=int, metavar="N", help="judge only the first N games that all runs have")
+    add("--characters", type=Path, metavar="DIR", help="reference pictures, NAME.png or NAME/; the Toybox has its own")
+    add("--out", required=True, type=Path, metavar="DIR", help="for the report; the same command continues")
+    add_endpoint_arguments(parser, max_tokens=1024)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge, print and save; 1 if a question has no answer."""
+    from ..research.judging.asking import ask_all, kept_replies
+    from ..research.judging.judge import SCENES, questions_of, references_in, stories_of, tasks_of
+    from ..research.judging.runs import open_comparison
+    from ..research.judging.verdicts import Judged, save_report
+
+    comparison = open_comparison(args.runs)
+    if args.limit is not None and args.limit < 1:
+        raise ValueError(f"--limit is {args.limit}; expected 1 game or more")
+    stories = stories_of([comparison.game(name) for name in comparison.games[: args.limit]])
+    if not stories:
+        raise ValueError(f"a story takes {SCENES} turns, and no game that all runs have is so long; play longer games")
+    questions = questions_of(stories, len(comparison.agents), args.passes, args.seed)
+    references = references_in(stories, args.characters)
+    missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))
+    model, terms = endpoint_of(args)
+    with kept_replies(args.out / "replies.jsonl") as kept:
+        tasks = list(tasks_of(questions, comparison, references))
+        answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
+    print(answers.text)
+    if answers.values:
+        facts = {
+            "agents": ", ".join(comparison.agents),
+            "judge": model.name,
+            "games": len({story.game.name for story in stories}),
+            "stories": len(stories),
+            "passes": args.passes,
+            "seed": args.seed,
+            "reference pictures": references.facts["from"],
+            "without a reference picture": ", ".join(missing) or "nobody",
+            "runs": {agent: dict(run.asked) for agent, run in zip(comparison.agents, comparison.runs, strict=True)},
+        }
+        judged = Judged.of(comparison.agents, questions, answers.values)
+        for path in save_report(args.out, judged, questions, answers, facts):
+            print(path)
+    return int(not answers.whole)

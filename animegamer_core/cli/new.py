@@ -1,0 +1,47 @@
+"""The verb `new`: free base models become a world to train."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from ..checkpoint.base_folders import BaseFolders
+from ..checkpoint.build import PRECISIONS
+from ..checkpoint.new import new_world
+from ..spec import PROGRAM
+from .progress_line import ProgressLine
+
+ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image encoder", "--clip DIR")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `new`."""
+    parser.add_argument(
+        "--cogvideox", metavar="DIR", type=Path, required=True, help="CogVideoX-2b in the diffusers layout"
+    )
+    parser.add_argument(
+        "--mistral", metavar="DIR", type=Path, required=True, help="Mistral-7B-Instruct-v0.1 for transformers"
+    )
+    parser.add_argument("--t5", metavar="DIR", type=Path, help="t5-v1_1-xxl; default: CogVideoX-2b's own text_encoder")
+    parser.add_argument("--clip", metavar="DIR", type=Path, help="CLIP-ViT-B-16-laion2B-s34B-b88K, needed to train")
+    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to make or complete")
+    parser.add_argument("--spec", choices=("release",), help="refuse models of any other sizes than the published ones")
+    parser.add_argument("--seed", type=int, default=0, help="of random initial weights (default %(default)s)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how float32 weights are stored")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the world with a progress line; print where it is, what it lacks, its licences and the next command."""
+    folders = BaseFolders(args.cogvideox, args.mistral, args.t5, args.clip)
+    with ProgressLine() as line:
+        world = new_world(folders, args.out, line.show, spec=args.spec, seed=args.seed, precision=args.precision)
+    size = sum(note.bytes for note in world.files.values())
+    lines = [f"world {world.spec.name!r} is in {world.folder}, {size / 1e9:.2f} GB; it is not trained on a film yet"]
+    for part, (name, option) in ADDED_BY.items():
+        if not world.has(part):
+            lines.append(f"its {name} is missing, which training needs; run this again with {option}")
+    next_step = f"{PROGRAM} train warmup --dataset DATASET --world {shlex.quote(str(world.folder))} --out runs/warmup"
+    sys.stdout.write("\n".join([*lines, "", world.licence, f"Next: {next_step}", ""]))
+    return 0

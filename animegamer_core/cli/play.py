@@ -1,0 +1,284 @@
+"""The verb `play`: a game from an instruction file or line by line, saved as a story in a folder."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..checkpoint.adapters import open_with_adapters
+from ..runtime.device import choose_device
+from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
+from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
+from ..state import UNIT, MotionScope, MotionTable, read_instructions, scope_name
+from ..story.index import check_there
+from ..story.player import PlayedTurn, Player, PlaySettings
+from ..story.story import Story
+from .options import add_adapter_option
+
+if typing.TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from ..checkpoint import World
+
+UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `play`."""
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="instructions, one per line; without FILE, type them"
+    )
+    parser.add_argument("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
+    add_adapter_option(parser)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
+    parser.add_argument("--name", help="the story's name (default: FILE's name, or `story`)")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--resume", action="store_true", help="go on after the story's last turn")
+    start.add_argument("--branch", type=int, metavar="N", help="go on after turn N in a new branch")
+    parser.add_argument(
+        "--window", type=int, help="past turns in the prompt (default: as many as in the world's training)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
+    parser.add_argument("--preset", choices=tuple(PRESETS), help="speed and GPU memory")
+    parser.add_argument("--steps", type=int, help="sampling steps (default: the preset's, or the world's)")
+    parser.add_argument(
+        "--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)"
+    )
+    parser.add_argument(
+        "--profile", choices=tuple(PROFILES), help="how prompts are built and read (default: the world's)"
+    )
+    parser.add_argument(
+        "--motion",
+        action="append",
+        default=[],
+        metavar="N=SCOPE",
+        help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    parser.add_argument(
+        "--engine-device",
+        metavar="DEVICE",
+        help="a device for the engine, which then predicts the next turn while a shot is drawn",
+    )
+    parser.add_argument(
+        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for the unconditional half of guidance"
+    )
+    parser.add_argument(
+        "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
+    world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
+    name = args.name or (args.file.stem if args.file else "story")
+    instructions = read_game(args.file) if args.file else ()
+    settings, models = _settings_and_models(args, world)
+    if args.resume or args.branch is not None:
+        check_there(args.out, name)
+    story = Story.open(args.out, name, world.spec.name, world.fingerprint)
+    with story.lock():
+        after, rest = plan(story, instructions, args.resume, args.branch)
+        if story.entries and not (args.file or args.resume or args.branch is not None):
+            raise ValueError(
+                f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
+            )
+        player = Player(world, story, settings, after, models)
+        return _play(player, rest if args.file else None, _how_to_go_on(args, after))
+
+
+def _play(player: Player, instructions: Sequence[str] | None, go_on: str) -> int:
+    """Play these instructions, or typed ones, and end the branch; returns the exit status.
+
+    go_on: how to go on if the game is interrupted after its first turn.
+    """
+    after = player.session.next_number - 1
+    progress = _Progress(sys.stderr.isatty(), after + len(instructions or ()))
+    try:
+        if instructions is None:
+            _play_typed(player, progress)
+        else:
+            _warn_of_unknown_words(player.world, *instructions)
+            _warn_of_unused_motion(player.settings, after + 1, after + len(instructions))
+            player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
+    except KeyboardInterrupt:
+        progress.close()
+        last = player.session.next_number - 1
+        how = go_on if last > after else "the same command"
+        print(f"\nStopped after turn {last}; all turns are saved. Go on with {how}.", file=sys.stderr)
+        return 130
+    except RuntimeError as error:
+        import torch
+
+        if not isinstance(error, torch.OutOfMemoryError):
+            raise
+        progress.close()
+        raise ValueError(
+            f"{player.settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
+        ) from error
+    if instructions is None:
+        _warn_of_unused_motion(player.settings, after + 1, player.session.next_number - 1)
+    for path in player.finish():
+        print(path)
+    return 0
+
+
+def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
+    """The command for the rest of a game that is interrupted some turns after turn `after`."""
+    if args.file:
+        return "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
+    if args.resume:
+        return "the same command"
+    return "the same command and --resume" if args.branch is None else "--resume in place of --branch"
+
+
+def read_game(path: Path) -> tuple[str, ...]:
+    """The instructions of a UTF-8 file; ValueError if it is something else or has none."""
+    try:
+        instructions = read_instructions(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
+    if not instructions:
+        raise ValueError(f"{path}: no instructions in this file; write one per line")
+    return instructions
+
+
+def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
+    """(the turn to go on after, the instructions to play).
+
+    If the story's turns so far are the beginning of the file, only the rest of the file is played.
+    """
+    if branch is None and not resume:
+        return 0, tuple(instructions)
+    session = story.session(len(story.entries) if branch is None else branch, 0)
+    played = [turn.instruction for turn in session.turns if turn.number > 0]
+    rest = instructions[len(played) :] if played == list(instructions[: len(played)]) else instructions
+    return len(played), tuple(rest)
+
+
+def _settings_and_models(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetModels | None]:
+    """The settings, and the models if a preset prepares them. Prints which options replace the preset's choices."""
+    import torch
+
+    settings = PlaySettings(
+        window=args.window,
+        seed=args.seed,
+        steps=args.steps,
+        guidance=args.guidance,
+        motion=dict(parse_motion(text, world.motion_table) for text in args.motion),
+        device=choose_device(args.device),
+        dtype=None if args.dtype == "auto" else getattr(torch, args.dtype),
+        engine_device=choose_device(args.engine_device) if args.engine_device else None,
+        cfg_parallel=choose_device(args.halves) if args.halves else None,
+    )
+    for line in world.warnings_for(settings.window_in(world)):
+        _print_note(f"warning: {line}")
+    if not args.preset:
+        return settings, None
+    dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
+    preset = preset_for_device(get_preset(args.preset), settings.device, _print_note, dtype_name(dtype))
+    for line in override_notes(preset, steps=args.steps, guidance=args.guidance):
+        _print_note(f"preset {preset.name}: {line}")
+    settings = with_preset(preset, settings, world)
+    return settings, PresetModels(world, settings, preset, _print_note)
+
+
+def _print_note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
+    """(turn, motion value in px per frame) of `3=fast`, `3=4` or `3=2.5px`."""
+    number, _, motion = text.partition("=")
+    try:
+        if motion.endswith("px"):
+            return int(number), float(motion[:-2])
+        return int(number), float(table.value(MotionScope.parse(motion)))
+    except ValueError as error:
+        raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error
+
+
+def _warn_of_unknown_words(world: World, *instructions: str) -> None:
+    tokenizer = world.tokenizer()
+    unknown = dict.fromkeys(word for text in instructions for word in tokenizer.unknown_words(text))
+    if unknown:
+        _print_note(f"warning: world {world.spec.name!r} was not trained with these words: {', '.join(unknown)}")
+
+
+def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> None:
+    unused = ", ".join(str(number) for number in sorted(settings.motion) if not first <= number <= last)
+    if unused:
+        turns = f"turns {first} to {last}" if last >= first else "no turn"
+        _print_note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
+
+
+def _play_typed(player: Player, progress: _Progress) -> None:
+    """Play typed instructions until the input ends or the player quits."""
+    _print_note(f"One instruction per line; {UNDO} takes the last turn back, quit ends the game.")
+    for line in _lines():
+        if line in QUIT:
+            break
+        if line != UNDO and line.startswith("@"):
+            _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
+        elif line != UNDO:
+            _warn_of_unknown_words(player.world, line)
+            progress.turn(player.step(line, progress.step))
+        elif player.session.next_number > 1:
+            player.rewind(player.session.next_number - 2)
+            _print_note(f"back after turn {player.session.next_number - 1}")
+
+
+def _lines() -> Iterator[str]:
+    """Typed lines, without blank lines and comments as in a file."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        yield from read_instructions(line)
+
+
+class _Progress:
+    """Prints turns to standard output and, on a terminal, a progress bar of sampling to standard error."""
+
+    def __init__(self, show_bar: bool, total: int) -> None:
+        self.show_bar = show_bar
+        self.total = total
+        self.bar: tqdm | None = None
+        self.started = time.perf_counter()
+
+    def step(self, done: int, steps: int, _: object = None) -> None:
+        """Update the bar."""
+        from tqdm import tqdm
+
+        if self.bar is None:
+            self.bar = tqdm(total=steps, desc="drawing", unit="step", leave=False, disable=not self.show_bar)
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def turn(self, played: PlayedTurn) -> None:
+        """Print a turn: its instruction, motion, stats and clip."""
+        self.close()
+        turn, seconds = played.turn, time.perf_counter() - self.started
+        state, character = turn.state, turn.character
+        of = f"/{self.total}" if self.total >= turn.number else ""
+        stats = []
+        for name in ("stamina", "social", "entertainment"):
+            change = UNIT * getattr(state.change, name)
+            stats.append(f"{name} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
+        motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
+        how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
+        print(f"turn {turn.number}{of}  {turn.instruction}")
+        print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
+        self.started = time.perf_counter()

@@ -1,0 +1,289 @@
+"""A vision model behind an OpenAI-compatible endpoint: vLLM, llama.cpp, LM Studio, or a paid service.
+
+The `openai` client retries failed requests, with growing waits or as long as Retry-After says (up to two minutes).
+Every request of its passes `EndpointModel._send`, which adds what it lacks: a rate limit over all threads, a deadline
+for the whole answer, a limit on its size, retries of broken bodies, and a count of failures.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...state import clean_text
+from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+KEY = "OPENAI_API_KEY"
+NO_KEY = "none"
+LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
+JPEG_QUALITY = 92
+_BAD_URL = "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password"
+_SHOWN = 200  # characters of a service's own message that are shown
+_FINAL = (401, 402, 403, 404, 405)  # statuses that the next question would get too
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """Where the model is, and how to ask it.
+
+    url: the endpoint's address up to /v1. timeout: seconds for one whole answer. per_minute: most requests a minute,
+    retries included; None for no limit. retries: requests after one that failed. max_tokens: of one reply.
+    """
+
+    url: str
+    model: str
+    timeout: float = 120.0
+    per_minute: float | None = None
+    retries: int = 5
+    max_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        if not _is_address(self.url):
+            raise ValueError(_BAD_URL)
+        if not self.model.strip():
+            raise ValueError("the endpoint's model has no name; give the name that the service lists at /v1/models")
+        if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1:
+            raise ValueError(
+                f"timeout {self.timeout}, retries {self.retries}, max_tokens {self.max_tokens}; expected a timeout "
+                "above 0, 0 or more retries, 1 or more tokens"
+            )
+
+
+def _is_address(url: str) -> bool:
+    """Whether a url has a host, a usable port if any, and no password."""
+    try:
+        parts = urlsplit(url)
+        found = parts.hostname and parts.hostname.encode("idna") and parts.port != 0
+    except ValueError:  # a port that is not a number, a host that cannot be a name
+        return False
+    return bool(found) and parts.scheme in ("http", "https") and not parts.username and not parts.password
+
+
+class RateLimiter:
+    """Spaces the requests of all threads evenly. per_minute None: no limit."""
+
+    def __init__(self, per_minute: float | None = None) -> None:
+        if per_minute is not None and not 0 < per_minute <= 1e6:
+            raise ValueError(f"per_minute is {per_minute}; expected requests a minute, above 0")
+        self._interval = 60.0 / per_minute if per_minute else 0.0
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self, stop: threading.Event) -> bool:
+        """Wait for this thread's turn; False if `stop` is set."""
+        with self._lock:
+            now = time.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + self._interval
+        return not stop.wait(turn - now)
+
+
+class _Asking(threading.local):
+    """What a thread is asking: the event that stops it, the requests so far, and how the last one failed."""
+
+    stop = threading.Event()
+    requests = 0
+    failure = ""
+
+
+class EndpointModel:
+    """Answers questions through the `openai` client. The key comes from the environment and nowhere else."""
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self.name = f"endpoint {settings.model}"
+        self.settings = settings
+        self.trouble: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._limiter = RateLimiter(settings.per_minute)
+        self._asking = _Asking()
+        self._key = _key()
+        self._openai = _openai()
+        # The HTTP library that the client is made with: httpx, or httpx2 from openai 3 on.
+        self._http = importlib.import_module(self._openai.Timeout.__init__.__module__.partition(".")[0])
+        model = self
+
+        class HttpClient(self._openai.DefaultHttpxClient):
+            def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+                return model._send(super().send, request, options)
+
+        try:
+            self._client = self._openai.OpenAI(
+                api_key=self._key,
+                base_url=settings.url,
+                timeout=settings.timeout,
+                max_retries=settings.retries,
+                http_client=HttpClient(timeout=settings.timeout),
+            )
+        except self._http.InvalidURL as error:  # its rules for hosts are newer than Python's
+            raise ValueError(_BAD_URL) from error
+        self._limit, self._varies = "max_tokens", True
+
+    def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
+        """The reply. CaptionerError: no answer after all retries; CaptionerUnavailable: no question gets one."""
+        asking, openai = self._asking, self._openai
+        asking.stop, asking.requests = stop, 0
+        options: dict[str, Any] = {self._limit: self.settings.max_tokens}
+        if self._varies:
+            options["temperature"] = 0.0 if attempt == 1 else VARIED
+        messages = [{"role": "user", "content": _content(question)}]
+        create = self._client.chat.completions.with_raw_response.create
+        try:
+            data = create(model=self.settings.model, messages=messages, **options).content
+        except openai.APIStatusError as error:
+            if not _is_retried(error.status_code):
+                if self._adapts_to(error):
+                    return self.answer(question, attempt, stop)
+                raise self._refusal(error) from error
+            if asking.requests <= self.settings.retries:  # the client gives up when it would wait for too long
+                wait = error.response.headers.get("retry-after", "long")[:_SHOWN]
+                raise CaptionerUnavailable(
+                    f"{self.name}: {asking.failure}, and asks to wait {wait} s; try again later"
+                ) from error
+            raise self._no_answer() from error
+        except openai.APIConnectionError as error:  # a timeout too
+            if stop.is_set():
+                raise Cancelled("the run was stopped") from error
+            raise self._no_answer() from error
+        if len(data) > LONGEST_ANSWER:
+            return Reply("", f"the answer is larger than {LONGEST_ANSWER} bytes")
+        return _reply(json.loads(data))
+
+    def _send(self, send: Callable[..., Any], request: Any, options: dict[str, Any]) -> Any:
+        """Send one request and read its answer; errors of the HTTP library make the client try again."""
+        if not self._limiter.wait(self._asking.stop):
+            raise Cancelled("the run was stopped")
+        self._asking.requests += 1
+        deadline = time.monotonic() + self.settings.timeout
+        failure = f"no connection to {self.settings.url}"
+        try:
+            response = send(request, stream=True, **options)
+            failure = "the connection broke off"
+            data = bytearray()
+            try:
+                for chunk in response.iter_bytes():
+                    data += chunk
+                    if len(data) > LONGEST_ANSWER:
+                        break
+                    if time.monotonic() > deadline:
+                        raise self._http.ReadTimeout("the answer took too long", request=request)
+            finally:
+                response.close()
+            if response.is_success and len(data) <= LONGEST_ANSWER and (failure := _what_is_missing(data)):
+                raise self._http.ReadError(failure, request=request)
+        except self._http.HTTPError as error:
+            self._count("timeout" if isinstance(error, self._http.TimeoutException) else failure)
+            raise
+        if _is_retried(response.status_code):
+            self._count(f"status {response.status_code}")
+        headers = [item for item in response.headers.items() if item[0].lower() not in _BODY_HEADERS]
+        return type(response)(response.status_code, headers=headers, content=bytes(data), request=request)
+
+    def _count(self, failure: str) -> None:
+        self._asking.failure = failure
+        with self._lock:
+            self.trouble[failure] += 1
+
+    def _no_answer(self) -> CaptionerError:
+        return CaptionerError(
+            f"{self.name}: no answer to {self._asking.requests} requests; the last failed with: {self._asking.failure}"
+        )
+
+    def _adapts_to(self, error: Any) -> bool:
+        """Whether the model refuses an option that can be said otherwise or left out; changes later questions too."""
+        if error.status_code == 400 and error.param == "max_tokens" and self._limit == "max_tokens":
+            self._limit = "max_completion_tokens"  # newer models of OpenAI accept this name only
+            return True
+        if error.status_code == 400 and error.param == "temperature" and self._varies:
+            self._varies = False  # some reasoning models take no temperature
+            return True
+        return False
+
+    def _refusal(self, error: Any) -> CaptionerError:
+        message = clean_text(str(error.message))
+        message = (message if self._key == NO_KEY else message.replace(self._key, "***"))[:_SHOWN]
+        kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
+        return kind(f"{self.name} at {self.settings.url} refuses (status {error.status_code}): {message}")
+
+
+# They describe the body as it was sent; ours is decoded.
+_BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+
+
+def _is_retried(status: int) -> bool:
+    """Whether the `openai` client sends a request again after this status."""
+    return status in (408, 409, 429) or status >= 500
+
+
+def _key() -> str:
+    key = os.environ.get(KEY, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise ValueError(f"the environment variable {KEY} has characters that no key has; copy the key again")
+    if not key:
+        raise ValueError(f"set the environment variable {KEY} to the endpoint's key, or to `{NO_KEY}` if it needs none")
+    return key
+
+
+def _openai() -> Any:
+    try:
+        return importlib.import_module("openai")
+    except ImportError as error:
+        raise ValueError("captions from an endpoint need the package `openai`; pip install openai") from error
+
+
+def _content(question: Question) -> list[dict[str, Any]]:
+    """The parts of a message: each picture after its name, then the text."""
+    parts: list[dict[str, Any]] = []
+    for number, picture in enumerate(question.pictures, start=1):
+        parts.append({"type": "text", "text": f"Image-{number}:"})
+        parts.append({"type": "image_url", "image_url": {"url": _data_url(picture)}})
+    return [*parts, {"type": "text", "text": question.text}]
+
+
+def _data_url(picture: Image.Image) -> str:
+    buffer = io.BytesIO()
+    picture.save(buffer, format="JPEG", quality=JPEG_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _what_is_missing(data: bytearray) -> str:
+    """Why an answer's bytes are not a chat completion; '' if they are one."""
+    try:
+        json.loads(data)["choices"][0]["message"].get("content")
+    except (ValueError, RecursionError):
+        return "an answer that is not JSON"
+    except (LookupError, TypeError, AttributeError):
+        return "an answer without a choice"
+    return ""
+
+
+def _reply(answer: dict[str, Any]) -> Reply:
+    """The reply in a chat completion."""
+    choice = answer["choices"][0]
+    text = choice["message"].get("content")
+    if choice.get("finish_reason") == "content_filter" or choice["message"].get("refusal"):
+        problem = "the service refused to describe the pictures"
+    elif choice.get("finish_reason") == "length":
+        problem = "the reply was cut off at the limit of tokens"
+    else:
+        problem = "" if isinstance(text, str) else "the answer has no text"
+    usage = answer.get("usage")
+    counts = [_token_count(usage, name) for name in ("prompt_tokens", "completion_tokens")]
+    return Reply(text if isinstance(text, str) else "", problem, *counts)
+
+
+def _token_count(usage: Any, name: str) -> int | None:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    return value if type(value) is int and 0 <= value < 10**9 else None

@@ -1,0 +1,199 @@
+"""The index of the films in a dataset folder: the survey of each, and its finished scenes, so that a build continues.
+
+    films/<film>.json     the survey, and the settings that the film's clips are cut with
+    films/<film>.jsonl    one line a finished scene: its clips, and what was left out
+    clips/<film>/         the clips
+
+One program cuts a film at a time; several machines may cut different films.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...files import PART, append_line, write_text
+from ..dataset import CLIPS
+from ..jsonl_tables import DatasetError, read_lines
+from .cutting import Cut, Span, from_line, to_line
+from .survey import Survey
+
+FILMS = "films"
+SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys of how scenes are found: of all films, and of one film
+LONGEST_NAME = 60
+# Windows does not allow these file names, and a name that begins with PART counts as a leftover of a crash.
+RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class FilmEntry:
+    """A surveyed film. file, bytes: its file's name and size. settings: those that its clips are cut with."""
+
+    file: str
+    bytes: int
+    settings: Mapping[str, Any]
+    survey: Survey
+
+    def provenance(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The film's entry in dataset.json, with its scene settings where they differ from `settings`."""
+        return {
+            "file": _plain(self.file),
+            "bytes": self.bytes,
+            **self.survey.facts,
+            "seconds_read": self.survey.seconds,
+            "scenes": len(self.survey.scenes),
+            "broken": self.survey.broken and _plain(self.survey.broken),
+            **({SCENE_SETTINGS: self.settings.get(SCENES)} if self.has_other_scene_settings(settings) else {}),
+        }
+
+    def has_other_scene_settings(self, settings: Mapping[str, Any]) -> bool:
+        """Whether its scenes were found with other settings."""
+        return self.settings.get(SCENES) != settings[SCENES]
+
+
+def film_name(path: Path) -> str:
+    """The name of a film's folder and files: readable, safe on every system, always the same for a file name."""
+    name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
+    if len(name) > LONGEST_NAME:  # episodes may differ in their last letters alone
+        name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
+    return f"film-{name}".rstrip("-") if not name or RESERVED.fullmatch(name) else name
+
+
+def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
+    """The films by their names; ValueError if two names are equal, whatever their case, which some disks ignore."""
+    named: dict[str, Path] = {}
+    taken: dict[str, Path] = {}
+    for film in films:
+        name = film_name(film)
+        other = taken.setdefault(name.casefold(), film)
+        if other != film:
+            raise ValueError(f"{other} and {film} would both be called {name!r} in the dataset; rename one of them")
+        named[name] = film
+    return named
+
+
+def read_film_index(out: Path) -> dict[str, FilmEntry]:
+    """The surveyed films of a folder, by name; ValueError for a damaged entry."""
+    paths = sorted((out / FILMS).glob("*.json"), key=lambda path: path.stem)
+    return {path.stem: _read(path) for path in paths if not path.name.startswith(PART)}
+
+
+def _read(path: Path) -> FilmEntry:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return FilmEntry(values["file"], values["bytes"], values["settings"], Survey.from_dict(values["survey"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error}); delete it to cut the film again") from error
+
+
+def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
+    """Write a film's survey, and forget the finished scenes of an earlier one, which may have had others."""
+    _finished_path(out, name).unlink(missing_ok=True)
+    values = {"file": _plain(film.name), "bytes": film.stat().st_size, "settings": settings, "survey": survey.to_dict()}
+    write_text(out / FILMS / f"{name}.json", json.dumps(values) + "\n")
+
+
+def _plain(text: str) -> str:
+    """A file name, or a message with a path in it, as UTF-8 text: some systems have other names."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+def check_same_settings(
+    out: Path, films: Mapping[str, FilmEntry], named: Mapping[str, Path], settings: Mapping[str, Any]
+) -> None:
+    """ValueError if a film of the folder was cut with other settings, or a named film has another size than before.
+
+    Other scene settings are allowed: clips stay comparable, and later versions have other defaults.
+    """
+    for name, film in films.items():
+        path = out / FILMS / f"{name}.json"
+        if name in named and film.bytes != named[name].stat().st_size:
+            raise ValueError(
+                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or, "
+                f"to replace that film and lose the captions of its clips, delete {path}"
+            )
+        differing = _differing(film.settings, {**settings, SCENES: film.settings.get(SCENES)})
+        if differing:
+            raise ValueError(
+                f"the clips of {film.file} in {out} were cut with other settings ({differing}"
+                "); give the same ones, or build in another folder"
+            )
+
+
+def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
+    """Film -> message for each film whose scenes were found with other settings; they stay."""
+    return {
+        name: f"{_plain(film.file)}: its scenes were found with other settings, perhaps by an earlier version, and "
+        f"stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that then begin "
+        "elsewhere lose their captions"
+        for name, film in films.items()
+        if film.has_other_scene_settings(settings)
+    }
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> str:
+    """The differences between two settings, in words."""
+    differences = []
+    for name in sorted({*before, *now}):
+        one, other = before.get(name), now.get(name)
+        if isinstance(one, dict) and isinstance(other, dict) and one != other:
+            differences.append(_differing(one, other, f"{within}{name}."))
+        elif one != other:
+            differences.append(f"{within}{name} {one}, now {other}")
+    return ", ".join(differences)
+
+
+def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
+    """The finished scenes of a film, by number in order, without a last line that a kill cut off.
+
+    DatasetError names any other damaged line.
+    """
+    path = _finished_path(out, name)
+    scenes = {}
+    for line, row in read_lines(path)[0]:
+        try:
+            number, cuts = from_line(row)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DatasetError(
+                f"{path}:{line}: not a finished scene ({error}); delete the line to cut the scene again"
+            ) from error
+        scenes[number] = cuts
+    return dict(sorted(scenes.items()))
+
+
+def finished_scenes(out: Path, name: str) -> frozenset[int]:
+    """The numbers of the finished scenes whose clips are all still there."""
+    return frozenset(
+        number
+        for number, cuts in read_scenes(out, name).items()
+        if all((out / cut.clip).is_file() for cut in cuts if cut.dropped is None)
+    )
+
+
+def add_scenes(out: Path, span: Span, cuts: Sequence[Sequence[Cut]]) -> None:
+    """Add a span's scenes to the finished scenes of its film."""
+    append_line(_finished_path(out, span.name), _lines(dict(enumerate(cuts, span.first))))
+
+
+def tidy_film(out: Path, name: str) -> None:
+    """Sort the lines of a film whose scenes are all finished, and remove partial clips that a kill left."""
+    path = _finished_path(out, name)
+    lines = _lines(read_scenes(out, name))
+    if path.is_file() and path.read_bytes() != lines.encode():
+        write_text(path, lines)
+    for leftover in (out / CLIPS / name).glob(f"{PART}*"):
+        leftover.unlink(missing_ok=True)
+
+
+def _finished_path(out: Path, name: str) -> Path:
+    return out / FILMS / f"{name}.jsonl"
+
+
+def _lines(scenes: Mapping[int, Sequence[Cut]]) -> str:
+    return "".join(json.dumps(to_line(number, cuts)) + "\n" for number, cuts in scenes.items())

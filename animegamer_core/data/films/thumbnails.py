@@ -1,0 +1,89 @@
+"""Thumbnails of a film's frames, and how different two of them are apart from small motion.
+
+Finding cuts compares many frames; a picture of 48 x 27 says enough and costs little. H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SIZE = (48, 27)  # of a thumbnail, (W, H)
+TINY = (16, 9)  # so small that motion blurs away and only fades are seen
+REACH = 2  # pixels of a thumbnail that motion may move a patch by: 36 pixels at 480 height
+PATCH = 5  # side of the patches that move as one
+DARK, BRIGHT = 20.0, 235.0  # mean grey levels of a black and a white picture
+FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank picture; letters exceed both
+_MEAN = np.full((1, 3), 1 / 3)  # of the channels
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A frame's number in the film and its reduced picture (27, 48, C) in grey levels."""
+
+    number: int
+    small_HWC: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, number: int, picture_HWC: NDArray[np.uint8]) -> Thumbnail:
+        """The thumbnail of a frame (H, W, C) of any size."""
+        import cv2
+
+        return cls(number, cv2.resize(picture_HWC, SIZE, interpolation=cv2.INTER_AREA).astype(np.float32))
+
+    @cached_property
+    def tiny(self) -> NDArray[np.float32]:
+        """The picture blurred to 16 x 9 x C numbers."""
+        import cv2
+
+        return cv2.resize(self.small_HWC, TINY, interpolation=cv2.INTER_AREA).ravel()
+
+    @cached_property
+    def contrast(self) -> float:
+        """Local contrast: the mean distance of pixels from their neighbourhood, in grey levels."""
+        import cv2
+
+        return float(np.abs(self.small_HWC - cv2.blur(self.small_HWC, (9, 9))).mean())
+
+    @cached_property
+    def std(self) -> float:
+        """The standard deviation of the picture's middle, where borders and subtitles do not reach."""
+        return float(self._middle().std())
+
+    @cached_property
+    def blank(self) -> str:
+        """'black', 'white' or 'flat' (another tone) where the middle shows nothing else, '' for a picture."""
+        middle = self._middle()
+        if self.std > FLAT or np.ptp(middle) > PLAIN:
+            return ""
+        mean = float(middle.mean())
+        return "black" if mean <= DARK else "white" if mean >= BRIGHT else "flat"
+
+    def _middle(self) -> NDArray[np.float32]:
+        height, width = self.small_HWC.shape[:2]
+        return self.small_HWC[height // 4 : -(height // 4), width // 4 : -(width // 4)].mean(axis=-1)
+
+
+def change(first: Thumbnail, second: Thumbnail) -> float:
+    """The mean difference of two thumbnails in grey levels, where each patch may have moved by up to REACH pixels.
+
+    Camera and figures that move from one frame to the next leave little; another picture leaves much.
+    """
+    import cv2
+
+    height, width = first.small_HWC.shape[:2]
+    padded = cv2.copyMakeBorder(first.small_HWC, REACH, REACH, REACH, REACH, cv2.BORDER_REPLICATE)
+    least: NDArray[np.float32] | None = None
+    for down in range(2 * REACH + 1):
+        for right in range(2 * REACH + 1):
+            shifted = padded[down : down + height, right : right + width]
+            difference = cv2.blur(cv2.transform(cv2.absdiff(second.small_HWC, shifted), _MEAN), (PATCH, PATCH))
+            least = difference if least is None else cv2.min(least, difference)
+    assert least is not None
+    return float(least.mean())

@@ -1,0 +1,135 @@
+"""Measured values with their 95 % intervals and counts, and the metrics that need no model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
+PEAK = 255.0
+DRAWS = 2000  # bootstrap samples
+FEW = 10  # with fewer games a bootstrap interval over games is too narrow
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured value, its 95 % interval, and its number of samples (0: not measured)."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+UNMEASURED = Estimate(math.nan, math.nan, math.nan, 0)
+
+
+def fraction(right: ArrayLike) -> Estimate:
+    """The fraction of true entries with Wilson's score interval, which also holds near 0 and 1 and for few samples.
+
+    Wilson 1927: (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+    """
+    flags = np.asarray(right, dtype=bool).ravel()
+    return _wilson(float(flags.mean()), flags.size, flags.size) if flags.size else UNMEASURED
+
+
+def fraction_over_games(games: Sequence[Sequence[bool]]) -> Estimate:
+    """The fraction of true entries with Wilson's interval for the effective number of turns.
+
+    games: whether each game's turns are right. Turns of one game are correlated, so n turns are worth n / d independent
+    ones, where d >= 1 is the variance between games over that of independent turns (Kish 1965, design effect; as an
+    effective n in Wilson's interval, Franco et al. 2019). With one game d is unknown and taken as 1.
+    """
+    measured = [np.asarray(flags, dtype=bool) for flags in games if len(flags)]
+    if not measured:
+        return UNMEASURED
+    right = np.array([flags.sum() for flags in measured])
+    counts = np.array([flags.size for flags in measured])
+    count = int(counts.sum())
+    part = float(right.sum()) / count
+    if part in (0, 1) or len(measured) == 1:
+        return _wilson(part, count, count)
+    independent = part * (1 - part) / (count - 1)
+    between = len(measured) / (len(measured) - 1) * float(np.square(right - part * counts).sum()) / count**2
+    return _wilson(part, count / max(1.0, between / independent), count)
+
+
+def _wilson(part: float, effective_count: float, count: int) -> Estimate:
+    square = Z95**2 / effective_count
+    middle = (part + square / 2) / (1 + square)
+    half = Z95 * math.sqrt(part * (1 - part) / effective_count + square / (4 * effective_count)) / (1 + square)
+    return Estimate(part, min(part, max(0.0, middle - half)), max(part, min(1.0, middle + half)), count)
+
+
+def mean(values: ArrayLike) -> Estimate:
+    """The mean with its normal interval, +- 1.96 s / sqrt(n) with s the sample deviation; no width for one value."""
+    numbers = np.asarray(values, dtype=float).ravel()
+    count = numbers.size
+    if count == 0:
+        return UNMEASURED
+    middle = float(numbers.mean())
+    half = Z95 * float(numbers.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+    return Estimate(middle, middle - half, middle + half, count)
+
+
+def mean_over_games(games: Sequence[Sequence[float]], draws: int = DRAWS, seed: int = 0) -> Estimate:
+    """The mean of all values with a bootstrap interval over games, since the turns of one game are correlated.
+
+    games: the values of each game's turns. Whole games are drawn with replacement, as many as there are; the interval's
+    ends are the 2.5 % and 97.5 % percentiles of the means of `draws` such samples (Efron 1979; for clusters Field and
+    Welsh 2007). If only one game has values, its turns are drawn in place of games.
+    """
+    measured = [np.asarray(values, dtype=float) for values in games if len(values)]
+    if not measured:
+        return UNMEASURED
+    if len(measured) == 1:
+        measured = [value[None] for value in measured[0]]
+    sums = np.array([values.sum() for values in measured])
+    counts = np.array([values.size for values in measured])
+    drawn = np.random.default_rng(seed).integers(0, len(measured), (draws, len(measured)))
+    means = sums[drawn].sum(1) / counts[drawn].sum(1)
+    middle = float(np.concatenate(measured).mean())
+    low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
+    return Estimate(middle, min(middle, low), max(middle, high), int(counts.sum()))
+
+
+def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
+    """Peak signal-to-noise ratio in dB of one clip: 10 log10(255^2 / MSE) over all of its pixels and channels."""
+    if shown.shape != true.shape:
+        raise ValueError(f"clips of shapes {shown.shape} and {true.shape} cannot be compared; give two of one size")
+    error = float(np.square(shown.astype(np.float64) - true).mean())
+    return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
+
+
+def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
+    """ACC-F: the fraction of shots whose measured motion level is the requested one.
+
+    The paper names the metric without a formula. A shot's level is its measured motion value between the world's own
+    edges, the measure that also gave the training clips their levels.
+    """
+    return fraction(np.equal(asked, measured))
+
+
+def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
+    """MAE-F: the mean absolute difference, in levels, between the requested and the measured level (as for ACC-F)."""
+    return mean(np.abs(np.subtract(asked, measured)))
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rank correlation: Pearson's of the ranks, ties sharing their mean rank; 0 if a side is constant."""
+    if len(first) != len(second) or len(first) < 2:
+        raise ValueError(f"{len(first)} and {len(second)} values; a rank correlation needs two or more pairs")
+    one, other = (row - row.mean() for row in (ranks(first), ranks(second)))
+    scale = math.sqrt(float((one**2).sum() * (other**2).sum()))
+    return float((one * other).sum() / scale) if scale > 0 else 0.0
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 0; ties share their mean rank."""
+    _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts + 1) / 2)[place.ravel()]

@@ -1,0 +1,193 @@
+"""A published CLIP model from the user's own folder; nothing is downloaded.
+
+M images or texts, E embedding width, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+import torch.nn.functional as F
+
+from ...checkpoint.weight_files import read_state
+from ...model.encoder import CLIP_MEAN, CLIP_STD
+from ...state import clean_text
+from .files import file_facts, in_parts, missing, package, read_object
+from .pixels import Preprocessing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+CLIP_SOURCE = "https://huggingface.co/laion/CLIP-ViT-B-16-laion2B-s34B-b88K or openai/clip-vit-large-patch14 there"
+CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+TRANSFORMERS_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZERS = ("tokenizer.json", "vocab.json")
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+OPEN_CLIP_WEIGHTS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+OPEN_CLIP_FIELDS = {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu"}
+# CLIP was trained on straight quotes: open_clip's tokenizer straightens them, transformers' does not.
+STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
+class ClipModel(Protocol):
+    """The two encoders of a CLIP model of either library."""
+
+    def image_features(self, pixels_MCHW: Tensor) -> Tensor:
+        """(M, E), not normalised."""
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        """(M, E), not normalised."""
+
+
+@dataclass(frozen=True)
+class PublishedClip:
+    """A CLIP model with its own preprocessing."""
+
+    name: str
+    facts: Mapping[str, Any]
+    model: ClipModel
+    preprocessing: Preprocessing
+
+    @torch.inference_mode()
+    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+        rows = [self.model.image_features(self.preprocessing(part)).float().cpu() for part in in_parts(frames_MHWC)]
+        return F.normalize(torch.cat(rows), dim=-1)
+
+    @torch.inference_mode()
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """(M, E) fp32 unit vectors on the CPU, of texts cut to the model's length, without special tokens."""
+        plain = [clean_text(text).translate(STRAIGHT) for text in texts]
+        rows = [self.model.text_features(part).float().cpu() for part in in_parts(plain)]
+        return F.normalize(torch.cat(rows), dim=-1)
+
+
+def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> PublishedClip:
+    """The CLIP model of a folder: in transformers' format, or as open_clip's two files.
+
+    ValueError names the files that a folder without a complete model lacks.
+    """
+    folder = Path(folder)
+    in_transformers = missing(folder, (CONFIG, PREPROCESSOR, TRANSFORMERS_WEIGHTS, TOKENIZERS))
+    if not in_transformers:
+        return _from_transformers(folder, device)
+    in_open_clip = missing(folder, (OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS))
+    if not in_open_clip:
+        return _from_open_clip(folder, device)
+    raise ValueError(
+        f"{folder} has no complete CLIP model: it lacks {', '.join(in_transformers)} of transformers' format, "
+        f"{', '.join(in_open_clip)} of open_clip's; download a model yourself, for example {CLIP_SOURCE}"
+    )
+
+
+class _TransformersClip:
+    """transformers' CLIPModel. Its encoders and projections are called directly, since the return types of its own
+    methods differ between versions.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any) -> None:
+        self.model, self.tokenizer = model, tokenizer
+
+    def image_features(self, pixels_MCHW: Tensor) -> Tensor:
+        seen = self.model.vision_model(pixel_values=pixels_MCHW.to(self.model.device)).pooler_output
+        return self.model.visual_projection(seen)
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        length = self.model.config.text_config.max_position_embeddings
+        tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=length, return_tensors="pt")
+        inputs = {name: tokens[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
+        return self.model.text_projection(self.model.text_model(**inputs).pooler_output)
+
+
+def _from_transformers(folder: Path, device: torch.device | str) -> PublishedClip:
+    from transformers import AutoTokenizer, CLIPModel
+
+    config, wanted = read_object(folder / CONFIG), read_object(folder / PREPROCESSOR)
+    if config.get("model_type") != "clip":
+        raise ValueError(f"{folder / CONFIG}: a model of type {config.get('model_type')!r}; give one of type 'clip'")
+    read_state(
+        next(folder / name for name in TRANSFORMERS_WEIGHTS if (folder / name).is_file())
+    )  # ValueError for a damaged file
+    try:
+        model, notes = CLIPModel.from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
+    if notes["missing_keys"]:  # transformers would initialise them randomly
+        raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")
+    preprocessing = _preprocessing(
+        folder / PREPROCESSOR, model.config.vision_config.image_size, wanted.get("image_mean"), wanted.get("image_std")
+    )
+    facts = _facts(folder, "transformers", TRANSFORMERS_WEIGHTS, preprocessing)
+    return PublishedClip(
+        folder.resolve().name, facts, _TransformersClip(model.to(device).eval(), tokenizer), preprocessing
+    )
+
+
+class _OpenClip:
+    """open_clip's CLIP with the package's own tokenizer."""
+
+    def __init__(self, model: nn.Module, tokenizer: Any, device: torch.device | str) -> None:
+        self.model, self.tokenizer, self.device = model, tokenizer, device
+
+    def image_features(self, pixels_MCHW: Tensor) -> Tensor:
+        return self.model.encode_image(pixels_MCHW.to(self.device))
+
+    def text_features(self, texts: Sequence[str]) -> Tensor:
+        return self.model.encode_text(self.tokenizer(list(texts)).to(self.device))
+
+
+def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
+    open_clip = package("open_clip", "open_clip_torch")
+    path = folder / OPEN_CLIP_CONFIG
+    values = read_object(path)
+    model_cfg, wanted = values.get("model_cfg", {}), values.get("preprocess_cfg", {})
+    text_cfg, vision_cfg = model_cfg.get("text_cfg", {}), model_cfg.get("vision_cfg", {})
+    named = {name for part in (text_cfg, vision_cfg) for name in part if name.startswith(("hf_", "timm_"))}
+    other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download
+    if other or not text_cfg or not vision_cfg:
+        why = ", ".join(other) or "an encoder is missing"
+        raise ValueError(f"{path}: not a plain CLIP ({why}); give one like {CLIP_SOURCE}")
+    resizing = wanted.get("interpolation", "bicubic"), wanted.get("resize_mode", "shortest")
+    if resizing != ("bicubic", "shortest"):
+        raise ValueError(f"{path}: images are resized by {resizing}; only bicubic and shortest are supported")
+    weights = next(folder / name for name in OPEN_CLIP_WEIGHTS if (folder / name).is_file())
+    try:
+        model = open_clip.CLIP(**model_cfg)
+        model.load_state_dict(read_state(weights), strict=True)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"{weights}: the weights do not fit {path.name} ({error}); download both again") from error
+    tokenizer = open_clip.SimpleTokenizer(context_length=text_cfg.get("context_length", 77))
+    preprocessing = _preprocessing(path, vision_cfg.get("image_size"), wanted.get("mean"), wanted.get("std"))
+    facts = _facts(folder, f"open_clip {open_clip.__version__}", OPEN_CLIP_WEIGHTS, preprocessing)
+    return PublishedClip(
+        folder.resolve().name, facts, _OpenClip(model.to(device).eval(), tokenizer, device), preprocessing
+    )
+
+
+def _preprocessing(path: Path, size: Any, mean: Any, std: Any) -> Preprocessing:
+    """The preprocessing that a model's file asks for; ValueError if it makes no sense."""
+    mean, std = (tuple(values or usual) for values, usual in ((mean, CLIP_MEAN), (std, CLIP_STD)))
+    numeric = all(isinstance(value, (int, float)) for value in (*mean, *std))
+    if not isinstance(size, int) or size < 1 or len(mean) != 3 or len(std) != 3 or not numeric or min(std) <= 0:
+        raise ValueError(
+            f"{path}: images of {size} px with mean {mean} and std {std} make no sense; download the file again"
+        )
+    return Preprocessing(size, mean, std)
+
+
+def _facts(folder: Path, made_by: str, names: Sequence[str], preprocessing: Preprocessing) -> dict[str, Any]:
+    weights = next(folder / name for name in names if (folder / name).is_file())
+    return {"format": made_by, "files": file_facts([weights]), "size": preprocessing.size}

@@ -1,0 +1,75 @@
+"""Batched play: one engine plays many games turn by turn, so that a GPU has a batch to work on.
+
+B games, L prompt tokens, N state tokens, D state width, K past turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ...model.engine import GameEngine
+from ...model.prompt import GRAMMAR
+from ...state import GameSession, GameState, Turn
+
+BATCH_GAMES = 32
+
+
+@dataclass(frozen=True)
+class Script:
+    """A player's instructions, and the picture that the game opens with, if any."""
+
+    instructions: tuple[str, ...]
+    opening: tuple[str, GameState] | None = None
+
+    def session(self, window: int) -> GameSession:
+        """The game before its first turn."""
+        session = GameSession(window=window)
+        return session if self.opening is None else session.open_with(*self.opening)
+
+
+def play_games(engine: GameEngine, scripts: Sequence[Script], window: int) -> list[tuple[Turn, ...]]:
+    """The turns 1, 2 ... of every game; all scripts have the same number of instructions."""
+    played: list[tuple[Turn, ...]] = []
+    for start in range(0, len(scripts), BATCH_GAMES):
+        batch = scripts[start : start + BATCH_GAMES]
+        sessions = [script.session(window) for script in batch]
+        for texts in zip(*(script.instructions for script in batch), strict=True):
+            states = predict_batch(engine, [session.past() for session in sessions], texts)
+            sessions = [session.step(text, state) for session, text, state in zip(sessions, texts, states, strict=True)]
+        played += [tuple(turn for turn in session.turns if turn.number > 0) for session in sessions]
+    return played
+
+
+@torch.inference_mode()
+def predict_batch(engine: GameEngine, pasts: Sequence[Sequence[Turn]], instructions: Sequence[str]) -> list[GameState]:
+    """What `engine.predict` returns for each game, up to rounding, from a few forward passes over all games.
+
+    Profiles with a separate pass for text are run game by game.
+    """
+    if not (engine.profile.shared_prefill and engine.profile.grammar and engine.profile.aligned_queries):
+        return [engine.predict(past, text) for past, text in zip(pasts, instructions, strict=True)]
+    prompts = [
+        engine.prompt([(turn.instruction, turn.state.levels) for turn in past], text)
+        for past, text in zip(pasts, instructions, strict=True)
+    ]
+    known = [engine.past_states(past) for past in pasts]
+    chosen: list[tuple[int, ...]] = [()] * len(prompts)
+    first_choices: list[tuple[int | None, ...]] = [()] * len(prompts)
+    states_BND = None
+    for index, choice in enumerate(GRAMMAR):
+        output = engine(prompts, known)
+        states_BND = output.states_BND if states_BND is None else states_BND
+        logits_BV = output.logits_BAV[:, -1].float().cpu()
+        for game, logits_V in enumerate(logits_BV):
+            number, first = engine.choose(choice, logits_V)
+            chosen[game], first_choices[game] = (*chosen[game], number), (*first_choices[game], first)
+        if index + 1 < len(GRAMMAR):
+            tokenizer = engine.tokenizer
+            tags = tokenizer.token(choice.closing), tokenizer.token(GRAMMAR[index + 1].opening)
+            prompts = [
+                prompt.followed_by([tokenizer.strength(chosen[game][-1]), *tags]) for game, prompt in enumerate(prompts)
+            ]
+    return [engine.state_of(*row) for row in zip(states_BND.float().cpu(), chosen, first_choices, strict=True)]

@@ -1,0 +1,208 @@
+"""A world under test with its models and the probes: draws true scenes, decodes shots, and measures both.
+
+M clips, N state tokens, D state width, F frames, H height, W width. Clips are uint8 RGB (M, F, H, W, 3).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...checkpoint import World
+from ...media.video import to_uint8
+from ...model.decoder import ShotDecoder
+from ...model.encoder import ShotEncoder
+from ...model.engine import GameEngine
+from ...runtime.optimizations import OPTIMIZATIONS
+from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
+from ...spec import ResolvedSampling, resolve_sampling
+from ...state import motion_text
+from ...toybox.probes import ProbeNet, load_probes
+from ...toybox.probes import recognise as recognise_clips
+from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
+from ...toybox.world import Scene, instruction
+from ...train.training_data import pictures
+
+Clips = NDArray[np.uint8]
+OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
+
+
+@dataclass(frozen=True)
+class TrueShots:
+    """Scenes with their true clips, the measured motion values (M,), and the world's motion level of each value."""
+
+    scenes: tuple[Scene, ...]
+    clips: Clips
+    values: NDArray[np.float64]
+    levels: tuple[int, ...]
+
+    @property
+    def labels(self) -> Labels:
+        """The true class numbers of the probes' heads."""
+        return labels_of(self.scenes)
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Each scene's instruction in the published form, with the adverb of its measured level."""
+        return tuple(instruction(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
+
+    def __getitem__(self, chosen: slice) -> TrueShots:
+        return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How shots are drawn. preset: already fitted to the device. steps, guidance: None takes the preset's, or the
+    world's and its profile's. dtype: the decoder's, by its name in torch.
+    """
+
+    steps: int | None = None
+    guidance: str | None = None
+    preset: Preset | None = None
+    dtype: str = "float32"
+
+    def facts(self) -> dict[str, object]:
+        """Plain values for a report."""
+        preset = self.preset
+        options = {"steps": self.steps, "guidance": self.guidance, "dtype": self.dtype}
+        if preset is None:
+            return {**options, "preset": None}
+        explicit = override_notes(preset, steps=self.steps, guidance=self.guidance)
+        return {**options, "preset": preset.name, "tuned": preset.optimizations, "in_place_of_the_presets": explicit}
+
+
+class EvalContext:
+    """The world's models and the probes on one device, run in batches; each is loaded on first use.
+
+    All are in fp32; `sampling` may give the decoder another dtype.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        device: torch.device | str = "cpu",
+        workers: int | None = None,
+        on_progress: OnProgress | None = None,
+        sampling: Sampling = Sampling(),
+    ) -> None:
+        world.motion_table.level(0.0)  # ValueError now, not after hours, if the table has no measured edges
+        self.world = world
+        self.device = torch.device(device)
+        self.workers = workers
+        self.sampling = sampling
+        self.batch = 64 if self.device.type == "cuda" else 4
+        if sampling.preset is not None and any(
+            OPTIMIZATIONS[name].single_shot for name in sampling.preset.optimizations
+        ):
+            self.batch = 1
+        self.on_progress = on_progress or (lambda what, done, count: None)
+
+    @cached_property
+    def engine(self) -> GameEngine:
+        """The world's engine."""
+        return self.world.load_engine(self.device, torch.float32)
+
+    @cached_property
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder, prepared for the preset."""
+        preset, dtype = self.sampling.preset, getattr(torch, self.sampling.dtype)
+        if preset is None:
+            return self.world.load_decoder(self.device, dtype)
+        memory_plan = memory_plan_of(preset, str(self.device))
+        decoder = self.world.load_decoder(self.device if memory_plan is None else "cpu", dtype)
+        apply_preset(decoder, preset, memory_plan)
+        return decoder
+
+    @cached_property
+    def encoder(self) -> ShotEncoder:
+        """The world's encoder."""
+        return self.world.load_encoder(self.device, torch.float32)
+
+    @cached_property
+    def probes(self) -> ProbeNet:
+        """The world's probes."""
+        return load_probes(self.world.folder, self.device)
+
+    @property
+    def steps(self) -> int:
+        """Sampling steps of every shot."""
+        return self._resolved.steps
+
+    @property
+    def guidance(self) -> str:
+        """The guidance schedule of every shot."""
+        return self._resolved.guidance
+
+    @property
+    def _resolved(self) -> ResolvedSampling:
+        asked = self.sampling
+        return resolve_sampling(self.world.spec, self.world.profile, asked.steps, asked.guidance, asked.preset)
+
+    def with_sampling(self, sampling: Sampling) -> EvalContext:
+        """A context of the same world that samples differently; its decoder is loaded again."""
+        return EvalContext(self.world, self.device, self.workers, self.on_progress, sampling)
+
+    def draw(self, scenes: Sequence[Scene]) -> TrueShots:
+        """The true clips of the scenes, measured."""
+        clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
+        values = self.measure(clips)
+        return TrueShots(tuple(scenes), clips, values, self.levels(values))
+
+    def measure(self, clips: Clips) -> NDArray[np.float64]:
+        """Measured motion values (M,), px a frame at 480 px height."""
+        return measure_clips(clips, self.workers, functools.partial(self.on_progress, "motion of clips"))
+
+    def levels(self, values: NDArray[np.float64]) -> tuple[int, ...]:
+        """The world's motion level of each value."""
+        return tuple(int(self.world.motion_table.level(float(value))) for value in values)
+
+    def recognise(self, clips: Clips, present: Collection[str] = ()) -> Labels:
+        """The classes that the probes recognise; present: heads that may not answer "none"."""
+        return recognise_clips(self.probes, clips, self.batch, present)
+
+    @torch.inference_mode()
+    def encode(self, shots: TrueShots) -> Tensor:
+        """(M, N, D) true representations, on the CPU: from each shot's motion text and first frame."""
+        texts = [motion_text(text) for text in shots.instructions]
+        parts = [
+            self.encoder(texts[part], pictures(torch.from_numpy(shots.clips[part, 0]))).float().cpu()
+            for part in self._parts(len(texts))
+        ]
+        return torch.cat(parts)
+
+    def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
+        """The shots that the decoder draws from representations at motion values."""
+        self.on_progress("shots", 0, len(seeds))
+        shots, options = [], {"steps": self.steps, "guidance": self.guidance}
+        for part in self._parts(len(seeds)):
+            motion = torch.tensor([float(value) for value in values[part]])
+            latents = self.decoder.sample(torch.stack(tuple(states_MND[part])), motion, list(seeds[part]), **options)
+            shots.append(_to_clips(self.decoder.decode_latents(latents)))
+            self.on_progress("shots", part.stop, len(seeds))
+        if shots:
+            return np.concatenate(shots)
+        decoder = self.world.spec.decoder
+        return np.empty((0, decoder.frames, decoder.height, decoder.width, 3), np.uint8)
+
+    def reconstruct(self, clips: Clips) -> Clips:
+        """The clips through the VAE's encoder and decoder, without noise."""
+        rebuilt = []
+        for part in self._parts(len(clips)):
+            latents = self.decoder.encode_frames(pictures(torch.from_numpy(clips[part])))
+            rebuilt.append(_to_clips(self.decoder.decode_latents(latents)))
+            self.on_progress("reconstructions", part.stop, len(clips))
+        return np.concatenate(rebuilt)
+
+    def _parts(self, count: int) -> list[slice]:
+        return [slice(start, min(count, start + self.batch)) for start in range(0, count, self.batch)]
+
+
+def _to_clips(frames_BFCHW: Tensor) -> Clips:
+    return np.stack([to_uint8(frames) for frames in frames_BFCHW.cpu()])

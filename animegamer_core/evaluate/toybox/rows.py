@@ -1,0 +1,318 @@
+"""The rows of the Toybox's acceptance table: what the embedded world must reach on games that it never saw.
+
+A row is a function of an `EvalRun`; to add one, write a function and list it in ROWS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+from PIL.Image import Image
+
+from ...checkpoint.adapters import AdaptedWorld
+from ...media.contact_sheet import contact_sheet
+from ...runtime.presets import PRESETS, preset_for_device
+from ...state import DEFAULT_WINDOW
+from ...toybox.calibration import calibration_remark
+from ...toybox.games import Game, sample_game
+from ...toybox.probes import ChanceCheck, noise_check, read_card
+from ...toybox.scenes import HEADS, NONE, Labels, labels_of
+from ...toybox.world import AMPLITUDES, COLOURS, MOTIONS, Scene
+from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
+from ..report import Line, Outcome, Report, Target, machine, strips
+from .context import Sampling
+from .run import FULL, EvalRun
+from .speed import measure_speed
+
+SWEEP = 9  # motion values that each state is drawn at
+WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows at which a prop's colour is checked
+SPEED_TURNS = 3  # the first one warms the libraries up, and counts too
+PICTURED = 8  # scenes in a comparison picture
+LONGEST_REASON = 500  # characters of the reason why a row could not be measured
+SCORED = ("character", "place", "time", "motion")  # heads that the table has targets for
+
+
+def probes_row(run: EvalRun) -> Outcome:
+    """The probes: nearly perfect on true held-out clips, at chance on noise and with shuffled labels."""
+    labels = run.true.labels
+    seen = run.context.recognise(run.true.clips)
+    lines = _recognised("probes", "true clips: ", seen, labels, dict.fromkeys(SCORED, 0.98))
+    noise = noise_check(run.context.probes, labels)
+    lines.append(_blind_line("heads at chance on noise frames", noise, len(labels["character"])))
+    facts = read_card(run.context.world.folder).get("facts", {})
+    if "shuffled" not in facts:
+        return Outcome(tuple(lines), notes=("the probes' card has no results of training on shuffled labels",))
+    checks = {name: ChanceCheck(**values) for name, values in facts["shuffled"].items()}
+    lines.append(_blind_line("heads at chance, trained on shuffled labels", checks, facts["recipe"]["held_out"]))
+    return Outcome(tuple(lines))
+
+
+def vae_row(run: EvalRun) -> Outcome:
+    """Reconstruction: 30 dB, or 28 dB if every probe head is right on 97 % of the reconstructions."""
+    pairs = zip(run.reconstructions, run.true.clips, strict=True)
+    lines = _recognised("vae", "reconstructions: ", run.context.recognise(run.reconstructions), run.true.labels, {})
+    clear = all(line.estimate.value >= 0.97 for line in lines)
+    quality = Line("vae", "PSNR", mean([psnr(*pair) for pair in pairs]), Target(28 if clear else 30), "dB")
+    sheet = strips([run.true.clips[:PICTURED], run.reconstructions[:PICTURED]], ("true", "reconstructed"))
+    return Outcome((quality, *lines), {"vae": sheet})
+
+
+def shots_row(run: EvalRun) -> Outcome:
+    """Shots decoded from the true representation at the measured motion value."""
+    sources, clips = run.sources, run.shots
+    targets = {"character": 0.95, "place": 0.95, "time": 0.98, "motion": 0.85}
+    seen = run.context.recognise(clips)
+    lines = _recognised("shots", "", seen, sources.labels, targets)
+    lines.append(_colour_line("shots", "colour of a visible prop", seen, sources.scenes))
+    if (preset := run.context.sampling.preset) is not None and preset.name != "exact":
+        lines.append(_likeness_line(run))
+    sheet = strips([sources.clips[:PICTURED], clips[:PICTURED]], ("true", "decoded from its representation"))
+    return Outcome(tuple(lines), {"shots": sheet})
+
+
+def motion_row(run: EvalRun) -> Outcome:
+    """The requested motion level of a shot against the level measured on it; its representation stays the same.
+
+    With calibrated motion values, as the world is played, and without: on the medians of its training data. The targets
+    come from the paper's ablation table, row full (0.729, 0.403), whose shots are drawn without the engine too.
+
+    The ceiling is the score of true clips that are drawn at the middle of each level, or at the nearest amplitude that
+    the Toybox can draw: films also have moving cameras, and so higher levels.
+    """
+    context, asked, measured = run.context, run.asked_levels, run.measured_levels
+    centres = np.clip(level_centres(context.world.motion_table.edges), *AMPLITUDES).tolist()
+    wanted = [1 + index % 5 for index in range(len(run.true.scenes))]
+    ideal = zip(run.true.scenes, wanted, strict=True)
+    drawn = context.draw([replace(scene, amplitude=centres[level - 1]) for scene, level in ideal]).levels
+    rebuilt = motion_accuracy(run.true.levels, context.levels(context.measure(run.reconstructions)))
+    uncalibrated = run.uncalibrated_levels
+    uncalibrated_asked = asked[: len(uncalibrated)]
+    lines = (
+        Line("motion", "ACC-F", motion_accuracy(asked, measured), Target(0.73), ""),
+        Line("motion", "MAE-F", motion_error(asked, measured), Target(high=0.40), "levels"),
+        Line("motion", "ACC-F, uncalibrated", motion_accuracy(uncalibrated_asked, uncalibrated), unit=""),
+        Line("motion", "MAE-F, uncalibrated", motion_error(uncalibrated_asked, uncalibrated), unit="levels"),
+        Line("motion", "ceiling: ACC-F of true clips", motion_accuracy(wanted, drawn), Target(0.95), ""),
+        Line("motion", "level kept by VAE reconstruction", rebuilt, unit=""),
+    )
+    remark = calibration_remark(context.world.motion_table, run.uncalibrated)
+    return Outcome(lines, notes=() if remark is None else (remark,))
+
+
+def override_row(run: EvalRun) -> Outcome:
+    """Nine motion values for one state and one noise seed, from the table's smallest to its largest in equal ratios.
+
+    Only states whose true shot moves (above the lowest level) are used.
+    """
+    context, table = run.context, run.context.world.motion_table.values
+    moving = [index for index, level in enumerate(run.sources.levels) if level > 1][: run.plan.sweeps]
+    values = np.geomspace(table[0], table[-1], SWEEP)
+    rows = [index for index in moving for _ in values]
+    clips = context.shoot(run.states[rows], np.tile(values, len(moving)), [run.first + index for index in rows])
+    measured = context.measure(clips).reshape(len(moving), SWEEP)
+    correlations = [rank_correlation(values, row) for row in measured]
+    return Outcome((Line("override", "rank correlation with measured motion", mean(correlations), Target(0.9), ""),))
+
+
+def games_row(run: EvalRun) -> Outcome:
+    """Games that the engine plays from text, or from a picture and text, at the default window."""
+    played, context = run.played, run.context
+    truth = labels_of(played.scenes)
+    lines = _recognised("games", "", context.recognise(played.clips), truth, {"character": 0.9, "place": 0.9})
+    right = {
+        stat: [
+            getattr(MOTIONS[scene.motion], stat) == getattr(state.change, stat)
+            for scene, state in zip(played.scenes, played.states, strict=True)
+        ]
+        for stat in ("social", "entertainment", "stamina")
+    }
+    all_right = fraction(np.all(list(right.values()), axis=0))
+    lines.append(Line("games", "state changes, all three right", all_right, Target(0.95)))
+    lines += [Line("games", f"{stat} right", fraction(flags)) for stat, flags in right.items()]
+    predicted = [state.motion for state in played.states]
+    lines.append(Line("games", "motion level predicted as typed", motion_accuracy(played.levels, predicted)))
+    measured = context.levels(context.measure(played.clips))
+    lines.append(Line("games", "measured motion level as predicted", motion_accuracy(predicted, measured)))
+    return Outcome(tuple(lines), _game_sheets(run))
+
+
+def colour_row(run: EvalRun) -> Outcome:
+    """A prop's colour after the turn that named it: kept while the prop is in the window, guessed without a window.
+
+    An engine that knows no colour predicts their mean, which is no colour of the six; there the probe may not answer
+    "none", so that chance is one in six.
+    """
+    chance = 1 / len(COLOURS)
+    lines = []
+    for window in WINDOWS:
+        games = enumerate(run.scripted.games)
+        due = [(index, number) for index, game in games for number in remembered_turns(game, window)]
+        if window == DEFAULT_WINDOW:
+            shots = run.played.only(due)
+        else:
+            shots = run.play(run.scripted, window, _evenly_chosen(due, run.plan.colours))
+        target = Target(0.85) if window else Target(chance - 0.1, chance + 0.1)
+        name = f"window {window}: prop told once, seen again" if window else "window 0: a guess among six"
+        seen = run.context.recognise(shots.clips, () if window else ("colour",))
+        lines.append(_colour_line("colour", name, seen, shots.scenes, target))
+    return Outcome(tuple(lines))
+
+
+def unseen_row(run: EvalRun) -> Outcome:
+    """Characters with motions that training never paired with them, played from text."""
+    games = [sample_game(run.first + index, turns=2, split="unseen") for index in range(run.plan.unseen)]
+    scripted = run.script(games)
+    played = run.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
+    seen, truth = run.context.recognise(played.clips), labels_of(played.scenes)
+    who, what = (seen[head] == truth[head] for head in ("character", "motion"))
+    lines = (
+        Line("unseen", "right character doing the right motion", fraction(who & what), Target(0.7)),
+        Line("unseen", "right character", fraction(who)),
+        Line("unseen", "right motion", fraction(what)),
+    )
+    return Outcome(lines, {"unseen": strips([played.clips[:PICTURED]], ("pairs never seen in training",))})
+
+
+def speed_row(run: EvalRun) -> Outcome:
+    """Seconds and memory of playing on this machine's CPU, in a new process with two threads."""
+    if run.context.device.type != "cpu":
+        return Outcome((), notes=("speed is measured only on machines without a GPU",))
+    if isinstance(run.context.world, AdaptedWorld):
+        return Outcome((), notes=("speed is measured only for worlds without --stage-file",))
+    speed = measure_speed(run.context.world.folder, run.scripted.scripts[0].instructions[:SPEED_TURNS])
+    lines = [
+        Line("speed", "a turn at default steps, clip written", mean(speed.turns), Target(high=10), "s"),
+        Line("speed", "loading after imports", mean([speed.loading]), Target(high=5), "s"),
+        Line("speed", "process start to first prediction", mean([speed.first_prediction]), Target(high=20), "s"),
+    ]
+    if speed.memory is None:
+        return Outcome(tuple(lines), notes=("this system does not report a process's peak memory",))
+    return Outcome((*lines, Line("speed", "peak memory", mean([speed.memory / 1000]), Target(high=2), "GB")))
+
+
+ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
+    "probes": probes_row,
+    "vae": vae_row,
+    "shots": shots_row,
+    "motion": motion_row,
+    "override": override_row,
+    "games": games_row,
+    "colour": colour_row,
+    "unseen": unseen_row,
+    "speed": speed_row,
+}
+
+
+def accept(run: EvalRun, rows: Sequence[str] = tuple(ROWS), on_row: Callable[[Report], None] | None = None) -> Report:
+    """Measure the named rows in the table's order; on_row receives the report so far after each row.
+
+    With on_row a row that fails (out of memory, disk or a broken process) becomes an outcome that says so, and the next
+    row is measured; without on_row the error is raised.
+    """
+    names = tuple(name for name in ROWS if name in rows)
+    report = Report((), run.plan.games < FULL.games, {**_facts(run), "seconds": {}}, names)
+    for name in names:
+        begun = time.perf_counter()
+        outcome = ROWS[name](run) if on_row is None else _measured(name, run)
+        seconds = {**report.facts["seconds"], name: round(time.perf_counter() - begun, 1)}
+        report = Report(
+            (*report.outcomes, outcome), report.few, {**report.facts, "seconds": seconds}, report.to_come[1:]
+        )
+        if on_row is not None:
+            on_row(report)
+    return report
+
+
+def _measured(name: str, run: EvalRun) -> Outcome:
+    """A row's outcome, or one that says why it could not be measured."""
+    try:
+        return ROWS[name](run)
+    except (RuntimeError, OSError) as error:  # torch raises RuntimeError when memory runs out
+        why = " ".join(str(error).split())[:LONGEST_REASON]
+        return Outcome((), notes=(f"row {name} could not be measured: {type(error).__name__}: {why}",), failed=name)
+
+
+def _facts(run: EvalRun) -> dict[str, object]:
+    """What is needed to repeat an evaluation."""
+    world = run.context.world
+    return {
+        "world": world.spec.name,
+        "fingerprint": world.fingerprint,
+        "profile": world.profile.name,
+        "seed": run.seed,
+        "plan": asdict(run.plan),
+        "sampling": run.context.sampling.facts(),
+        "device": str(run.context.device),
+        "machine": machine(),
+    }
+
+
+def remembered_turns(game: Game, window: int) -> list[int]:
+    """The later turns that show the prop and, with a window, also had it in one of the last `window` turns.
+
+    The colour is named on the first turn with the prop; an opening picture is turn 0 and shows it.
+    """
+    shown = {number for number, scene in enumerate(game.scenes, 1) if scene.prop is not None}
+    named = min(shown) if game.opening is None else 0
+    shown.add(named)
+    return [
+        number
+        for number in sorted(shown)
+        if number > named and (window == 0 or shown & set(range(number - window, number)))
+    ]
+
+
+def _evenly_chosen(items: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """At most `most` items, evenly chosen."""
+    return [items[round(index)] for index in np.linspace(0, len(items) - 1, min(most, len(items)))]
+
+
+def level_centres(edges: Sequence[float]) -> tuple[float, ...]:
+    """The middle of each level on a log scale; the outer two levels are as wide as their neighbours."""
+    inner = [math.sqrt(low * high) for low, high in itertools.pairwise(edges)]
+    return edges[0] ** 2 / inner[0], *inner, edges[-1] ** 2 / inner[-1]
+
+
+def _likeness_line(run: EvalRun) -> Line:
+    """PSNR of the preset's shots to those of preset `exact`, over all pixels."""
+    context = run.context
+    exact = preset_for_device(PRESETS["exact"], str(context.device), dtype=context.sampling.dtype)
+    shots = run.with_context(context.with_sampling(Sampling(preset=exact, dtype=context.sampling.dtype))).shots
+    value = psnr(run.shots, shots)
+    return Line("shots", "PSNR to the shots of preset exact", Estimate(value, value, value, len(shots)), unit="dB")
+
+
+def _recognised(row: str, prefix: str, seen: Labels, truth: Labels, targets: Mapping[str, float]) -> list[Line]:
+    """One line for each head: the fraction of clips that the probes classify rightly."""
+    goals = {head: Target(low) for head, low in targets.items()}
+    return [Line(row, f"{prefix}{head}", fraction(seen[head] == truth[head]), goals.get(head)) for head in HEADS]
+
+
+def _colour_line(row: str, name: str, seen: Labels, scenes: Sequence[Scene], target: Target | None = None) -> Line:
+    """The fraction of shots with a prop whose colour the probes recognise."""
+    truth = labels_of(scenes)["colour"]
+    shown = truth != HEADS["colour"].index(NONE)
+    return Line(row, name, fraction((seen["colour"] == truth)[shown]), target)
+
+
+def _blind_line(name: str, checks: Mapping[str, ChanceCheck], count: int) -> Line:
+    """How many heads score no better than chance; all must."""
+    blind = sum(check.blind for check in checks.values())
+    return Line("probes", name, Estimate(blind, blind, blind, count), Target(len(HEADS)), "heads")
+
+
+def _game_sheets(run: EvalRun) -> dict[str, Image]:
+    """Contact sheets of the first game from text and of the first from a picture."""
+    played, sheets = run.played, {}
+    for index, game in enumerate(played.scripted.games):
+        name = "game-from-text" if game.opening is None else "game-from-a-picture"
+        if name not in sheets:
+            turns = played.turns[index]
+            clips = played.only([(index, turn.number) for turn in turns]).clips
+            sheets[name] = contact_sheet(turns, clips, name.replace("-", " "))
+    return sheets

@@ -1,0 +1,231 @@
+"""One evaluation of a world: how much is measured, and the clips and games that several rows share.
+
+M shots, N state tokens, D state width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from torch import Tensor
+
+from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
+from ...toybox.calibration import uncalibrated_table
+from ...toybox.games import Game, opening_game, sample_game
+from ...toybox.world import Scene, instruction
+from .batched_play import Script, play_games
+from .context import Clips, EvalContext, TrueShots
+
+SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's held-out games use those from 0 on
+GAME_OFFSET = 500_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured.
+
+    shots: held-out scenes decoded from their true representation, and as many for the motion row. true: true clips for
+    the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
+    at most so many shots for each window but the default one. unseen: games of two turns.
+    """
+
+    shots: int = 10
+    true: int = 24
+    sweeps: int = 1
+    games: int = 4
+    turns: int = 10
+    colours: int = 5
+    unseen: int = 3
+
+    def limited(self, games: int) -> Plan:
+        """The plan for another number of games, with everything else in proportion."""
+        if games < 1:
+            raise ValueError(f"--limit is {games}; expected 1 game or more")
+        part = games / self.games
+        names = ("shots", "true", "sweeps", "colours", "unseen")
+        return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
+
+
+QUICK = Plan()
+FULL = Plan(shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60)
+
+
+def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
+    """How much is measured: everything on a GPU or with `full`; in proportion to `limit` games if that is given.
+
+    ValueError for a seed below 0 or a limit below 1.
+    """
+    if seed < 0:
+        raise ValueError(f"--seed is {seed}; expected 0 or more, since training uses the numbers below")
+    plan = FULL if full or device.startswith("cuda") else QUICK
+    return plan if limit is None else plan.limited(limit)
+
+
+@dataclass(frozen=True)
+class ScriptedGames:
+    """Games with their instructions. levels: the measured motion level of every true shot, turn by turn."""
+
+    games: tuple[Game, ...]
+    scripts: tuple[Script, ...]
+    levels: tuple[tuple[int, ...], ...]
+
+    @property
+    def all_turns(self) -> list[tuple[int, int]]:
+        """(game, turn number) of every turn."""
+        return [(game, turn) for game, row in enumerate(self.levels) for turn in range(1, len(row) + 1)]
+
+
+@dataclass(frozen=True)
+class PlayedGames:
+    """Games that the engine played, and the shots of some of their turns.
+
+    turns[i]: the played turns of game i. shots: (game, turn number) of each of `clips`.
+    """
+
+    scripted: ScriptedGames
+    turns: tuple[tuple[Turn, ...], ...]
+    shots: tuple[tuple[int, int], ...]
+    clips: Clips
+
+    @property
+    def scenes(self) -> tuple[Scene, ...]:
+        """The true scene of each shot."""
+        return tuple(self.scripted.games[game].scenes[number - 1] for game, number in self.shots)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The true motion level of each shot."""
+        return tuple(self.scripted.levels[game][number - 1] for game, number in self.shots)
+
+    @property
+    def states(self) -> tuple[GameState, ...]:
+        """The predicted state of each shot."""
+        return tuple(self.turns[game][number - 1].state for game, number in self.shots)
+
+    def only(self, shots: Sequence[tuple[int, int]]) -> PlayedGames:
+        """The same games with only these of their shots."""
+        rows = [self.shots.index(shot) for shot in shots]
+        return replace(self, shots=tuple(shots), clips=self.clips[rows])
+
+
+class EvalRun:
+    """A world, a plan, and everything that more than one row needs, each made once."""
+
+    def __init__(self, context: EvalContext, plan: Plan, seed: int = 0) -> None:
+        self.context = context
+        self.plan = plan
+        self.seed = seed
+        self.first = (seed + 1) * SEED_SPAN
+
+    @cached_property
+    def true(self) -> TrueShots:
+        """True shots of held-out scenes, each from another game, spread over all turn numbers."""
+        count = max(self.plan.true, self.plan.shots)
+        games = (sample_game(self.first + index, split="heldout") for index in range(count))
+        return self.context.draw([game.scenes[index % len(game.scenes)] for index, game in enumerate(games)])
+
+    @cached_property
+    def sources(self) -> TrueShots:
+        """The true shots whose representations are decoded."""
+        return self.true[: self.plan.shots]
+
+    @cached_property
+    def states(self) -> Tensor:
+        """(M, N, D) true representations of `sources`."""
+        return self.context.encode(self.sources)
+
+    @cached_property
+    def shots(self) -> Clips:
+        """Shots decoded from the true representations at the measured motion values."""
+        return self.context.shoot(self.states, self.sources.values, self.seeds(len(self.sources.scenes)))
+
+    @property
+    def asked_levels(self) -> tuple[int, ...]:
+        """The requested level of each of `sources`: all five levels in turn."""
+        return tuple(1 + index % 5 for index in range(len(self.sources.scenes)))
+
+    @cached_property
+    def measured_levels(self) -> tuple[int, ...]:
+        """The level measured on each shot that is drawn at the motion value of its requested level."""
+        return self._measured_levels(self.context.world.motion_table)
+
+    @cached_property
+    def uncalibrated(self) -> MotionTable | None:
+        """The world's motion table before calibration; None if it is unknown."""
+        return uncalibrated_table(self.context.world)
+
+    @cached_property
+    def uncalibrated_levels(self) -> tuple[int, ...]:
+        """As `measured_levels`, drawn without calibration; empty if those values are unknown."""
+        table = self.uncalibrated
+        if table is None or table == self.context.world.motion_table:
+            return () if table is None else self.measured_levels
+        return self._measured_levels(table)
+
+    def _measured_levels(self, table: MotionTable) -> tuple[int, ...]:
+        values = [table.value(level) for level in self.asked_levels]
+        return self.context.levels(
+            self.context.measure(self.context.shoot(self.states, values, self.seeds(len(values))))
+        )
+
+    def with_context(self, context: EvalContext) -> EvalRun:
+        """A run of the same scenes and states in another context."""
+        other = EvalRun(context, self.plan, self.seed)
+        other.true, other.states = self.true, self.states
+        return other
+
+    @cached_property
+    def reconstructions(self) -> Clips:
+        """The true clips through the VAE."""
+        return self.context.reconstruct(self.true.clips)
+
+    @cached_property
+    def scripted(self) -> ScriptedGames:
+        """Held-out games; the second half opens with a picture."""
+        numbers = range(self.first + GAME_OFFSET, self.first + GAME_OFFSET + self.plan.games)
+        half = (self.plan.games + 1) // 2
+        games = [sample_game(number, turns=self.plan.turns, split="heldout") for number in numbers[:half]]
+        games += [opening_game(number, turns=self.plan.turns, split="heldout") for number in numbers[half:]]
+        return self.script(games)
+
+    @cached_property
+    def played(self) -> PlayedGames:
+        """The scripted games played at the default window, with every turn drawn."""
+        return self.play(self.scripted, DEFAULT_WINDOW, self.scripted.all_turns)
+
+    def script(self, games: Sequence[Game]) -> ScriptedGames:
+        """The games with their instructions; each adverb follows the measured level of the true shot."""
+        measured = iter(self.context.draw([scene for game in games for scene in game.scenes]).levels)
+        levels = tuple(tuple(next(measured) for _ in game.scenes) for game in games)
+        openings = iter(self._openings([game.opening for game in games if game.opening is not None]))
+        scripts = tuple(
+            Script(
+                tuple(instruction(scene, level) for scene, level in zip(game.scenes, row, strict=True)),
+                None if game.opening is None else next(openings),
+            )
+            for game, row in zip(games, levels, strict=True)
+        )
+        return ScriptedGames(tuple(games), scripts, levels)
+
+    def _openings(self, scenes: Sequence[Scene]) -> list[tuple[str, GameState]]:
+        """Each opening picture's instruction, which names no colour, and its encoded state."""
+        if not scenes:
+            return []
+        shots = self.context.draw(scenes)
+        states = (GameState.of_picture(state_ND) for state_ND in self.context.encode(shots))
+        return list(zip(shots.instructions, states, strict=True))
+
+    def play(self, scripted: ScriptedGames, window: int, shots: Sequence[tuple[int, int]]) -> PlayedGames:
+        """Play all games, and draw the shots of these (game, turn number) at their predicted motion scopes."""
+        turns = tuple(play_games(self.context.engine, scripted.scripts, window))
+        states = [turns[game][number - 1].state for game, number in shots]
+        values = [self.context.world.motion_table.value(state.motion) for state in states]
+        seeds = self.seeds(len(shots), GAME_OFFSET)
+        clips = self.context.shoot([state.representation for state in states], values, seeds)
+        return PlayedGames(scripted, turns, tuple(shots), clips)
+
+    def seeds(self, count: int, offset: int = 0) -> range:
+        """Noise seeds of `count` shots."""
+        return range(self.first + offset, self.first + offset + count)

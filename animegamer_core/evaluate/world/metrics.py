@@ -1,0 +1,276 @@
+"""The rows of the table: each metric's definition, its source, and how it is computed from played turns.
+
+The paper names its metrics without formulas; a definition is ours unless its source says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..estimates import Estimate, fraction_over_games, mean_over_games
+from .paper import PAPER
+from .records import GameRecord, TurnRecord
+from .scores import CEILINGS, FRAMES_COMPARED, TRUTH
+
+STATS = ("social", "entertainment", "stamina")
+Value = float | bool | None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row.
+
+    value: of one turn, None if the turn has none. about, source: its definition. higher: whether higher is better.
+    unit: as printed. fraction: whether values are right or wrong, with Wilson's interval over games; others have a
+    bootstrap interval over games. by_model: whether scoring models compute it; its label then names them. paper: the
+    key of the paper's value if it differs from `key`.
+    """
+
+    key: str
+    name: str
+    value: Callable[[TurnRecord], Value]
+    about: str
+    source: str
+    higher: bool = True
+    unit: str = ""
+    fraction: bool = False
+    by_model: bool = False
+    paper: str = ""
+
+    def published(self, player: str) -> float | None:
+        """The paper's value for one of its players; None if it gives none."""
+        return PAPER[player].get(self.paper or self.key)
+
+
+def estimate_of(metric: Metric, games: Sequence[GameRecord]) -> Estimate:
+    """A row's estimate over all turns that have a value."""
+    values = _known(metric.value, games)
+    if metric.fraction:
+        return fraction_over_games([[bool(value) for value in row] for row in values])
+    return mean_over_games(values)
+
+
+def estimates_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
+    """The estimates of all rows by key."""
+    return {metric.key: estimate_of(metric, games) for metric in METRICS}
+
+
+def ceilings_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
+    """The scores of the true shots of these games, by the keys of the rows that have such a ceiling."""
+    keys = [metric.key for metric in METRICS if f"{TRUTH}{metric.key}" in CEILINGS]
+    found = {key: mean_over_games(_known(_score(f"{TRUTH}{key}"), games)) for key in keys}
+    return {key: estimate for key, estimate in found.items() if estimate.count}
+
+
+def _known(value: Callable[[TurnRecord], Value], games: Sequence[GameRecord]) -> list[list[Any]]:
+    """The values of each game's turns that have one."""
+    rows = ([value(turn) for turn in game.turns] for game in games)
+    return [[known for known in row if known is not None] for row in rows]
+
+
+def confusion(games: Sequence[GameRecord]) -> tuple[tuple[int, ...], ...]:
+    """Counts of shots by requested level (row 1..5) and measured level (column 1..5)."""
+    counts = [[0] * 5 for _ in range(5)]
+    for turn in (turn for game in games for turn in game.turns):
+        if turn.motion_level is not None:
+            counts[turn.asked.level - 1][turn.motion_level - 1] += 1
+    return tuple(tuple(row) for row in counts)
+
+
+def _score(name: str) -> Callable[[TurnRecord], Value]:
+    return lambda turn: turn.scores.get(name)
+
+
+def _motion_right(name: str) -> Callable[[TurnRecord], Value]:
+    """Whether a measured level (a field of the record) is the requested one."""
+    return lambda turn: None if (level := getattr(turn, name)) is None else level == turn.asked.level
+
+
+def _motion_off(name: str) -> Callable[[TurnRecord], Value]:
+    """How far a measured level (a field of the record) is from the requested one."""
+    return lambda turn: None if (level := getattr(turn, name)) is None else float(abs(level - turn.asked.level))
+
+
+def _scope_right(turn: TurnRecord) -> Value:
+    return None if turn.level is None else turn.level == turn.asked.level
+
+
+def _stat_right(name: str) -> Callable[[TurnRecord], Value]:
+    return lambda turn: None if turn.change is None else getattr(turn.change, name) == getattr(turn.asked.change, name)
+
+
+def _state_right(turn: TurnRecord) -> Value:
+    return None if turn.change is None else turn.change == turn.asked.change
+
+
+def _state_off(turn: TurnRecord) -> Value:
+    if turn.change is None:
+        return None
+    predicted, asked = asdict(turn.change), asdict(turn.asked.change)
+    return sum(abs(predicted[name] - asked[name]) for name in STATS) / len(STATS)
+
+
+def _seconds(turn: TurnRecord) -> Value:
+    return None if turn.warm_up else turn.seconds
+
+
+_FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
+_CLIP = "CLIP: Radford et al. 2021; as a similarity of pictures, Ruiz et al. 2023 (DreamBooth's CLIP-I)"
+_DREAMSIM = "DreamSim: Fu et al. 2023; its similarity is 1 minus its distance"
+_FLOW = (
+    "The paper (its levels: supplement, section 1) names metric and measure; comparing the level measured on the shot "
+    "with the level of the benchmark's line, by the world's own backend and edges, is our reading"
+)
+_UNCALIBRATED = (
+    "at the medians of the training data in place of calibrated motion values (the inverse of the decoder's measured "
+    "response); equal to the row above for players without calibration, such as the baselines."
+)
+_CALIBRATION = (
+    "Ours: the Toybox is calibrated, the baselines cannot be, and the paper mentions no calibration, so these rows are "
+    "the ones to compare"
+)
+_STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables have no such row"
+_ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
+_TRUE = "Ours: only a drawn world has true shots"
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "clip_i",
+        "CLIP-I",
+        _score("clip_i"),
+        f"Mean cosine of {_FRAMES} with every reference picture of the game's main character; mean over shots.",
+        _CLIP,
+        by_model=True,
+    ),
+    Metric(
+        "dreamsim",
+        "DreamSim",
+        _score("dreamsim"),
+        "As CLIP-I, with DreamSim's similarity in place of CLIP's.",
+        _DREAMSIM,
+        by_model=True,
+    ),
+    Metric(
+        "clip_t",
+        "CLIP-T",
+        _score("clip_t"),
+        f"Mean cosine of {_FRAMES} with the text `ADVERB MOTION, BACKGROUND` of the turn's line; mean over shots.",
+        "CLIP: Radford et al. 2021; Hessel et al. 2021 (CLIPScore), neither scaled nor cut off at 0",
+        by_model=True,
+    ),
+    Metric(
+        "acc_f",
+        "ACC-F",
+        _motion_right("motion_level"),
+        "Fraction of shots whose measured motion level is the one that the benchmark's line asks for.",
+        _FLOW,
+        fraction=True,
+    ),
+    Metric(
+        "mae_f",
+        "MAE-F",
+        _motion_off("motion_level"),
+        "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
+        _FLOW,
+        higher=False,
+    ),
+    Metric(
+        "acc_f_uncalibrated",
+        "ACC-F, uncalibrated",
+        _motion_right("uncalibrated_level"),
+        f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
+        _CALIBRATION,
+        fraction=True,
+        paper="acc_f",
+    ),
+    Metric(
+        "mae_f_uncalibrated",
+        "MAE-F, uncalibrated",
+        _motion_off("uncalibrated_level"),
+        f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
+        _CALIBRATION,
+        higher=False,
+        paper="mae_f",
+    ),
+    Metric(
+        "state",
+        "State accuracy",
+        _state_right,
+        "Fraction of turns whose three predicted changes (social, entertainment, stamina) are all those of the line.",
+        _STATE,
+        fraction=True,
+    ),
+    *(
+        Metric(
+            name,
+            f"State accuracy, {name}",
+            _stat_right(name),
+            f"Fraction of turns whose predicted change of {name} is that of the line.",
+            _STATE,
+            fraction=True,
+        )
+        for name in STATS
+    ),
+    Metric(
+        "state_mae",
+        "State MAE",
+        _state_off,
+        "Mean distance between predicted and requested change in units, averaged over the three stats (a wrong stamina "
+        "is off by 2, the others by 1); one unit is 5 points of a stat.",
+        _STATE,
+        higher=False,
+    ),
+    Metric(
+        "scope",
+        "Motion scope predicted as asked",
+        _scope_right,
+        "Fraction of turns whose predicted motion scope is the level that the line asks for.",
+        "Ours: ACC-F looks at the shot, this only at the prediction",
+        fraction=True,
+    ),
+    Metric(
+        "seconds",
+        "Seconds a turn",
+        _seconds,
+        "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
+        "after loading is left out.",
+        "The paper's inference time per turn; it does not name its machine",
+        higher=False,
+        unit="s",
+    ),
+    Metric(
+        "clip_i_across",
+        "CLIP-I across turns",
+        _score("clip_i_across"),
+        f"Mean cosine of {_FRAMES} with such frames of the shot before it in the game; mean over shots from turn 2 on.",
+        _ACROSS,
+        by_model=True,
+    ),
+    Metric(
+        "dreamsim_across",
+        "DreamSim across turns",
+        _score("dreamsim_across"),
+        "As CLIP-I across turns, with DreamSim's similarity.",
+        _ACROSS,
+        by_model=True,
+    ),
+    Metric(
+        "clip_i_true",
+        "CLIP-I to the true shot",
+        _score("clip_i_true"),
+        f"Mean cosine of {_FRAMES} with the same frames of the true shot, each with its own; mean over shots.",
+        _TRUE,
+        by_model=True,
+    ),
+    Metric(
+        "dreamsim_true",
+        "DreamSim to the true shot",
+        _score("dreamsim_true"),
+        "As CLIP-I to the true shot, with DreamSim's similarity.",
+        _TRUE,
+        by_model=True,
+    ),
+)
+BY_KEY = {metric.key: metric for metric in METRICS}

@@ -1,0 +1,103 @@
+"""How much a shot moves, measured as its world was: by the same flow backend, threshold and level edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checkpoint import World
+from ...data.flow import Flow, FlowSettings, motion_facts, open_flow
+from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
+
+BACKEND, THRESHOLD = "motion backend", "motion threshold"  # keys of a world's provenance
+
+
+@dataclass(frozen=True)
+class MotionMeter:
+    """Measures motion with an open flow backend. edges: the four borders between levels, None if not measured.
+
+    facts: backend, threshold and edges. remarks: what a report should say about them.
+    """
+
+    flow: Flow
+    threshold: float
+    edges: tuple[float, ...] | None
+    facts: Mapping[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    def value(self, frames_FHWC: NDArray[np.uint8]) -> float:
+        """The motion value of a shot, px a frame at 480 px height."""
+        return motion_value(frames_FHWC, backend=self.flow, threshold=self.threshold)
+
+    def level(self, value: float) -> int | None:
+        """The level 1..5 of a motion value; None without edges."""
+        return None if self.edges is None else level_of(value, self.edges)
+
+
+def flow_of(world: World, backend: str | None = None, threshold: float | None = None, **given: Any) -> FlowSettings:
+    """How the world's motion is measured: as in its provenance, else as requested, else by DIS at 0.2 px.
+
+    given: weights, python and device of FlowSettings. ValueError if the world was measured by another backend than the
+    requested one, or if the backend lacks its weights.
+    """
+    own = world.provenance.get(BACKEND)
+    wanted = FlowSettings(
+        backend=backend or own or "dis", threshold=_threshold(world) if threshold is None else threshold, **given
+    )
+    if own is not None and own != wanted.backend:
+        raise ValueError(
+            f"world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by factors; use "
+            f"--flow {own}, not {wanted.backend}"
+        )
+    if wanted.backend != "dis" and wanted.weights is None:
+        python = " and --flow-python PYTHON" if wanted.backend == "memflow" else ""
+        raise ValueError(
+            f"the motion of world {world.spec.name!r} is measured by the flow backend {wanted.backend}; give it "
+            f"--flow-weights FILE{python}"
+        )
+    return wanted
+
+
+@contextmanager
+def open_meter(world: World, flow: FlowSettings, edges: Sequence[float] | None = None) -> Iterator[MotionMeter]:
+    """The world's motion meter. edges: in place of the world's. ValueError if the backend cannot be opened."""
+    borders = world.motion_table.edges if edges is None else _edges(edges)
+    remarks = tuple(_remarks(world, flow, edges is not None))
+    with open_flow(flow) as opened:
+        facts = {**motion_facts(opened, flow.threshold), "edges": None if borders is None else list(borders)}
+        yield MotionMeter(opened, flow.threshold, borders, facts, remarks)
+
+
+def _threshold(world: World) -> float:
+    """The threshold of the world's provenance, or the project's default."""
+    text = world.provenance.get(THRESHOLD)
+    try:
+        return DEFAULT_THRESHOLD if text is None else float(text)
+    except ValueError as error:
+        raise ValueError(f"world.json says {THRESHOLD} {ascii(text[:40])}; expected a number") from error
+
+
+def _edges(given: Sequence[float]) -> tuple[float, ...]:
+    rising = all(low < high for low, high in zip(given, given[1:], strict=False))
+    if len(given) != 4 or not rising or not np.isfinite(given).all():
+        raise ValueError(f"motion edges are {list(given)}; expected four rising numbers, such as 1.2,2.3,4.7,10")
+    return tuple(float(edge) for edge in given)
+
+
+def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
+    if by_hand:
+        yield "the borders between motion levels are those of --motion-edges, not the world's own"
+    elif world.motion_table.edges is None:
+        yield (
+            f"world {world.spec.name!r} has no measured borders between motion levels, so ACC-F and MAE-F are missing; "
+            "give borders with --motion-edges A,B,C,D"
+        )
+    if BACKEND not in world.provenance:
+        yield f"world.json does not say which backend measured its motion; {flow.backend} is used here"
+    if flow.threshold != _threshold(world):
+        yield f"pixels count as still below {flow.threshold} px here, and below {_threshold(world)} px in the world"

@@ -1,0 +1,1 @@
+"""Files for people: video clips, contact sheets, and HTML pages."""

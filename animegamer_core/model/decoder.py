@@ -1,0 +1,258 @@
+"""The shot decoder D_a: turns a representation and a motion value into a shot.
+
+B batch, N state tokens, D state width, F frames, T latent frames, C channels, H height, W width (of frames or latents).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from diffusers.hooks import HookRegistry
+from diffusers.models.embeddings import TimestepEmbedding, Timesteps
+from einops import rearrange
+from torch import Tensor, nn
+
+from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, resolve_sampling
+from .sampler import Guidance, OnStep, Schedule, solve
+
+# Full-size activations alive at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
+# shot of the published size in bf16.
+SAMPLING_COPIES = 16
+DECODING_COPIES = 22
+DECODED_AT_ONCE = 9  # frames in the VAE's first chunk of 3 latent frames
+TILED_FRACTION = 4  # tiled decoding needs 1/6 of the memory of a whole shot, or 1/4 with workspaces and fragmentation
+TILE_OVERLAP = 1 / 6  # of a tile's side; tile sides are multiples of 6 latents, so seams fall on whole pixels
+
+
+class ShotDecoder(nn.Module):
+    """CogVideoX's transformer and VAE, with states in place of text and a motion value beside the timestep.
+
+    `unconditional_ND` is the encoder's representation of no input; it is stored here so that playing needs no encoder.
+    The profile names the guidance. tiled: decode in three by three overlapping tiles with blended seams, which needs a
+    sixth of the memory and changes the picture slightly (36 dB).
+    """
+
+    def __init__(self, spec: ModelSpec, profile: Profile = PROFILES["paper"]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.profile = profile
+        self.tiled = False
+        self.transformer = _transformer(spec)
+        self.vae = _vae(spec)
+        self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
+
+    def schedule(self, steps: int | None = None) -> Schedule:
+        """The timesteps of a shot in this profile; steps None: the world's number."""
+        steps = resolve_sampling(self.spec, self.profile, steps).steps
+        return Schedule.of(steps, self.profile.released_timesteps)
+
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
+        """(B, T, C, H, W) predicted velocity v of noised latents."""
+        return self.transformer(
+            latents_BTCHW.to(self.unconditional_ND.dtype),
+            encoder_hidden_states=states_BND.to(self.unconditional_ND.dtype),
+            timestep=timesteps_B,
+            ofs=motion_B.float(),
+            return_dict=False,
+        )[0]
+
+    def shoot(
+        self,
+        state_ND: Tensor,
+        motion: float,
+        *,
+        seed: int,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """(F, 3, H, W) fp32 frames of one state, in [-1, 1] up to the VAE's overshoot.
+
+        motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
+        steps, guidance: as in `resolve_sampling`. ValueError: fewer than 1 step, or an unknown guidance.
+        """
+        latents = self.sample(
+            state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step
+        )
+        return self.decode_latents(latents)[0]
+
+    @torch.inference_mode()
+    def sample(
+        self,
+        states_BND: Tensor,
+        motion_B: Tensor,
+        seeds: Sequence[int],
+        *,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one."""
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+        def draw() -> Tensor:
+            shape = self.spec.decoder.latent_shape
+            return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
+
+        return self.denoise(states_BND, motion_B, draw, steps=steps, guidance=guidance, on_step=on_step)
+
+    @torch.inference_mode()
+    def denoise(
+        self,
+        states_BND: Tensor,
+        motion_B: Tensor,
+        draw: Callable[[], Tensor],
+        *,
+        steps: int | None = None,
+        guidance: str | None = None,
+        on_step: OnStep | None = None,
+    ) -> Tensor:
+        """`sample` with noise from draw(), which is called for the first latents and in every step but the last."""
+        state = self.spec.state
+        if states_BND.shape[1:] != (state.tokens, state.width):
+            raise ValueError(
+                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, whose states are "
+                f"{(state.tokens, state.width)}; decode it in the world that predicted it"
+            )
+        device = self.unconditional_ND.device
+        states, motion = states_BND.to(device), motion_B.to(device)
+        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
+        cache = _StepCache(self.transformer)
+
+        def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:
+            conditions = (states, motion) if skip_uncond else both
+            rows = latents if skip_uncond else latents.repeat(2, 1, 1, 1, 1)
+            timesteps = torch.full((len(rows),), timestep, device=device)
+            with cache.context(len(rows)):
+                return self.velocity(rows, timesteps, *conditions)
+
+        def noise() -> Tensor:
+            drawn = draw()
+            if device.type == "cuda":  # pinned memory makes the copy asynchronous
+                drawn = drawn.pin_memory()
+            return drawn.to(device, non_blocking=True)
+
+        sampling = resolve_sampling(self.spec, self.profile, steps, guidance)
+        scaled = Guidance(sampling.guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
+        return solve(velocity, noise(), self.schedule(sampling.steps), scaled, noise, on_step)
+
+    @torch.inference_mode()
+    def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
+        """(B, F, 3, H, W) fp32 frames. The VAE decodes 3 latent frames, then 2 at a time, which affects the result."""
+        scaled = latents_BTCHW.to(self.vae.dtype) / self.vae.config.scaling_factor
+        if self.tiled:
+            _, _, height, width = self.spec.decoder.latent_shape
+            sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
+            self.vae.enable_tiling(*sides, TILE_OVERLAP, TILE_OVERLAP)
+        try:
+            decoded = self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample
+        finally:
+            self.vae.use_tiling = False  # clips are encoded without tiles
+        return rearrange(decoded, "b c f h w -> b f c h w").float()
+
+    @torch.inference_mode()
+    def preview(self, latents_BTCHW: Tensor) -> Tensor:
+        """(1, 3, H/2, W/2) picture in [-1, 1] of the first row's first latent frame, for a look while sampling.
+
+        Pass the clean latents of `on_step`. Decoding them costs a twentieth of decoding the shot.
+        """
+        small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
+        return self.decode_latents(small[None])[0]
+
+    @property
+    def working_bytes(self) -> int:
+        """Approximate memory in bytes for one guided shot, without the weights: the larger of sampling and decoding."""
+        return max(self.sampling_bytes, self._decoding_bytes)
+
+    @property
+    def tiled_bytes(self) -> int:
+        """The same for a shot that is decoded in tiles."""
+        return max(self.sampling_bytes, self._decoding_bytes // TILED_FRACTION)
+
+    @property
+    def sampling_bytes(self) -> int:
+        """The same for sampling only."""
+        frames, _, height, width = self.spec.decoder.latent_shape
+        tokens = self.spec.state.tokens + frames * height * width // self.spec.decoder.patch**2
+        return 2 * tokens * self.spec.state.width * SAMPLING_COPIES * self.unconditional_ND.element_size()
+
+    @property
+    def _decoding_bytes(self) -> int:
+        decoder = self.spec.decoder
+        pixels = DECODED_AT_ONCE * decoder.height * decoder.width
+        return pixels * decoder.vae.channels[0] * DECODING_COPIES * self.unconditional_ND.element_size()
+
+    @torch.inference_mode()
+    def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """(B, T, C, H, W) latents of whole clips in [-1, 1]: the mean, or a sample if a generator is given."""
+        clip = rearrange(frames_BFCHW.to(self.unconditional_ND.device, self.vae.dtype), "b f c h w -> b c f h w")
+        posterior = self.vae.encode(clip).latent_dist
+        latents = posterior.mode() if generator is None else posterior.sample(generator)
+        return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+
+
+class _StepCache:
+    """Diffusers' step cache (optimization `first_block`), which is reset when the batch size changes."""
+
+    def __init__(self, transformer: CogVideoXTransformer3DModel) -> None:
+        self.transformer = transformer
+        self.rows = 0
+
+    def context(self, rows: int) -> AbstractContextManager:
+        """The context of one step with this batch size."""
+        if not self.transformer.is_cache_enabled:
+            return nullcontext()
+        if rows != self.rows:
+            HookRegistry.check_if_exists_or_initialize(self.transformer).reset_stateful_hooks()
+            self.rows = rows
+        return self.transformer.cache_context("shot")
+
+
+def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
+    decoder, state = spec.decoder, spec.state
+    _, channels, height, width = decoder.latent_shape
+    transformer = CogVideoXTransformer3DModel(
+        num_attention_heads=decoder.heads,
+        attention_head_dim=decoder.head_width,
+        in_channels=channels,
+        out_channels=channels,
+        time_embed_dim=decoder.time_width,
+        text_embed_dim=state.width,
+        num_layers=decoder.layers,
+        sample_width=width,
+        sample_height=height,
+        sample_frames=decoder.frames,
+        patch_size=decoder.patch,
+        temporal_compression_ratio=TIME_FACTOR,
+        max_text_seq_length=state.tokens,
+        spatial_interpolation_scale=decoder.spatial_scale,
+    )
+    transformer.patch_embed.text_proj = nn.Identity()  # a state has the transformer's width already
+    # The stock model adds `ofs`, a second scalar, to the timestep; here it is the motion value.
+    transformer.ofs_proj = Timesteps(state.width, flip_sin_to_cos=True, downscale_freq_shift=0)
+    transformer.ofs_embedding = TimestepEmbedding(state.width, decoder.time_width)
+    transformer.norm_out.norm.eps = 1e-6  # as released; 1e-5 changes outputs by 2e-5 (docs/reference.md, decoder)
+    return transformer
+
+
+def _vae(spec: ModelSpec) -> AutoencoderKLCogVideoX:
+    vae, decoder = spec.decoder.vae, spec.decoder
+    levels = len(vae.channels)
+    model = AutoencoderKLCogVideoX(
+        block_out_channels=vae.channels,
+        down_block_types=("CogVideoXDownBlock3D",) * levels,
+        up_block_types=("CogVideoXUpBlock3D",) * levels,
+        layers_per_block=vae.layers_per_block,
+        latent_channels=vae.latent_channels,
+        norm_num_groups=vae.norm_groups,
+        sample_height=decoder.height,
+        sample_width=decoder.width,
+        scaling_factor=vae.scaling_factor,
+    )
+    # diffusers encodes 9 + 8 frames; the released encoder all 17 at once (docs/reference.md, VAE).
+    model.num_sample_frames_batch_size = decoder.frames - 1
+    return model

@@ -1,0 +1,341 @@
+"""The game engine: a Mistral that predicts the next game state from the turns so far.
+
+B batch, L prompt tokens, A answer tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns,
+R tokens of the reply tree.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import Cache, MistralConfig, MistralForCausalLM
+
+from ..spec import ModelSpec, Profile
+from ..state import GameState, StateChange, Turn
+from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
+
+MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
+FORCED_SLOTS = 100  # the released logits processor forces these slot tokens, of 226 in use
+
+
+@dataclass(frozen=True)
+class EngineOutput:
+    """states_BND: predicted representations. logits_BAV: next-token logits at the A requested positions."""
+
+    states_BND: Tensor
+    logits_BAV: Tensor
+
+
+class GameEngine(nn.Module):
+    """Mistral and the projections between its width and the state's. The profile says how prompts are read."""
+
+    def __init__(self, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile) -> None:
+        super().__init__()
+        if tokenizer.size > spec.engine.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.size} entries, more than the {spec.engine.vocab_size} of spec "
+                f"{spec.name!r}; use the world's own tokenizer"
+            )
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.profile = profile
+        width, hidden = spec.state.width, spec.engine.hidden
+        self.llm = MistralForCausalLM(_mistral_config(spec))
+        self.project_in = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden))
+        self.project_out = nn.Sequential(nn.Linear(hidden, width), nn.GELU(), nn.Linear(width, width))
+
+    def prompt(self, past: Sequence[tuple[str, Levels]], instruction: str) -> TurnPrompt:
+        """The prompt of a turn in this engine's vocabulary, state size and profile."""
+        return build_prompt(self.tokenizer, self.spec.state.tokens, past, instruction, self.profile)
+
+    @torch.inference_mode()
+    def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
+        """The next game state, by greedy choice. past: the turns of the window with representations, oldest first.
+
+        ValueError: more tokens than the engine has positions, or an error of `past_states`.
+        """
+        prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+        if len(prompt.ids_L) > self.spec.engine.max_positions:
+            raise ValueError(
+                f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens; the engine has positions "
+                f"for {self.spec.engine.max_positions}; choose a smaller window, or shorten the instructions"
+            )
+        states_KND = self.past_states(past)
+        tree = self._reply_tree if self.profile.grammar else None
+        if self.profile.shared_prefill:
+            read = text = self._read(prompt, states_KND, tree)
+        else:
+            read, text = self._read(prompt, states_KND), self._read_text(prompt, states_KND, tree)
+        state_ND = self._state(read[0], prompt).float().cpu()
+        if tree is not None:
+            levels, raw_choices = self._choose(text[0][len(prompt.ids_L) - 1 :], tree)
+        else:
+            levels = raw_choices = parse_reply(self._reply(prompt, *text))
+        return self.state_of(state_ND, levels, raw_choices)
+
+    def choose(self, choice: Choice, logits_V: Tensor) -> tuple[int, int | None]:
+        """(the best valid number, the number of the best token overall or None if it is not a number)."""
+        allowed = [self.tokenizer.strength(value) for value in choice.allowed]
+        return choice.allowed[int(logits_V[allowed].argmax())], self.tokenizer.strength_of(int(logits_V.argmax()))
+
+    @staticmethod
+    def state_of(state_ND: Tensor, levels: Levels, raw_choices: tuple[int | None, ...]) -> GameState:
+        """The game state of a representation (N, D), the four valid numbers and the unconstrained ones."""
+        motion, social, entertainment, stamina = levels
+        return GameState(state_ND, motion, StateChange(social, entertainment, stamina), raw_choices)
+
+    @torch.inference_mode()
+    def represent(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
+        """(N, D): the representation that a prompt predicts. states_KND: the past ones; K may be 0."""
+        return self._state(self._read(prompt, states_KND)[0], prompt)
+
+    @torch.inference_mode()
+    def first_logits(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
+        """(V,): the logits after `<ML>`, from this profile's text pass."""
+        return self._logits(self._text_pass(prompt, states_KND)[0])
+
+    @torch.inference_mode()
+    def reply(self, prompt: TurnPrompt, states_KND: Tensor) -> str:
+        """The engine's free text after `<ML>`, with one space between tokens, up to `</s>`."""
+        return self._reply(prompt, *self._text_pass(prompt, states_KND))
+
+    def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor], answers: int = 0) -> EngineOutput:
+        """States and logits of a batch of prompts for training, as in play by this profile.
+
+        prompts: may have an answer after `<ML>`. past: each one's past representations (K, N, D). The logits predict
+        each prompt's last `answers` tokens; with 0, the token after the prompt.
+        """
+        device = self.project_in[0].weight.device
+        ids_BL, past_BL, query_BL = (
+            pad_sequence([getattr(prompt, name) for prompt in prompts], batch_first=True).to(device)
+            for name in ("ids_L", "past_L", "query_L")
+        )
+        lengths_B = torch.tensor([len(prompt.ids_L) for prompt in prompts], device=device)
+        valid_BL = torch.arange(ids_BL.shape[1], device=device) < lengths_B[:, None]
+        embeds_BLH = self._embed(ids_BL, past_BL, torch.cat(list(past)))
+        hidden_BLH = self._hidden(embeds_BLH, query_BL, valid_BL)
+        ends_B = lengths_B - 1 - answers  # position of each prompt's `<ML>`
+        states_BND = self.project_out(_at(hidden_BLH, self._slots(query_BL, ends_B)))
+        if not self.profile.shared_prefill:
+            embeds_BLH = embeds_BLH if self.profile.text_sees_states else self.llm.model.embed_tokens(ids_BL)
+            hidden_BLH = self._hidden(embeds_BLH, torch.zeros_like(query_BL), valid_BL)
+        asked_BA = ends_B[:, None] + torch.arange(max(1, answers), device=device)
+        return EngineOutput(states_BND, self.llm.lm_head(_at(hidden_BLH, asked_BA)))
+
+    def _hidden(self, embeds_BLH: Tensor, query_BL: Tensor, valid_BL: Tensor) -> Tensor:
+        """(B, L, H): final hidden states; query slots attend to one another."""
+        mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
+        return self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
+
+    def _slots(self, query_BL: Tensor, ends_B: Tensor) -> Tensor:
+        """(B, N): the positions of the predicted representations. ends_B: positions of each prompt's last token."""
+        if self.profile.aligned_queries:
+            return rearrange(query_BL.nonzero()[:, 1], "(b n) -> b n", b=len(query_BL))
+        # The released scripts take the last N positions, although `</frame> </img> <ML>` follow the queries.
+        tokens = self.spec.state.tokens
+        return ends_B[:, None] + torch.arange(1 - tokens, 1, device=ends_B.device)
+
+    def past_states(self, past: Sequence[Turn]) -> Tensor:
+        """(K, N, D): the representations of turns; ValueError if one is not in memory or has another world's size."""
+        weight, state = self.project_in[0].weight, self.spec.state
+        for turn in past:
+            if turn.state.representation is None:
+                raise ValueError(
+                    f"the representation of turn {turn.number} is not in memory; load the turn from its story"
+                )
+            if turn.state.representation.shape != (state.tokens, state.width):
+                raise ValueError(
+                    f"turn {turn.number} has a representation of shape {tuple(turn.state.representation.shape)}, this "
+                    f"world's are {(state.tokens, state.width)}; go on in a world of the same size"
+                )
+        rows = [turn.state.representation.to(weight) for turn in past]
+        return torch.stack(rows) if rows else weight.new_zeros(0, state.tokens, state.width)
+
+    def _embed(self, ids_BL: Tensor, past_BL: Tensor, states_KND: Tensor) -> Tensor:
+        embeds_BLH = self.llm.model.embed_tokens(ids_BL)
+        rows = self.project_in(states_KND.to(embeds_BLH)).flatten(0, 1)
+        assert past_BL.sum() == len(rows), f"{past_BL.sum()} past slots for {len(rows)} state tokens"
+        return embeds_BLH.masked_scatter(past_BL[..., None], rows.to(embeds_BLH.dtype))
+
+    def _text_pass(
+        self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """As `_read`, by this profile's way to read text."""
+        read = self._read if self.profile.shared_prefill else self._read_text
+        return read(prompt, states_KND, tree)
+
+    def _read(
+        self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """Final hidden states (L, H) of a prompt whose query slots attend to one another, and the KV cache.
+
+        With a tree, the hidden states of its tokens follow, (L + R, H), and there is no cache.
+        """
+        device = self.project_in[0].weight.device
+        query_1L = prompt.query_L.to(device)[None]
+        embeds = self._embed(prompt.ids_L.to(device)[None], prompt.past_L.to(device)[None], states_KND.to(device))
+        mask = additive_mask(query_1L, torch.ones_like(query_1L), embeds.dtype)
+        return self._pass(embeds, mask, tree)
+
+    def _read_text(
+        self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """As `_read` with a causal mask only, as in the released scripts' second pass (docs/reference.md, replies)."""
+        ids_1L = prompt.ids_L.to(self.project_in[0].weight.device)[None]
+        if self.profile.text_sees_states:
+            embeds = self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
+        else:
+            embeds = self.llm.model.embed_tokens(ids_1L)
+        if tree is None:
+            return self._pass(embeds, None)
+        no_queries_1L = torch.zeros_like(ids_1L, dtype=torch.bool)
+        return self._pass(embeds, additive_mask(no_queries_1L, ~no_queries_1L, embeds.dtype), tree)
+
+    def _pass(
+        self, embeds_1LH: Tensor, mask_11LL: Tensor | None, tree: ReplyTree | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        length, positions = embeds_1LH.shape[1], None
+        if tree is not None:
+            assert mask_11LL is not None
+            device = embeds_1LH.device
+            embeds_1LH = torch.cat([embeds_1LH, self.llm.model.embed_tokens(tree.ids_R.to(device)[None])], dim=1)
+            mask_11LL = tree.extend_mask(mask_11LL)
+            positions = torch.cat([torch.arange(length), length - 1 + tree.depth_R]).to(device)[None]
+        output = self.llm.model(
+            inputs_embeds=embeds_1LH, attention_mask=mask_11LL, position_ids=positions, use_cache=tree is None
+        )
+        return output.last_hidden_state[0], output.past_key_values
+
+    def _state(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
+        """(N, D): the representation that a prompt predicts; hidden_LH may go on after the prompt."""
+        end_B = torch.tensor([len(prompt.ids_L) - 1], device=hidden_LH.device)
+        slots_BN = self._slots(prompt.query_L[None].to(hidden_LH.device), end_B)
+        return self.project_out(_at(hidden_LH[None], slots_BN))[0]
+
+    def _logits(self, hidden_LH: Tensor) -> Tensor:
+        return self.llm.lm_head(hidden_LH[-1]).float()
+
+    def _feed(self, ids: list[int], cache: Cache) -> Tensor:
+        """Hidden states (len(ids), H) of tokens that follow those in the cache."""
+        ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
+        return self.llm.model(input_ids=ids_1L, past_key_values=cache, use_cache=True).last_hidden_state[0]
+
+    @cached_property
+    def _reply_tree(self) -> ReplyTree:
+        return ReplyTree.of(self.tokenizer)
+
+    def _choose(self, hidden_RH: Tensor, tree: ReplyTree) -> tuple[Levels, tuple[int | None, ...]]:
+        """The four best valid numbers, and the best ones overall as in `choose`.
+
+        hidden_RH: of the prompt's last token and of the tree's tokens.
+        """
+        ends = torch.tensor(list(tree.ends.values()), device=hidden_RH.device)
+        logits = dict(zip(tree.ends, self.llm.lm_head(hidden_RH[ends]).float().cpu(), strict=True))
+        levels: tuple[int, ...] = ()
+        raw_choices: tuple[int | None, ...] = ()
+        for choice in GRAMMAR:
+            number, raw = self.choose(choice, logits[levels])
+            levels, raw_choices = (*levels, number), (*raw_choices, raw)
+        return typing.cast(Levels, levels), raw_choices
+
+    def _reply(self, prompt: TurnPrompt, hidden_LH: Tensor, cache: Cache) -> str:
+        """Greedy text after `<ML>` with the released logits processor (docs/reference.md, replies)."""
+        slots = self.tokenizer.slots(min(FORCED_SLOTS, self.spec.state.tokens))
+        run = [self.tokenizer.token("<frame>"), *slots, self.tokenizer.token("</frame>")]
+        end, written, last = self.tokenizer.token("</s>"), [], int(prompt.ids_L[-1])
+        while len(written) < MAX_REPLY and last != end:
+            logits_V = self._logits(hidden_LH)
+            if last in run[:-1]:
+                logits_V[run[run.index(last) + 1]] = logits_V.max() + 10
+            else:
+                logits_V[run[1:]] = 0.0
+            last = int(logits_V.argmax())
+            written.append(last)
+            hidden_LH = self._feed([last], cache)
+        return self.tokenizer.decode_with_tags([index for index in written if index not in run])
+
+
+@dataclass(frozen=True)
+class ReplyTree:
+    """All replies that the grammar allows, as a tree of numbers, each with the two tags before the next number.
+
+    One pass over the prompt and the tree's R tokens replaces one pass per number. ids_R: int64. depth_R: each token's
+    distance from the prompt's last token. seen_RR: bool, the tokens that a token attends to besides the prompt: itself
+    and those before it on its path. ends: the numbers so far -> the position that predicts the next one, counted from
+    the prompt's last token.
+    """
+
+    ids_R: Tensor
+    depth_R: Tensor
+    seen_RR: Tensor
+    ends: dict[tuple[int, ...], int]
+
+    @classmethod
+    def of(cls, tokenizer: GameTokenizer) -> ReplyTree:
+        """The tree in this vocabulary; the last number is left out, since nothing after it is predicted."""
+        ids: list[int] = []
+        paths: dict[tuple[int, ...], list[int]] = {(): []}  # the numbers so far -> indices of their tokens
+        for count, (choice, following) in enumerate(pairwise(GRAMMAR)):
+            tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
+            for numbers in [numbers for numbers in paths if len(numbers) == count]:
+                for value in choice.allowed:
+                    new = [tokenizer.strength(value), *tags]
+                    paths[(*numbers, value)] = [*paths[numbers], *range(len(ids), len(ids) + len(new))]
+                    ids += new
+        depths, seen_RR = torch.zeros(len(ids), dtype=torch.long), torch.zeros(len(ids), len(ids), dtype=torch.bool)
+        for path in paths.values():
+            for depth, token in enumerate(path, start=1):
+                depths[token], seen_RR[token, path[:depth]] = depth, True
+        ends = {numbers: path[-1] + 1 if path else 0 for numbers, path in paths.items()}
+        return cls(torch.tensor(ids), depths, seen_RR, ends)
+
+    def extend_mask(self, mask_11LL: Tensor) -> Tensor:
+        """(1, 1, L + R, L + R) additive mask: a prompt's mask, extended by the tree, which attends to all of it."""
+        length, never = mask_11LL.shape[-1], torch.finfo(mask_11LL.dtype).min
+        mask = nn.functional.pad(mask_11LL, (0, len(self.ids_R), 0, len(self.ids_R)))
+        mask[..., :length, length:] = never
+        mask[..., length:, length:].masked_fill_(~self.seen_RR.to(mask.device), never)
+        return mask
+
+
+def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
+    """(B, P, H): the hidden states at each row's positions."""
+    return hidden_BLH[torch.arange(len(hidden_BLH), device=hidden_BLH.device)[:, None], positions_BP]
+
+
+def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, 1, L, L) additive mask: causal, with attention among query slots; padding is seen by itself only."""
+    length = query_BL.shape[1]
+    seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
+    seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])
+    itself = torch.eye(length, dtype=torch.bool, device=query_BL.device)
+    seen = (seen & valid_BL[:, None, :]) | itself
+    mask = torch.zeros(seen.shape, dtype=dtype, device=query_BL.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+
+
+def _mistral_config(spec: ModelSpec) -> MistralConfig:
+    engine = spec.engine
+    return MistralConfig(
+        vocab_size=engine.vocab_size,
+        hidden_size=engine.hidden,
+        intermediate_size=engine.intermediate,
+        num_hidden_layers=engine.layers,
+        num_attention_heads=engine.heads,
+        num_key_value_heads=engine.kv_heads,
+        head_dim=engine.hidden // engine.heads,
+        max_position_embeddings=engine.max_positions,
+        rms_norm_eps=1e-5,
+        rope_theta=engine.rope_theta,
+        sliding_window=None,  # 4096 would break our own mask for windows above 14 turns
+        tie_word_embeddings=False,
+        attn_implementation="sdpa",
+    )

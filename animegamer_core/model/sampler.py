@@ -1,0 +1,206 @@
+"""Noise schedule, guidance and solver: pure mathematics over a velocity function.
+
+B batch, T latent frames, C channels, H height, W width. `sqrt_alpha` is sqrt(alphas_cumprod), the factor of the clean
+latent; sqrt(1 - sqrt_alpha^2) is the factor of the noise. Follows the released sampler (docs/reference.md, sampler).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ..spec import GUIDANCE_NAMES
+
+TRAIN_STEPS = 1000
+WAVE_EXPONENT = 5
+
+# CogVideoX-2b's scheduler_config.json, which has the same noise table (docs/reference.md, sampler)
+STOCK_SCHEDULER = {
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "clip_sample": False,
+    "prediction_type": "v_prediction",
+    "timestep_spacing": "trailing",
+    "rescale_betas_zero_snr": True,
+    "snr_shift_scale": 3.0,
+}
+
+# (latents, timestep, skip_uncond) -> velocity; with guidance the unconditional half comes first in the batch
+Velocity = Callable[[Tensor, int, bool], Tensor]
+Number = TypeVar("Number", float, Tensor)
+OnStep = Callable[[int, int, Tensor], None]  # (steps done, number of steps, current prediction of the clean latent)
+
+
+@lru_cache(maxsize=1)
+def _shifted_table() -> Tensor:
+    """sqrt_alpha at timesteps 0..999 before the rescaling to zero terminal SNR; fp32, computed in float64."""
+    first, last, shift = (STOCK_SCHEDULER[name] for name in ("beta_start", "beta_end", "snr_shift_scale"))
+    betas = torch.linspace(first**0.5, last**0.5, TRAIN_STEPS, dtype=torch.float64) ** 2
+    alphas = torch.cumprod(1 - betas, dim=0)
+    return (alphas / (shift + (1 - shift) * alphas)).sqrt().float()
+
+
+def _rescaled(table: Tensor) -> Tensor:
+    """`table`, ordered from clean to noise, rescaled so that the last entry is 0 and the first unchanged."""
+    return (table - table[-1]) * table[0] / (table[0] - table[-1])
+
+
+@lru_cache(maxsize=1)
+def train_table() -> Tensor:
+    """(1000,) fp32: sqrt_alpha at timesteps 0..999, as in training; 0 at timestep 999."""
+    return _rescaled(_shifted_table())
+
+
+def _even_timesteps(steps: int) -> list[int]:
+    """Evenly spaced timesteps up to 999, rounded down, in ascending order."""
+    return [(TRAIN_STEPS - 1) * (index + 1) // steps for index in range(steps)]
+
+
+def _released_timesteps(steps: int) -> list[int]:
+    """The same in the floats of the released scripts: numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
+    last = TRAIN_STEPS - 1
+    # A float may lie just below a whole number, and is then rounded down to the one before.
+    return [int(last - index * (last / steps)) for index in reversed(range(steps))]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of one shot, from noise to clean.
+
+    timesteps: n integers from 999 down. sqrt_alphas: n + 1 values, 0 first and 1 last. snapped_sqrt_alphas: the nearest
+    values in the training table, which convert the network's output (docs/reference.md, sampler).
+    """
+
+    timesteps: tuple[int, ...]
+    sqrt_alphas: Tensor
+    snapped_sqrt_alphas: Tensor
+
+    @classmethod
+    def of(cls, steps: int, released: bool = False) -> Schedule:
+        """The schedule of 1 to 1000 steps.
+
+        released: with the released scripts' timesteps, some of which are one lower for 34 numbers of steps.
+        """
+        if not 1 <= steps <= TRAIN_STEPS:
+            raise ValueError(f"steps is {steps}; expected 1 to {TRAIN_STEPS}")
+        ascending = _released_timesteps(steps) if released else _even_timesteps(steps)
+        # The released code rescales after it selects the steps, so the cleanest one keeps its value.
+        selected = _rescaled(_shifted_table()[ascending]) if steps > 1 else torch.zeros(1)
+        sqrt_alphas = torch.cat([selected.flip(0), torch.ones(1)])
+        nearest = (train_table()[None] - sqrt_alphas[:-1, None]).abs().argmin(dim=1)
+        return cls(tuple(reversed(ascending)), sqrt_alphas, train_table()[nearest])
+
+    def __len__(self) -> int:
+        return len(self.timesteps)
+
+
+def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) -> float:
+    """The guidance scale of a step; 1 is the conditional prediction itself.
+
+    reference_wave: 1 + strength (1 - cos(pi ((n - t)/n)^5)) / 2 with the timestep t, pseudo-random above t = n
+    (docs/reference.md, sampler). cosine: the same with the step's index in place of t, falling from 1 + strength to 1.
+    constant: always 1 + strength. distilled: always 1, for a decoder trained by stage `distill`.
+    """
+    steps = len(schedule)
+    if name == "constant":
+        return 1 + strength
+    if name == "distilled":
+        return 1.0
+    if name == "cosine":
+        fraction = (steps - step) / steps
+    elif name == "reference_wave":
+        fraction = (steps - schedule.timesteps[step]) / steps
+    else:
+        raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE_NAMES)}")
+    return _wave(strength, fraction, math.cos)
+
+
+def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
+    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, for any number of steps."""
+    if name == "constant":
+        return torch.full_like(timesteps_B, 1 + strength, dtype=torch.float32)
+    assert name == "cosine", "the other schedules depend on the number of steps"
+    fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
+    return _wave(strength, fraction, torch.cos).float()
+
+
+def _wave(strength: float, fraction: Number, cos: Callable[[Number], Number]) -> Number:
+    """Rises from 1 at fraction 0 to 1 + strength at fraction 1."""
+    return 1 + strength * (1 - cos(math.pi * fraction**WAVE_EXPONENT)) / 2
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """A guidance schedule by name. Steps with a scale below `skip_below` skip the unconditional pass."""
+
+    name: str = "cosine"
+    strength: float = 6.0
+    skip_below: float = 0.0
+
+    def skip_uncond(self, scale: float) -> bool:
+        """Whether a step at this scale needs the conditional pass only."""
+        return self.name == "distilled" or scale < self.skip_below
+
+
+def solve(
+    velocity: Velocity,
+    noise: Tensor,
+    schedule: Schedule,
+    guidance: Guidance,
+    draw: Callable[[], Tensor],
+    on_step: OnStep | None = None,
+) -> Tensor:
+    """DPM-Solver++(2M) SDE from noise to the clean latent (docs/reference.md, sampler).
+
+    noise: (B, T, C, H, W) fp32. velocity returns (2B, ...) [unconditional, conditional], or (B, ...) if it is asked to
+    skip the unconditional half. draw() returns the new noise of a step; it is called in every step but the last.
+    """
+    latents, clean_before, gap_before = noise, None, None
+    last = len(schedule) - 1
+    for step, timestep in enumerate(schedule.timesteps):
+        scale = guidance_scale(guidance.name, guidance.strength, step, schedule)
+        skip = guidance.skip_uncond(scale)
+        predicted = velocity(latents, timestep, skip).float()
+        clean = _clean(predicted, latents, float(schedule.snapped_sqrt_alphas[step]), scale, skip)
+        if step == last:
+            latents = clean
+        else:
+            now, following = schedule.sqrt_alphas[step : step + 2].double()
+            gap = _log_snr(following) - _log_snr(now)
+            target = clean
+            if clean_before is not None:
+                weight = float(gap / (2 * gap_before))
+                target = (1 + weight) * clean - weight * clean_before
+            new_noise = float(((1 - following**2) * (1 - (-2 * gap).exp())).sqrt())
+            latents = _advance(latents, target, now, following, gap) + new_noise * draw()
+            clean_before, gap_before = clean, gap
+        if on_step is not None:
+            on_step(step + 1, len(schedule), clean)
+    return latents
+
+
+def _clean(velocity: Tensor, latents: Tensor, sqrt_alpha: float, scale: float, skip_uncond: bool) -> Tensor:
+    """The guided prediction of the clean latent: x0 = q x - sqrt(1 - q^2) v for each half, then u + g (c - u)."""
+    sigma = math.sqrt(1 - sqrt_alpha**2)
+    if skip_uncond:
+        return sqrt_alpha * latents - sigma * velocity
+    unconditional, conditional = (sqrt_alpha * latents - sigma * half for half in velocity.chunk(2))
+    return unconditional + scale * (conditional - unconditional)
+
+
+def _log_snr(sqrt_alpha: Tensor) -> Tensor:
+    """Half the log SNR, log(sqrt_alpha / sigma); minus infinity at the first step, where sqrt_alpha is 0."""
+    return (sqrt_alpha / (1 - sqrt_alpha**2).sqrt()).log()
+
+
+def _advance(latents: Tensor, target: Tensor, now: Tensor, following: Tensor, gap: Tensor) -> Tensor:
+    """The deterministic part of one step; in the first step the gap is infinite and only the target remains."""
+    factor = float(((1 - following**2) / (1 - now**2)).sqrt() * (-gap).exp())
+    return factor * latents - float(torch.expm1(-2 * gap) * following) * target

@@ -1,0 +1,73 @@
+"""How long variants are trained and on how much they are scored. All variants of a table have the same budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...toybox.dataset import DatasetGames
+from ...train.stages import StageConfig, stage_config
+from ..toybox_recipe.recipe import FULL as RECIPE
+from ..toybox_recipe.recipe import QUICK as MINIATURE
+from .variants import GAMES, NOTHING, STAGES, Variant
+
+
+@dataclass(frozen=True)
+class Budget:
+    """casting: the games of the training dataset. played: other games for the engine, None for the same.
+
+    changes: fields of StageConfig by stage that differ from the scratch recipe's. clips: held-out clips that are
+    encoded and decoded. games, turns: played games of the frozen benchmark. sampler_steps: None for the world's.
+    calibrated_on: training scenes on which the motion of a variant's shots is calibrated. Field names are saved in
+    job.json.
+    """
+
+    name: str
+    casting: DatasetGames
+    changes: Mapping[str, Mapping[str, Any]]
+    clips: int
+    games: int
+    turns: int = 10
+    played: DatasetGames | None = None
+    sampler_steps: int | None = None
+    calibrated_on: int = RECIPE.calibrated_on
+
+    def config(self, variant: Variant, stage: str, seed: int) -> StageConfig:
+        """The config with which a variant trains one of its stages."""
+        config = self._config(stage)
+        if stage == variant.prolonged:
+            more = sum(self._config(skipped).steps for skipped in variant.skipped)
+            config = replace(config, steps=config.steps + more)
+        return replace(config, **variant.changes.get(stage, NOTHING), seed=seed)
+
+    def _config(self, stage: str) -> StageConfig:
+        return replace(stage_config(stage), **self.changes.get(stage, NOTHING))
+
+
+_RECIPE = {stage: dict(RECIPE.changes[stage]) for stage in STAGES[GAMES]}
+_SHORT = {"warmup": 200, "joint": 2500, "predict": 2000, "adapt": 600}
+
+BUDGETS: Mapping[str, Budget] = {
+    # The steps of the shipped world: about 18 minutes of an H200 for full, 8 for each other encoder.
+    "full": Budget("full", RECIPE.dataset_games, _RECIPE, clips=400, games=50, played=RECIPE.engine_games),
+    # Eleven of the thirteen variants took 10 minutes on four busy H200s.
+    "short": Budget(
+        "short",
+        RECIPE.dataset_games,
+        {stage: {**row, "steps": _SHORT[stage]} for stage, row in _RECIPE.items()},
+        clips=200,
+        games=20,
+    ),
+    # Tests the code; too short to learn anything.
+    "quick": Budget(
+        "quick",
+        MINIATURE.dataset_games,
+        {stage: dict(MINIATURE.changes[stage]) for stage in STAGES[GAMES]},
+        clips=2,
+        games=1,
+        turns=2,
+        sampler_steps=2,
+        calibrated_on=MINIATURE.calibrated_on,
+    ),
+}

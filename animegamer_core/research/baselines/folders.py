@@ -1,0 +1,201 @@
+"""Model folders in diffusers' layout: what each baseline needs, checked before anything loads.
+
+Nothing is downloaded, and torch is not imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...checkpoint.downloads import file_signature
+
+INDEX = "model_index.json"
+SAMPLING = "sampling.json"  # optional, in a folder or beside a LoRA: its sampling settings
+LIBRARIES = ("diffusers", "transformers", None)  # any other name would run code from the folder itself
+_WITHOUT_WEIGHTS = ("Scheduler", "Tokenizer", "TokenizerFast", "TokenizersBackend")
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of model: its diffusers pipeline, the setting with its folder, its repository and licence.
+
+    steps, guidance_scale: the pipeline's defaults in diffusers, repeated here so that no version changes a table.
+    """
+
+    pipeline: str
+    setting: str
+    repository: str
+    licence: str
+    steps: int
+    guidance_scale: float
+
+
+TEXT_TO_VIDEO = FolderKind("CogVideoXPipeline", "video", "THUDM/CogVideoX-2b", "Apache-2.0", 50, 6.0)
+IMAGE_TO_VIDEO = FolderKind(
+    "CogVideoXImageToVideoPipeline",
+    "video",
+    "THUDM/CogVideoX-5b-I2V",
+    "CogVideoX LICENSE: registration for commercial use",
+    50,
+    6.0,
+)
+FLUX = FolderKind(
+    "FluxPipeline", "pictures", "black-forest-labs/FLUX.1-dev", "FLUX.1 [dev] Non-Commercial License", 28, 3.5
+)
+SDXL = FolderKind(
+    "StableDiffusionXLPipeline",
+    "pictures",
+    "stabilityai/stable-diffusion-xl-base-1.0",
+    "CreativeML Open RAIL++-M License",
+    50,
+    5.0,
+)
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A complete folder. variant: the part of its weights' names before the suffix, such as fp16; None if absent."""
+
+    path: Path
+    kind: FolderKind
+    variant: str | None
+    components: tuple[str, ...]
+
+    def config(self, component: str) -> Mapping[str, Any]:
+        """The configuration of one model in the folder."""
+        return _read_json(self.path / component / "config.json")
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What a report says about the folder. fingerprint: of every file's path, size, first and last bytes."""
+        inside = [self.path / INDEX, self.path / SAMPLING]
+        inside += [file for name in self.components for file in sorted((self.path / name).rglob("*"))]
+        digest = hashlib.sha256()
+        for file in inside:
+            if file.is_file():
+                note = file_signature(file)
+                digest.update(f"{file.relative_to(self.path).as_posix()} {note.bytes} {note.sha256}\n".encode())
+        return {
+            "folder": self.path.resolve().name,
+            "pipeline": self.kind.pipeline,
+            "index_sha256": hashlib.sha256((self.path / INDEX).read_bytes()).hexdigest(),
+            "fingerprint": digest.hexdigest(),
+        }
+
+    @property
+    def vae_scale_factor(self) -> int:
+        """Pixels for each latent pixel along one side, of the folder's VAE."""
+        return 2 ** (len(self.config("vae").get("block_out_channels", (0,) * 4)) - 1)
+
+
+def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFolder:
+    """The folder if it is complete; else ValueError with one sentence on what is missing and what to fetch."""
+    remedy = f"fetch {kind.repository} ({kind.licence}) into it"
+    if path is None:
+        raise ValueError(
+            f"{baseline} needs a folder of {kind.pipeline} as `{kind.setting}`; "
+            f"fetch {kind.repository} ({kind.licence}) and name its folder (--baseline-{kind.setting})"
+        )
+    if not (path / INDEX).is_file():
+        raise ValueError(f"{path} has no {INDEX}, which {baseline} reads as `{kind.setting}`; {remedy}")
+    index = _read_json(path / INDEX)
+    if index.get("_class_name") != kind.pipeline:
+        found = ascii(str(index.get("_class_name"))[:60])
+        raise ValueError(
+            f"{path} holds {found}, and {baseline} needs {kind.pipeline} as `{kind.setting}`; "
+            f"fetch {kind.repository} ({kind.licence}), or name the folder of a model like it"
+        )
+    components = dict(_components(path, index))
+    variants = {name: _variants(path / name, kind_of, remedy) for name, kind_of in components.items()}
+    common = set.intersection(*(found for found in variants.values() if found is not None))
+    if not common:
+        raise ValueError(f"{path}: no variant of the weights is complete for all of its models; {remedy}")
+    return ModelFolder(path, kind, None if None in common else sorted(common)[0], tuple(components))
+
+
+def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
+    """`steps`, `guidance_scale` and perhaps `frames` of a clip.
+
+    From sampling.json beside the LoRA, else the folder's own, else the stock pipeline's defaults.
+    """
+    found: dict[str, Any] = {"steps": folder.kind.steps, "guidance_scale": folder.kind.guidance_scale}
+    for place in (folder.path, *([lora.parent] if lora else [])):
+        if (place / SAMPLING).is_file():
+            found |= _checked_sampling(place / SAMPLING)
+    return found
+
+
+def _checked_sampling(path: Path) -> dict[str, Any]:
+    found = _read_json(path)
+    wanted = {
+        "steps": lambda value: type(value) is int and value >= 1,
+        "guidance_scale": lambda value: type(value) in (int, float) and value >= 0,
+        "frames": lambda value: type(value) is int and value >= 9 and value % 8 == 1,
+    }
+    for name, value in found.items():
+        if name not in wanted:
+            raise ValueError(f"{path}: unknown {name[:60]!r}; expected {', '.join(wanted)}")
+        if not wanted[name](value):
+            raise ValueError(
+                f"{path}: {name} is {value!r}; expected steps of 1 or more, a scale of 0 or more, 8n + 1 frames"
+            )
+    return found
+
+
+def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) -> tuple[int, int]:
+    """(height, width) of a first frame: the area of a square of `side`, in the proportions of a clip.
+
+    side None: that of the model's training, 1024 for SDXL and FLUX. Both numbers are multiples of 16, as FLUX requires:
+    832 x 1248 for clips of 480 x 720.
+    """
+    trained = folder.config("unet").get("sample_size", 128) if folder.kind is SDXL else 128  # no file gives FLUX's
+    side = side or trained * folder.vae_scale_factor
+    ratio = math.sqrt(shape[1] / shape[0])
+    height, width = (max(1, round(length / 16)) * 16 for length in (side / ratio, side * ratio))
+    return height, width
+
+
+def _components(path: Path, index: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, class) of the models in an index; null entries are left out."""
+    found = []
+    for name, value in index.items():
+        if isinstance(value, list) and len(value) == 2 and value[1] is not None:
+            if value[0] not in LIBRARIES:
+                raise ValueError(f"{path / INDEX}: {name} is code of {value[0]!r}; expected diffusers or transformers")
+            found.append((name, str(value[1])))
+    if not found:
+        raise ValueError(f"{path / INDEX} lists no model; fetch the folder again")
+    return found
+
+
+def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | None:
+    """The variants of a model's weights (None: the plain one); None for a component without weights."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is missing; {remedy}")
+    if class_name.endswith(_WITHOUT_WEIGHTS):
+        return None
+    for listing in folder.glob("*.safetensors.index*.json"):
+        for name in sorted(set(_read_json(listing).get("weight_map", {}).values())):
+            if not (folder / name).is_file():
+                raise ValueError(f"{folder / name} is missing; {remedy}")
+    names = [file.name.removesuffix(".safetensors") for file in folder.glob("*.safetensors")]
+    if not names:
+        raise ValueError(f"{folder} has no *.safetensors weights; {remedy}")
+    return {name.partition(".")[2].partition("-")[0] or None for name in names}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}); fetch it again") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is not a json object; fetch it again")
+    return value

@@ -1,0 +1,187 @@
+"""Stock diffusers pipelines that draw clips or first frames. Loaded on first use.
+
+F frames, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .folders import IMAGE_TO_VIDEO, ModelFolder, picture_size, sampling_of
+from .frames import fitted, frame_indices, to_frames
+from .loading import checked_lora, dtype_name, load_pipeline
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from diffusers import DiffusionPipeline
+    from numpy.typing import NDArray
+    from PIL import Image
+
+    from .settings import BaselineSettings
+
+
+class _PipelineModel:
+    """A pipeline from a folder, with a merged LoRA if there is one."""
+
+    def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._lora = lora
+        self._loaded: DiffusionPipeline | None = None
+        self._lora_sha256 = checked_lora(lora) if lora else None
+        self._defaults = sampling_of(folder, lora)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The folder, its sampling settings, and the LoRA."""
+        lora = {"file": self._lora.name, "sha256": self._lora_sha256} if self._lora else None
+        dtype = dtype_name(self._settings)
+        return {**self._folder.facts, "lora": lora, "size": list(self.size), "dtype": dtype, **self._sampling}
+
+    def load(self) -> DiffusionPipeline:
+        """The pipeline, on its device."""
+        if self._loaded is None:
+            with self._enough_memory():
+                self._loaded = load_pipeline(self._folder, self._settings, self._lora)
+        return self._loaded
+
+    @contextmanager
+    def _enough_memory(self) -> Iterator[None]:
+        import torch
+
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError as error:
+            raise ValueError(
+                f"{self._folder.path} needs more memory than the GPU has free; try offload, a smaller batch or a "
+                "smaller picture_side"
+            ) from error
+
+
+class VideoModel(_PipelineModel):
+    """A CogVideoX folder that draws a clip from text, or from a picture and text."""
+
+    def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
+        super().__init__(folder, settings, lora)
+        if folder.config("transformer").get("patch_size_t") is not None:
+            raise ValueError(
+                f"{folder.path} is a CogVideoX 1.5, whose clips have another frame rate and no fixed size; give a "
+                f"CogVideoX 1.0, such as {folder.kind.repository}"
+            )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W) of its clips, from its transformer's training."""
+        config, factor = self._folder.config("transformer"), self._folder.vae_scale_factor
+        return config.get("sample_height", 60) * factor, config.get("sample_width", 90) * factor
+
+    @property
+    def frames(self) -> int:
+        """Frames of a drawn clip: those of its or its LoRA's training, since other numbers break the stock models."""
+        trained = self._defaults.get("frames") or self._folder.config("transformer").get("sample_frames", 49)
+        return self._settings.clip_frames or trained
+
+    @property
+    def _sampling(self) -> dict[str, Any]:
+        given = {"steps": self._settings.steps, "guidance_scale": self._settings.guidance_scale}
+        return {name: self._defaults[name] if value is None else value for name, value in given.items()}
+
+    def draw(self, prompt: str, seed: int, picture: Image.Image | None = None) -> NDArray[np.uint8]:
+        """(F, H, W, 3) uint8: a shot from one clip. picture: the first frame, of any size."""
+        settings, (height, width) = self._settings, self.size
+        first = {"image": fitted(picture, self.size)} if self._folder.kind is IMAGE_TO_VIDEO else {}
+        pipeline = self.load()
+        with self._enough_memory():
+            clip = pipeline(
+                **first,
+                prompt=prompt,
+                height=height,
+                width=width,
+                num_frames=self.frames,
+                num_inference_steps=self._sampling["steps"],
+                guidance_scale=self._sampling["guidance_scale"],
+                max_sequence_length=self._folder.config("transformer").get("max_text_seq_length", 226),
+                generator=_generator(seed),
+                output_type="np",
+            ).frames[0]
+        return to_frames(clip[frame_indices(len(clip), settings.frames, settings.take)], settings.size)
+
+
+class ImageModel(_PipelineModel):
+    """A FLUX or SDXL folder that draws first frames in the proportions of a clip."""
+
+    def __init__(
+        self, folder: ModelFolder, settings: BaselineSettings, shape: tuple[int, int], lora: Path | None = None
+    ) -> None:
+        super().__init__(folder, settings, lora)
+        self.size = picture_size(folder, shape, settings.picture_side)
+
+    @property
+    def _sampling(self) -> dict[str, Any]:
+        steps = self._settings.picture_steps or self._defaults["steps"]
+        return {"steps": steps, "guidance_scale": self._defaults["guidance_scale"]}
+
+    def draw(self, prompt: str, seed: int) -> Image.Image:
+        """The picture of one text."""
+        return self._draw([prompt], [seed])[0]
+
+    def draw_together(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
+        """One picture for each text, drawn with consistent self-attention (see `sharing`)."""
+        from .sharing import Sharing, groups
+
+        drawn: dict[int, Image.Image] = {}
+        settings = self._settings
+        batches = groups(len(prompts), settings.batch)
+        for batch in batches:
+            own = [seeds[index] for index in batch]
+            identity = settings.batch // 2 if len(batches) > 1 else 0
+            with _shared(self.load(), Sharing(own, identity, settings.share, settings.share_after)) as on_step:
+                pictures = self._draw([prompts[index] for index in batch], own, callback_on_step_end=on_step)
+            for index, picture in zip(batch, pictures, strict=True):
+                drawn.setdefault(index, picture)
+        return [drawn[index] for index in range(len(prompts))]
+
+    def _draw(self, prompts: list[str], seeds: Sequence[int], **options: Any) -> list[Image.Image]:
+        pipeline, (height, width) = self.load(), self.size
+        with self._enough_memory():
+            return pipeline(
+                prompt=prompts,
+                height=height,
+                width=width,
+                num_inference_steps=self._sampling["steps"],
+                guidance_scale=self._sampling["guidance_scale"],
+                generator=[_generator(seed) for seed in seeds],
+                output_type="pil",
+                **options,
+            ).images
+
+
+@contextmanager
+def _shared(pipeline: DiffusionPipeline, sharing: Any) -> Iterator[Any]:
+    """Give the pipeline's up blocks shared self-attention; yields the callback for the end of each step."""
+    from .sharing import SharedAttention
+
+    stock = pipeline.unet.attn_processors
+    shared = SharedAttention(sharing)
+    replaced = [name for name in stock if name.startswith("up_blocks.") and name.endswith(".attn1.processor")]
+    pipeline.unet.set_attn_processor({**stock, **dict.fromkeys(replaced, shared)})
+
+    def on_step(_pipeline: Any, _step: int, _timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
+        sharing.next_step()
+        return values
+
+    try:
+        yield on_step
+    finally:
+        pipeline.unet.set_attn_processor(stock)
+
+
+def _generator(seed: int) -> torch.Generator:
+    """A CPU generator, so that noise is equal on every device."""
+    import torch
+
+    return torch.Generator().manual_seed(seed % 2**64)

@@ -1,0 +1,219 @@
+"""Measure the stock turn and ours, one after the other, so that neither takes the other's memory."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from ...checkpoint import World
+from ...evaluate.report import machine
+from ...model.sampler import Schedule, guidance_scale
+from ...runtime.offloading import MemoryPlan
+from ...runtime.optimizations import CACHES, check_names, missing_requirement, optimize
+from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, override_notes
+from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
+from .drift import DriftMeter
+from .lora import measure_lora
+from .measure import Timing, Work, count_flop, matmul_tflops, time_work
+from .optimizations import measure_each
+from .stock import StockTurn
+from .table import BenchmarkResult, Row
+from .turn import OurTurn, host_models, random_models
+
+NO_PRESET = Preset("", "as the world says, without optimizations")
+PARTS = ("engine", "sampler", "vae", "turn")
+KNOWN_STEP = 0.168  # seconds of stock modules' guided step at the release's sizes, one H200 (docs/reference.md, speed)
+KNOWN_WITHIN = 0.10
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class BenchmarkPlan:
+    """What is measured, and how often.
+
+    world: real weights in place of random ones. preset: how ours is computed. steps and guidance, if given, replace the
+    preset's, or the world's and the profile's. optimizations: names for ours; None is the preset's. each: names that
+    are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost is measured too; 0 measures none.
+    """
+
+    spec: ModelSpec
+    device: torch.device
+    dtype: torch.dtype
+    profile: Profile = PROFILES["paper"]
+    world: World | None = None
+    preset: Preset = NO_PRESET
+    steps: int | None = None
+    guidance: str | None = None
+    repeats: int = 3
+    optimizations: tuple[str, ...] | None = None
+    each: tuple[str, ...] = ()
+    lora_rank: int = 0
+
+    @property
+    def stock_steps(self) -> int:
+        """Steps of the stock turn: the world's, whatever a preset says, so that ratios show what the preset saves."""
+        return resolve_sampling(self.spec, self.profile, self.steps).steps
+
+    @property
+    def sampler_steps(self) -> int:
+        """Steps of ours."""
+        return resolve_sampling(self.spec, self.profile, self.steps, preset=self.preset).steps
+
+    @property
+    def override_notes(self) -> tuple[str, ...]:
+        """A sentence for each choice of the preset that an option replaces."""
+        if not self.preset.name:
+            return ()
+        return override_notes(self.preset, steps=self.steps, guidance=self.guidance, optimizations=self.optimizations)
+
+    @property
+    def our_preset(self) -> Preset:
+        """The preset with the plan's own optimizations, if it has any."""
+        return self.preset if self.optimizations is None else replace(self.preset, optimizations=self.optimizations)
+
+    def check(self) -> None:
+        """ValueError for all that can be known before minutes of measuring: wrong names and numbers, what this machine
+        cannot run, and what cannot be measured together.
+        """
+        schedule, preset = Schedule.of(self.sampler_steps), self.our_preset
+        if self.guidance is not None:
+            guidance_scale(self.guidance, self.spec.decoder.guidance_scale, 0, schedule)  # checks the name
+        check_names(preset.optimizations)
+        for name in self.each:
+            check_names([name])
+        check_offloading(preset)
+        for option, given in (("--lora", self.lora_rank), ("--each", self.each)):
+            if given and preset.offload_gib is not None:
+                raise ValueError(
+                    f"{option} does not work with offloading, which preset {preset.name} uses; leave it out"
+                )
+        for name in (*preset.optimizations, *self.each):
+            if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
+                raise ValueError(f"optimization {name} cannot be measured here: {reason}; leave it out")
+
+
+@dataclass(frozen=True)
+class StockTimings:
+    """The stock turn's timings by part, and the TFLOP/s that a matrix product reaches."""
+
+    timings: Mapping[str, Timing]
+    matmul: float
+
+
+def run_benchmark(plan: BenchmarkPlan, say: Say = lambda line: None) -> BenchmarkResult:
+    """Measure the stock turn, then ours, then single optimizations. say gets the progress."""
+    plan.check()
+    return measure_ours(plan, measure_stock(plan, say), say)
+
+
+def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> StockTimings:
+    """The stock turn, which presets do not change: one measurement serves several presets."""
+    say(f"stock modules of spec {plan.spec.name}")
+    parts = StockTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts()
+    return StockTimings(_time_parts(parts, _count_parts(parts), plan), matmul_tflops(plan.device, plan.dtype))
+
+
+def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda line: None) -> BenchmarkResult:
+    """Our turn beside a stock turn of the same plan, then single optimizations."""
+    gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
+    if plan.device.type == "cuda":
+        torch.cuda.empty_cache()
+    preset = plan.our_preset
+    say(f"ours{f', preset {preset.name}' if preset.name else ''}")
+    memory_plan = memory_plan_of(preset, str(plan.device))
+    turn = our_turn(plan, memory_plan, say)
+    each, meter, lora = None, None, ()
+    if memory_plan is None:
+        flop = _count_parts(turn_with_caches(turn, preset).parts())
+        if plan.each:
+            parts = turn.parts()
+            against = {part: time_work(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
+            each = measure_each(turn, plan.each, plan.repeats, against, say)
+        lora = measure_lora(turn, preset, plan.lora_rank, plan.repeats, say) if plan.lora_rank else ()
+        meter = DriftMeter(turn.decoder) if preset.optimizations else None
+        parts = turn.parts()  # takes a step, so before the preset: the first optimized step is timed
+        apply_preset(turn.decoder, preset)
+    else:
+        apply_preset(turn.decoder, preset, memory_plan, say)  # first: until then the decoder is on the host
+        parts = turn.parts()
+        flop = _count_parts(parts)
+    ours = _time_parts(parts, flop, plan)
+    steps = {"sampler": (plan.stock_steps, plan.sampler_steps)}
+    rows = tuple(Row(part, stock.timings[part], ours[part], *steps.get(part, ())) for part in PARTS)
+    drift = meter and meter.measure(turn.decoder)
+    return BenchmarkResult(rows, stock.matmul, _facts(plan, turn), each, drift, lora)
+
+
+def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
+    """Our plain turn; with a memory plan the engine is offloaded, and the decoder is on the host."""
+    preset, device = plan.our_preset, plan.device if memory_plan is None else torch.device("cpu")
+    if plan.world is not None:
+        engine = plan.world.load_engine(device, plan.dtype)
+        decoder = plan.world.load_decoder(device, plan.dtype)
+    elif memory_plan is None:
+        engine, decoder = random_models(plan.spec, plan.profile, device, plan.dtype)
+    else:
+        engine, decoder = host_models(plan.spec, plan.profile, plan.dtype)
+    decoder.profile = preset.adapt_profile(decoder.profile)
+    if memory_plan is not None:
+        for budget in memory_plan.offload(engine):
+            say(budget.text)
+    sampling = resolve_sampling(plan.spec, decoder.profile, plan.steps, plan.guidance, preset)
+    return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
+
+
+def turn_with_caches(turn: OurTurn, preset: Preset) -> OurTurn:
+    """The turn with only the preset's caches, which skip arithmetic: operations in compiled code are not counted."""
+    caches = [name for name in preset.optimizations if name in CACHES]
+    if not caches:
+        return turn
+    copied = replace(turn, decoder=copy.deepcopy(turn.decoder))
+    optimize(copied.decoder, caches)
+    return copied
+
+
+def _time_parts(parts: Mapping[str, Work], flop: Mapping[str, int], plan: BenchmarkPlan) -> dict[str, Timing]:
+    return {name: time_work(work, plan.device, plan.repeats, flop[name]) for name, work in parts.items()}
+
+
+def _count_parts(parts: Mapping[str, Work]) -> dict[str, int]:
+    return {name: count_flop(work) for name, work in parts.items()}
+
+
+def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
+    guided, unguided = turn.guided_and_unguided_steps
+    return {
+        "spec": plan.spec.name,
+        "weights": "random" if plan.world is None else plan.world.fingerprint,
+        "profile": turn.decoder.profile.name,
+        "guidance": turn.guidance,
+        "guided_steps": guided,
+        "unguided_steps": unguided,
+        "device": str(plan.device),
+        "dtype": dtype_name(plan.dtype),
+        "repeats": plan.repeats,
+        "preset": plan.preset.name or None,
+        "tuned": list(plan.our_preset.optimizations),
+        "in_place_of_the_presets": list(plan.override_notes),
+        "stream_gib": plan.our_preset.offload_gib,
+        "machine": machine(),
+    }
+
+
+def known_step_note(result: BenchmarkResult) -> str | None:
+    """How the stock step compares with the known one; None but for the release's sizes on an H200."""
+    gpu = str(result.facts["machine"].get("gpu") or "")
+    if result.facts["spec"] != "release" or "H200" not in gpu:
+        return None
+    row = result.row("sampler")
+    step = row.stock.median / row.steps
+    off = step / KNOWN_STEP - 1
+    note = f"the stock step takes {1000 * step:.0f} ms, known are {1000 * KNOWN_STEP:.0f} ms ({100 * off:+.0f} %)"
+    if abs(off) <= KNOWN_WITHIN:
+        return note
+    return f"{note}; compare the matmul ({result.matmul:.0f} TFLOP/s, known 745) and the versions"

@@ -1,0 +1,148 @@
+"""Many questions to one model: several at a time, each with a few tries, resumable at every reply, and their cost."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ...data.captions.batch import OnProgress, Prices, Spent, failure_lines, run_batch
+from ...data.captions.reply_log import ReplyLog, Task, first_valid_reply
+from ...data.captions.vision_model import VisionModel
+
+T = TypeVar("T")
+LONGEST_KEPT = 20_000  # characters of a reply that are stored; a longer one is invalid anyway
+SHOWN_REPLY = 2000  # characters of a reply in the list of those set aside
+_FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class AskSettings:
+    """How questions are asked. tries: replies to one before it is set aside. at_once: questions under way.
+
+    price_in, price_out: of a million tokens, in any currency; None if free or unknown.
+    """
+
+    tries: int = 3
+    at_once: int = 4
+    price_in: float | None = None
+    price_out: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tries <= 20 or not 1 <= self.at_once <= 256:
+            raise ValueError(f"tries {self.tries}, asked at once {self.at_once}; expected 1 to 20 and 1 to 256")
+        Prices(self.price_in, self.price_out)  # both or neither
+
+    @property
+    def prices(self) -> Prices:
+        """Prices of the model's tokens."""
+        return Prices(self.price_in, self.price_out)
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A question whose replies stayed invalid. reply: the beginning of the last one."""
+
+    reason: str
+    reply: str
+
+
+@dataclass(frozen=True)
+class Answers(Generic[T]):
+    """What came of the questions, by name: values, set_aside, and failures of those without an answer.
+
+    stopped: why the run ended early. spent: by this run; spent_in_all: with earlier runs, whose trouble is unknown.
+    """
+
+    values: Mapping[str, T]
+    set_aside: Mapping[str, SetAside]
+    failures: Mapping[str, str]
+    asked: int
+    stopped: str | None = None
+    spent: Spent = Spent()
+    spent_in_all: Spent = Spent()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every question has its answer."""
+        return len(self.values) == self.asked
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The counts that a report has, as plain values."""
+        return {
+            "asked": self.asked,
+            "answered": len(self.values),
+            "set_aside": len(self.set_aside),
+            "failed": len(self.failures),
+            "stopped": self.stopped,
+            **asdict(self.spent),
+            "requests_in_all": self.spent_in_all.requests,
+            "cost_in_all": self.spent_in_all.cost,
+        }
+
+    @property
+    def text(self) -> str:
+        """The facts for people, a few lines."""
+        opened, in_all = self.asked - len(self.values) - len(self.set_aside), self.spent_in_all
+        cost = "" if in_all.cost is None else f", cost {in_all.cost:.4f}"
+        lines = [
+            f"questions: {self.asked}, answered {len(self.values)}, set aside {len(self.set_aside)}, open {opened}",
+            *self.spent.lines,
+            f"with earlier runs: {in_all.requests} requests{cost}",
+            *failure_lines(self.failures, "questions"),
+        ]
+        return "\n".join([*lines, *([f"stopped early: {self.stopped}"] if self.stopped else [])])
+
+
+def whole_reply(text: str) -> str:
+    """A reply in Unicode normal form, without surrounding spaces and a code fence around all of it."""
+    whole = unicodedata.normalize("NFC", text).strip()
+    fenced = _FENCE.fullmatch(whole)
+    return fenced[1].strip() if fenced else whole
+
+
+def kept_replies(path: Path) -> AbstractContextManager[ReplyLog]:
+    """The replies that earlier runs stored; new ones are added. See `ReplyLog.open`."""
+    return ReplyLog.open(path, f"{path}: another run is asking for these; wait for it, or stop it", LONGEST_KEPT)
+
+
+def ask_all(
+    model: VisionModel,
+    tasks: Sequence[Task[T]],
+    kept: ReplyLog,
+    settings: AskSettings,
+    on_progress: OnProgress | None = None,
+) -> Answers[T]:
+    """Ask all questions; stored replies are read, not asked for again.
+
+    What stops the run early (a refused key, an unavailable service) is in the answers; an interrupt, and any error of
+    on_progress, first lets the requests under way finish and be stored.
+    """
+    trouble_before = Counter(model.trouble)
+    jobs = {}
+    for task in tasks:
+        assert task.name not in jobs, "two questions of one name"
+        stored = replace(
+            task,
+            depends=(task.prompt, *task.depends),
+            about={"question": task.name, "model": model.name, **task.about},
+        )
+        jobs[task.name] = partial(first_valid_reply, stored, model, kept, settings.tries)
+    result = run_batch(jobs, "questions", settings.at_once, on_progress)
+    trouble = Counter(model.trouble) - trouble_before
+    return Answers(
+        values=result.values,
+        set_aside={name: SetAside(str(error), error.reply[:SHOWN_REPLY]) for name, error in result.invalid.items()},
+        failures=result.failures,
+        asked=len(tasks),
+        stopped=result.stopped,
+        spent=Spent.of(kept.written, settings.prices, trouble),
+        spent_in_all=Spent.of(kept.everything, settings.prices, trouble),
+    )

@@ -1,0 +1,257 @@
+"""Stories for a benchmark, written by a language model: ten panels each, as lines that `evaluate world` plays.
+
+The wording of the prompt is ours; its content, the tags and their order are the paper's (supplement, section 4). The
+background is a time of day and a place, since an instruction names both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ...data.benchmark import (
+    FORM,
+    BenchmarkError,
+    BenchmarkGame,
+    BenchmarkTurn,
+    benchmark_text,
+    parse_benchmark,
+    parse_turn,
+)
+from ...data.captions.pictures import read_references
+from ...data.captions.prompts import TIMES
+from ...data.captions.replies import ReplyError, phrase
+from ...data.captions.vision_model import VisionModel
+from ...data.captions.words import why_unfit
+from ...data.jsonl_tables import read_objects
+from ...files import write_text
+from ...state import clean_text
+from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
+
+PANELS, MOST_PANELS = 10, 50
+LONGEST_LINE = 400  # characters of a reply for each panel; a valid one has about 130
+SHOWN_LINES = 4  # wrong lines that the next prompt names
+OPENINGS = (
+    *("kitchen", "bedroom", "garden", "street", "market", "school", "library", "beach", "forest", "park"),
+    *("hill", "lake", "bakery", "station", "castle", "farm", "harbour", "bridge", "meadow", "mountain"),
+)
+MOST_STORIES = len(TIMES) * len(OPENINGS)  # each begins at another time and place
+_REMARK = "{} stories for a benchmark, written by the language model"  # and its name
+_SHOWN = 60  # characters of a reply in an error
+_PANEL = "<S>characters</S><MD>motion</MD><EV>time place</EV><ML>1 to 5</ML><MA>adverb</MA><SC>0 or 1</SC>"
+_PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
+
+
+@dataclass(frozen=True)
+class StoryPlan:
+    """One story to write. name: of its game. others: possible supporting characters.
+
+    time, place: of its beginning, so that stories of one character differ.
+    """
+
+    name: str
+    character: str
+    others: tuple[str, ...]
+    time: str
+    place: str
+    panels: int
+
+
+def read_characters(text: str) -> tuple[str, ...]:
+    """The names in `NAME,NAME`, or of a folder of reference pictures; ValueError for an invalid name."""
+    if text and os.path.isdir(text):  # Path.is_dir raises for a long line of names
+        return tuple(reference.name for reference in read_references(text))
+    given = [name.strip() for name in text.split(",")]
+    for name in given:
+        if problem := why_unfit(name):
+            raise ValueError(f"--characters: the name {ascii(name[:60])} {problem}; give NAME,NAME or a folder")
+    names = tuple(map(clean_text, given))  # as in the lines of a reply
+    if len({name.lower() for name in names}) < len(names):
+        raise ValueError(f"--characters {text}: a name is given twice; give each once")
+    return names
+
+
+def plan_stories(characters: Sequence[str], stories: int, panels: int = PANELS, seed: int = 0) -> list[StoryPlan]:
+    """The stories to write: characters take turns as the main one, and each story begins at another time and place.
+
+    The first stories do not depend on how many there are. ValueError for numbers out of range.
+    """
+    if not 1 <= stories <= MOST_STORIES or not 1 <= panels <= MOST_PANELS:
+        raise ValueError(f"{stories} stories of {panels}; expected 1 to {MOST_STORIES}, of 1 to {MOST_PANELS} panels")
+    places = [(time, place) for time in TIMES for place in OPENINGS]
+    random.Random(f"stories:{seed}").shuffle(places)
+    plans = []
+    for number in range(stories):
+        character = characters[number % len(characters)]
+        others = tuple(name for name in characters if name != character)
+        time, place = places[number]
+        plans.append(StoryPlan(f"{_slug(character)}-{number + 1:03}", character, others, time, place, panels))
+    return plans
+
+
+def story_prompt(plan: StoryPlan) -> str:
+    """The prompt for one story."""
+    others = f"at most one supporting character, one of: {', '.join(plan.others)}" if plan.others else "nobody else"
+    return (
+        "You are the world model of a game that simulates the life of an anime character, and you tell what happens in "
+        f"that world. Write a story of {plan.panels} panels with {plan.character} as the main character. It should "
+        "read like a game in which a player decides what to do next. Give for each panel: "
+        f"(1) the characters <S>: {plan.character} in every panel and first, and beside {plan.character} {others}; put "
+        "a comma between two names, and write names exactly as here. "
+        "(2) the motion <MD>: what the main character does, as a simple phrase in the present simple tense. "
+        f"(3) the environment <EV>: the time of day ({', '.join(TIMES)}), a space, and a single word for the place. "
+        "(4) the motion level <ML>, a number: 1 for hardly any movement; 2 for little movement, such as slight "
+        "swaying; 3 for moderate movement; 4 for large movement that is plain to see; 5 for very large and intense "
+        "movement. "
+        "(5) the movement adverb <MA>: an adverb for <MD> that fits <ML>. "
+        "(6) social interaction <SC>: 1 if two or more characters do something together, such as talking, hugging, "
+        "walking side by side or kissing; otherwise 0. "
+        "(7) entertainment <ET>: 1 if the main character plays, does sports or relaxes, as in reading, riding, flying, "
+        "swimming, whispering or archery; otherwise 0. "
+        "(8) stamina <ST>: 1 if <MD> restores strength, as eating, drinking, lying, sleeping, hugging and being "
+        "treated do; otherwise -1. "
+        "Of the whole story: let each panel follow from the one before; let several things happen in one place, and "
+        "let later panels come back to earlier places. Stay close to everyday life, with common places and with "
+        "actions that are easy to draw, and without small things that are hard to draw. "
+        f"The first panel is set at: {plan.time} {plan.place}. "
+        f"Write in English, one line a panel, {plan.panels} lines and nothing else, each line in this format: {_PANEL}"
+    )
+
+
+def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
+    """The turns in a reply; ReplyError names the wrong lines.
+
+    Only capital letters of phrases, spaces, and a code fence around the reply are corrected.
+    """
+    whole = whole_reply(text)
+    if len(whole) > LONGEST_LINE * plan.panels:
+        raise ReplyError(f"the reply has {len(whole)} characters", f"{plan.panels} short lines and nothing else", text)
+    lines = _lines(whole)
+    turns, wrong = [], []
+    for number, line in enumerate(lines[: plan.panels + 1], start=1):
+        try:
+            turns.append(_checked(parse_turn(line), plan))
+        except (BenchmarkError, ReplyError) as error:
+            wrong.append((number, error))
+    if len(lines) != plan.panels:
+        expected = f"exactly {plan.panels} lines and nothing else, each {FORM}"
+        found = f"line {wrong[0][0]}: {wrong[0][1]}" if wrong else "no line is wrong"
+        raise ReplyError(f"the reply has {len(lines)} lines ({found})", expected, text)
+    if wrong:
+        expected = "; ".join(f"in line {number}: {error.expected}" for number, error in wrong[:SHOWN_LINES])
+        raise ReplyError(f"line {wrong[0][0]}: {wrong[0][1]}", expected, text)
+    return tuple(turns)
+
+
+def _lines(whole: str) -> list[str]:
+    return [line.strip() for line in whole.split("\n") if line.strip()]
+
+
+def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
+    """A turn of the story with phrases in lower case; BenchmarkError for wrong characters, ReplyError as `_lowered`."""
+    main, *others = turn.characters
+    if main != plan.character:
+        raise BenchmarkError(f"<S> begins with {ascii(main[:_SHOWN])}", f"{plan.character} first in <S>")
+    if len(others) > 1:
+        raise BenchmarkError(f"<S> has {len(turn.characters)} names", "one or two names in <S>")
+    if others and others[0] not in plan.others:
+        known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
+        raise BenchmarkError(f"<S> has {ascii(others[0][:_SHOWN])}", f"{known} after {plan.character} in <S>")
+    return _lowered(turn)
+
+
+def _lowered(turn: BenchmarkTurn) -> BenchmarkTurn:
+    """The turn with phrases in lower case; ReplyError for words that an instruction cannot contain."""
+    phrases = (("MD", turn.motion), ("EV", turn.background), ("MA", turn.adverb))
+    motion, background, adverb = (phrase(tag, words, commas=("MD", "EV", "MA")) for tag, words in phrases)
+    return BenchmarkTurn(turn.characters, motion, background, turn.level, adverb, turn.change)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The written benchmark: its file, the stories in it, and the model's answers."""
+
+    path: Path
+    games: tuple[BenchmarkGame, ...]
+    answers: Answers[tuple[BenchmarkTurn, ...]]
+
+
+def write_stories(
+    path: Path,
+    plans: Sequence[StoryPlan],
+    model: VisionModel,
+    terms: AskSettings,
+    on_progress: OnProgress | None = None,
+) -> Written:
+    """Ask for the stories and write the valid ones as a benchmark; the same call continues after an interruption.
+
+    Beside FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
+    ValueError if FILE exists and was not written by this, or was edited.
+    """
+    kept_path = path.with_name(f"{path.name}.replies.jsonl")
+    if path.exists() and not kept_path.is_file():
+        raise ValueError(f"{path} exists and was not written by this command; choose another file")
+    with kept_replies(kept_path) as kept:
+        if path.exists() and not _is_as_written(path, kept_path):
+            raise ValueError(
+                f"{path} was edited: its games are not those of {kept_path.name}; give another file with --out, or "
+                "move this one away"
+            )
+        answers = ask_all(model, [_task(plan) for plan in plans], kept, terms, on_progress)
+        games = tuple(
+            BenchmarkGame(plan.name, answers.values[plan.name]) for plan in plans if plan.name in answers.values
+        )
+        _write_set_aside(path.with_name(f"{path.name}.set-aside.jsonl"), plans, answers)
+        if games:
+            write_text(path, benchmark_text(games, (f"{_REMARK.format(len(games))} {clean_text(model.name)}.",)))
+    return Written(path, games, answers)
+
+
+def _is_as_written(path: Path, kept_path: Path) -> bool:
+    """Whether a file holds only games of the kept replies, from any plans and model."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        games = parse_benchmark(text)
+    except (BenchmarkError, UnicodeDecodeError):
+        return False
+    known = {(str(row.get("question")), _turns_of(row["reply"])) for row in read_objects(kept_path)}
+    remark = text.partition("\n")[0].removeprefix("# ")
+    whole = remark.startswith(_REMARK.format(len(games))) and text == benchmark_text(games, (remark,))
+    return whole and all((game.name, game.turns) in known for game in games)
+
+
+def _turns_of(reply: str) -> tuple[BenchmarkTurn, ...]:
+    """The turns in a reply to any story's prompt; empty if a line is not a turn."""
+    try:
+        return tuple(_lowered(parse_turn(line)) for line in _lines(whole_reply(reply)))
+    except (BenchmarkError, ReplyError):
+        return ()
+
+
+def _task(plan: StoryPlan) -> Task[tuple[BenchmarkTurn, ...]]:
+    parse: Callable[[str], tuple[BenchmarkTurn, ...]] = partial(parse_story, plan=plan)
+    return Task(plan.name, story_prompt(plan), parse, about={"character": plan.character})
+
+
+def _write_set_aside(path: Path, plans: Sequence[StoryPlan], answers: Answers[tuple[BenchmarkTurn, ...]]) -> None:
+    """Write one line for each story without a valid reply; replaces the file of an earlier run."""
+    lines = []
+    for plan in plans:
+        if (aside := answers.set_aside.get(plan.name)) is not None:
+            values = {"story": plan.name, "character": plan.character, "reason": aside.reason, "reply": aside.reply}
+            lines.append(json.dumps(values) + "\n")
+    if lines or path.is_file():
+        write_text(path, "".join(lines))
+
+
+def _slug(character: str) -> str:
+    """The beginning of a game's name, from a character's name."""
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-") or "story"

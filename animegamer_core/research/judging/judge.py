@@ -1,0 +1,218 @@
+"""A vision model as judge: stories of five scenes, pictures of all agents at once, six criteria, several passes.
+
+The wording of the prompt is ours; its content, the criteria and their order are the paper's (supplement, section 4,
+which says four lines but names six criteria). A game of ten turns makes two stories, turns 1 to 5 and 6 to 10; fewer
+than five remaining turns are left out. Agents have numbers instead of names, in an order that is shuffled for every
+story and rotates with every pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...data.benchmark import BenchmarkGame
+from ...data.captions.replies import ReplyError
+from ...evaluate.world.references import CharacterReferences, references_of
+from ...media.video import read_clip
+from ...state import clean_text
+from .agreement import shown_order
+from .asking import Task, whole_reply
+from .runs import Comparison
+from .tiles import FRAMES, reference_image, story_image
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SCENES = 5  # of a story
+LOWEST, HIGHEST = 1, 10
+LONGEST_VERDICT = 4000  # characters of a reply; a valid one has a few hundred
+MOST_PASSES = 20
+MOST_PICTURES = 3  # of each character
+CRITERIA: dict[str, tuple[str, str]] = {  # tag -> its name and question, in the order of the reply
+    "OA": ("Overall quality", "how good the game is to experience as a whole"),
+    "TA": ("Text alignment", "how well the pictures show what the scene's text asks"),
+    "ConC": ("Contextual coherence", "whether each scene follows naturally from the ones before it"),
+    "ChaC": ("Character consistency", "whether the characters of every scene are those of the reference pictures"),
+    "EC": ("Emotional consistency", "whether the mood that the scenes express fits the feelings that the text tells"),
+    "VC": ("Visual coherence", "whether colours, style and composition of the scenes belong together"),
+}
+_FORM = "six lines, <OA>, <TA>, <ConC>, <ChaC>, <EC>, <VC> in this order, then the explanation on a new line"
+
+Scores = dict[str, tuple[int, ...]]  # tag -> a score for each agent
+
+
+@dataclass(frozen=True)
+class Story:
+    """Scenes of a game that are judged together. first: the number of its first turn."""
+
+    game: BenchmarkGame
+    first: int
+
+    @property
+    def name(self) -> str:
+        """The name in replies and reports: heldout-900000/1-5."""
+        return f"{self.game.name}/{self.first}-{self.first + SCENES - 1}"
+
+    @property
+    def characters(self) -> tuple[str, ...]:
+        """All characters in the order of appearance."""
+        turns = self.game.turns[self.first - 1 : self.first - 1 + SCENES]
+        return tuple(dict.fromkeys(name for turn in turns for name in turn.characters))
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """The instruction of each scene."""
+        return tuple(turn.instruction for turn in self.game.turns[self.first - 1 : self.first - 1 + SCENES])
+
+
+@dataclass(frozen=True)
+class Question:
+    """One story in one pass. order: which agent (0, 1, ...) is shown as agent 1, agent 2 and so on."""
+
+    story: Story
+    turn: int
+    order: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The question's unique name; passes count from 1."""
+        return f"{self.story.name} pass {self.turn + 1}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A valid reply: scores in the order in which agents were shown, and an explanation in one line."""
+
+    scores: Scores
+    explanation: str
+
+
+def stories_of(games: Sequence[BenchmarkGame]) -> list[Story]:
+    """A story for every five turns of each game, from the first turn on."""
+    return [Story(game, first + 1) for game in games for first in range(0, len(game.turns) - SCENES + 1, SCENES)]
+
+
+def questions_of(stories: Sequence[Story], agents: int, passes: int, seed: int) -> list[Question]:
+    """All questions, pass by pass; ValueError for a number of passes out of range."""
+    if not 1 <= passes <= MOST_PASSES:
+        raise ValueError(f"passes is {passes}; expected 1 to {MOST_PASSES}")
+    return [
+        Question(story, turn, shown_order(f"judge/{seed}/{story.name}", turn, agents))
+        for turn in range(passes)
+        for story in stories
+    ]
+
+
+def references_in(stories: Sequence[Story], folder: Path | None) -> CharacterReferences:
+    """Reference pictures of all characters in the stories, found as by `references_of`."""
+    games = {}
+    for story in stories:
+        turn = story.game.turns[0]
+        for name in story.characters:  # `references_of` looks only for main characters
+            games[name] = BenchmarkGame("alone", (dataclasses.replace(turn, characters=(name,)),))
+    return references_of(tuple(games.values()), folder)
+
+
+def tasks_of(
+    questions: Sequence[Question], comparison: Comparison, references: CharacterReferences
+) -> Iterator[Task[Verdict]]:
+    """The questions as tasks for a model, with the available reference pictures. OSError names a missing clip."""
+    for question in questions:
+        clips = [_clips(comparison, agent, question.story) for agent in question.order]
+        known = [name for name in question.story.characters if name in references.pictures]
+        shown = {name: references.facts["pictures"][name] for name in known}
+        yield Task(
+            name=question.name,
+            prompt=judge_prompt(question.story, len(clips), known),
+            parse=partial(parse_verdict, count=len(clips)),
+            pictures=partial(_pictures, clips, [references.pictures[name][:MOST_PICTURES] for name in known]),
+            depends=(question.turn, shown, [[_digest(clip) for clip in row] for row in clips]),
+            about={"order": [comparison.agents[agent] for agent in question.order]},
+        )
+
+
+def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
+    """The judge's prompt. known: characters with a row in Image-1; if empty, the agents' pictures come first."""
+    scenes = "\n".join(f"Scene {number}: {text}" for number, text in enumerate(story.instructions, start=1))
+    first = 2 if known else 1
+    shown = ", ".join(f"Image-{number + first} is by agent {number + 1}" for number in range(agents))
+    references = (
+        f"Image-1 holds the reference pictures of the characters, a row each, from top to bottom: {', '.join(known)}. "
+        if known
+        else "There are no reference pictures; compare the characters with those of the first scene. "
+    )
+    criteria = "\n".join(f"<{tag}> {name}: {about}" for tag, (name, about) in CRITERIA.items())
+    form = "\n".join(f"<{tag}>{' n' * agents}" for tag in CRITERIA)
+    return (
+        f"You are an impartial judge of video stories that {agents} AI agents made from the same text.\n"
+        f"1) The story has {SCENES} scenes. Their text:\n{scenes}\n"
+        f"2) What you see: {references}{shown}. In an agent's picture the i-th row shows {FRAMES} frames, in the order "
+        "of time, of the video that the agent made of scene i.\n"
+        f"3) Score every agent by each of these criteria, with whole numbers from {LOWEST} to {HIGHEST}; a higher "
+        f"number is better:\n{criteria}\n"
+        f"4) Write {len(CRITERIA)} lines. Each begins with the code of a criterion and goes on with {agents} numbers, "
+        "the scores of the agents in the order of their numbers, separated by spaces; n stands for a number:\n"
+        f"{form}\nThen explain your scores briefly on a new line, without repeating the codes. Write nothing else.\n"
+        "5) Be fair: neither the order in which agents are shown, nor their numbers, nor the length of a text may "
+        "change a score. Let the scores differ as much as the stories do."
+    )
+
+
+def parse_verdict(text: str, count: int) -> Verdict:
+    """The scores of `count` agents in a reply; ReplyError names the wrong line. Only whole numbers are accepted."""
+    whole = whole_reply(text)
+    if len(whole) > LONGEST_VERDICT:
+        raise ReplyError(f"the reply has {len(whole)} characters", f"{_FORM}, all of it short", text)
+    lines = [line.strip() for line in whole.split("\n") if line.strip()]
+    scores: Scores = {}
+    for number, tag in enumerate(CRITERIA):
+        line = lines[number] if number < len(lines) else ""
+        if not line.startswith(f"<{tag}>"):
+            found = f"line {number + 1} is {ascii(line[:60])}, without <{tag}> at its beginning"
+            raise ReplyError(found, _FORM, text)
+        scores[tag] = _numbers(tag, line[len(tag) + 2 :].split(), count, text)
+    explanation = clean_text(" ".join(lines[len(CRITERIA) :]))
+    if not explanation:
+        raise ReplyError("there is no explanation", _FORM, text)
+    repeated = next((tag for tag in CRITERIA if any(f"<{tag}>" in line for line in lines[len(CRITERIA) :])), None)
+    if repeated is not None:
+        raise ReplyError(f"<{repeated}> appears a second time", f"{_FORM}, each tag once", text)
+    return Verdict(scores, explanation)
+
+
+def _numbers(tag: str, words: list[str], count: int, text: str) -> tuple[int, ...]:
+    allowed = {str(score): score for score in range(LOWEST, HIGHEST + 1)}
+    expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between and nothing else"
+    odd = next((word for word in words if word not in allowed), None)
+    if odd is not None:
+        raise ReplyError(f"<{tag}> has {ascii(odd[:60])}", expected, text)
+    if len(words) != count:
+        raise ReplyError(f"<{tag}> has {len(words)} numbers", expected, text)
+    return tuple(allowed[word] for word in words)
+
+
+def by_agent(question: Question, verdict: Verdict) -> Mapping[str, tuple[int, ...]]:
+    """A verdict's scores in the order of the agents."""
+    places = [question.order.index(agent) for agent in range(len(question.order))]
+    return {tag: tuple(scores[place] for place in places) for tag, scores in verdict.scores.items()}
+
+
+def _clips(comparison: Comparison, agent: int, story: Story) -> list[Path]:
+    turns = comparison.record(agent, story.game.name).turns[story.first - 1 : story.first - 1 + SCENES]
+    return [comparison.folder(agent, story.game.name) / turn.clip for turn in turns]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[object]]) -> tuple[Image.Image, ...]:
+    """The reference pictures, if there are any, and each agent's scenes."""
+    first = [reference_image(references)] if references else []
+    return (*first, *(story_image([read_clip(clip).frames for clip in row]) for row in clips))

@@ -1,0 +1,227 @@
+"""A study with people: each rater gets a folder with a page of clips side by side, and a rating sheet.
+
+Agents are shown as A, B, C, D in an order that is shuffled for every rater and game; key.json says which is which, and
+is not for raters. A rater's folder needs no other file, no server and no network.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...evaluate.world.records import GameRecord
+from ...files import PART, replacing, write_text
+from ...media.page import write_page
+from ...state import CharacterState
+from .agreement import shown_order
+from .rating_sheets import CRITERIA, LETTERS, RatingSheet
+from .runs import Comparison, as_json
+
+KEY, SHEET, PAGE, CLIPS = "key.json", "sheet.csv", "index.html", "clips"
+FORMAT = 1
+MOST_RATERS = 500
+UNDATED = 946_684_800  # the year 2000: real dates would show which clips were played together
+_PARTS = Path(__file__).with_name("raters_page")
+_KEEP = "This says which agent is which. Keep it from the raters until all sheets are back."
+
+OnRater = Callable[[int, int], None]  # (written folders, of how many)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Which rater ranks what. name: study-<8 hex digits>. agents: their names. characters: game -> main character.
+
+    games: rater -> the games in that rater's order. orders: rater -> game -> which agent (0, 1, ...) is A, B ...
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    characters: Mapping[str, str]
+    games: Mapping[str, tuple[str, ...]]
+    orders: Mapping[str, Mapping[str, tuple[int, ...]]]
+
+    def sheet(self, rater: str) -> RatingSheet:
+        """A rater's empty sheet."""
+        characters = tuple(self.characters[game] for game in self.games[rater])
+        return RatingSheet(f"{self.name}-{rater}", characters, len(self.agents))
+
+    @property
+    def raters(self) -> tuple[str, ...]:
+        """rater-01, rater-02 and so on."""
+        return tuple(self.games)
+
+
+def plan_study(comparison: Comparison, raters: int, games: int, seed: int) -> Study:
+    """A study of some games that all runs have, equal for all raters; ValueError for numbers out of range."""
+    if not 2 <= len(comparison.agents) <= len(LETTERS):
+        raise ValueError(f"{len(comparison.agents)} runs; expected 2 to {len(LETTERS)}, as the paper's scale has")
+    if not 1 <= raters <= MOST_RATERS:
+        raise ValueError(f"raters is {raters}; expected 1 to {MOST_RATERS}")
+    if not 1 <= games <= len(comparison.games):
+        raise ValueError(f"games is {games}; the runs have {len(comparison.games)} finished games in common")
+    chosen = random.Random(f"raters/{seed}").sample(comparison.games, games)
+    names = [f"rater-{number:02}" for number in range(1, raters + 1)]
+    order_of = {name: tuple(random.Random(f"raters/{seed}/{name}").sample(chosen, games)) for name in names}
+    orders = {
+        name: {game: shown_order(f"raters/{seed}/{game}", number, len(comparison.agents)) for game in chosen}
+        for number, name in enumerate(names)
+    }
+    characters = {game: comparison.record(0, game).character for game in chosen}
+    asked = json.dumps([seed, comparison.agents, sorted(chosen), raters, [dict(run.asked) for run in comparison.runs]])
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
+    return Study(f"study-{digest}", comparison.agents, characters, order_of, orders)
+
+
+def write_study(study: Study, comparison: Comparison, out: Path, on_rater: OnRater | None = None) -> list[Path]:
+    """Write the key and every rater's folder; returns the pages. Calling it again updates the folder.
+
+    ValueError if the folder holds another study or other files.
+    """
+    _claim(study, out)
+    pages: list[Path] = []
+    copies: dict[Path, Path] = {}
+    for number, rater in enumerate(study.raters, start=1):
+        pages.append(_write_rater(study, comparison, out / rater, rater, copies))
+        if on_rater is not None:
+            on_rater(number, len(study.raters))
+    return pages
+
+
+def read_key(out: Path) -> Study:
+    """The study in a folder; ValueError if there is none."""
+    path = out / KEY
+    if not path.is_file():
+        raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']!r}, this program reads {FORMAT}")
+        study = Study(
+            name=str(values["study"]),
+            agents=tuple(map(str, values["agents"])),
+            characters=dict(values["characters"]),
+            games={rater: tuple(row["games"]) for rater, row in values["raters"].items()},
+            orders={
+                rater: {game: tuple(map(int, order)) for game, order in row["orders"].items()}
+                for rater, row in values["raters"].items()
+            },
+        )
+        everybody = list(range(len(study.agents)))
+        for rater, games in study.games.items():
+            if sorted(games) != sorted(study.characters) or len(set(games)) < len(games):
+                raise ValueError(f"wrong games of {rater}")
+            if any(sorted(study.orders[rater][game]) != everybody for game in games):
+                raise ValueError(f"wrong orders of {rater}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: not a study's key ({str(error)[:200]}); write the study again") from error
+    return study
+
+
+def _claim(study: Study, out: Path) -> None:
+    """Write the key into a folder that is empty or holds this study."""
+    if (out / KEY).is_file():
+        if (known := read_key(out).name) != study.name:
+            raise ValueError(f"{out} holds another study, {known}; choose a new folder")
+    elif out.is_dir() and any(not path.name.startswith(PART) for path in out.iterdir()):
+        raise ValueError(f"{out} holds other files and no {KEY}; choose a new folder")
+    raters = {
+        rater: {"sheet": study.sheet(rater).name, "games": study.games[rater], "orders": dict(study.orders[rater])}
+        for rater in study.raters
+    }
+    values: dict[str, Any] = {"note": _KEEP, "format": FORMAT, "study": study.name, "agents": study.agents}
+    write_text(out / KEY, as_json({**values, "characters": dict(study.characters), "raters": raters}))
+
+
+def _write_rater(study: Study, comparison: Comparison, folder: Path, rater: str, copies: dict[Path, Path]) -> Path:
+    """Write a rater's clips under neutral names, the page, and the sheet if it is missing (it may be filled in).
+
+    copies: clip of a run -> its copy in some rater's folder, to link the next raters' copies to.
+    """
+    games = [
+        {
+            "name": f"Game {number}",
+            "character": study.characters[game],
+            "turns": _turns(comparison, game, study.orders[rater][game], _ClipFolder(folder, number, copies)),
+        }
+        for number, game in enumerate(study.games[rater], start=1)
+    ]
+    sheet = study.sheet(rater)
+    if not (folder / SHEET).is_file():
+        with replacing(folder / SHEET) as part:  # the byte order mark tells spreadsheet programs that it is UTF-8
+            part.write_text(sheet.text(), encoding="utf-8-sig", newline="")
+    data = {
+        "sheet": sheet.name,
+        "head": sheet.columns,
+        "rows": sheet.rows,
+        "letters": list(sheet.letters),
+        "criteria": [{"key": key, "name": name, "asks": asks} for key, (name, asks) in CRITERIA.items()],
+        "games": games,
+    }
+    return write_page(folder / PAGE, _PARTS, ["page.js"], data)
+
+
+@dataclass(frozen=True)
+class _ClipFolder:
+    """A rater's clips of one game. copies: as for `_write_rater`."""
+
+    folder: Path
+    game: int
+    copies: dict[Path, Path]
+
+    def put(self, source: Path, turn: int, letter: str) -> str:
+        """Copy or link a clip without its date; returns its path in the folder."""
+        name = f"{CLIPS}/game-{self.game}-turn-{turn:02d}-{letter}{source.suffix}"
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        undated = path.is_file() and path.stat().st_mtime == UNDATED
+        if not (undated and filecmp.cmp(path, source, shallow=False)):
+            with replacing(path) as part:
+                _copy(self.copies.get(source), source, part)
+        self.copies.setdefault(source, path)
+        return name
+
+
+def _copy(known: Path | None, source: Path, part: Path) -> None:
+    """Link to a known copy, or make a new one."""
+    if known is not None:
+        try:
+            os.link(known, part)
+            return
+        except OSError:  # no hard links on this disk, or too many to one file
+            part.unlink(missing_ok=True)
+    shutil.copyfile(source, part)
+    os.utime(part, (UNDATED, UNDATED))
+
+
+def _turns(comparison: Comparison, game: str, order: tuple[int, ...], clips: _ClipFolder) -> list[dict[str, Any]]:
+    """A game's turns for the page: the request, and for each letter a shot with the stats after it."""
+    columns = [_stats_after(comparison.record(agent, game)) for agent in order]
+    turns = []
+    for number, asked in enumerate(comparison.game(game).turns):
+        shots = []
+        for letter, agent, stats in zip(LETTERS, order, columns, strict=False):
+            source = comparison.folder(agent, game) / comparison.record(agent, game).turns[number].shown
+            src = clips.put(source, number + 1, letter)
+            shots.append({"letter": letter, "src": src, "gauges": stats[number]})
+        asked_for = {"who": ", ".join(asked.characters), "what": f"{asked.adverb} {asked.motion}".strip()}
+        turns.append({**asked_for, "where": asked.background, "shots": shots})
+    return turns
+
+
+def _stats_after(record: GameRecord) -> list[dict[str, int] | None]:
+    """The stats after every turn; None for every turn if the agent predicts none."""
+    state, shown = CharacterState(), []
+    for turn in record.turns:
+        if turn.change is None:
+            return [None] * len(record.turns)
+        state = state.after(turn.change)
+        shown.append({"stamina": state.stamina, "social": state.social, "entertainment": state.entertainment})
+    return shown

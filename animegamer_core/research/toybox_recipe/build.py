@@ -1,0 +1,62 @@
+"""Build the embedded world: `python -m animegamer_core.toybox.build --work DIR`.
+
+    data       draw the games, measure their motion, write a dataset folder
+    games      draw more games for the engine, which needs only each clip's first picture
+    probes     train the probes on true clips of other seeds; frozen before any decoder is trained
+    scorers    train the scoring models for pictures and texts, on true clips of further seeds
+    vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
+    polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
+    calibrate  measure how far the decoder's shots move, and set the world's motion table by it
+
+Every stage ends within 8 minutes on one H200 and leaves its result in DIR; the same command again skips finished
+stages. `--quick` runs everything in miniature, to try the machinery.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .build_dir import BuildDir
+from .recipe import FULL, QUICK, STAGES
+
+UNFINISHED = 3  # exit status
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; exit status 0 when all requested stages are finished, 3 when the time ran out."""
+    parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
+    parser.add_argument("--work", type=Path, required=True, help="the build's folder")
+    parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
+    parser.add_argument("--minutes", type=float, help="stop, resumable, after so many minutes")
+    parser.add_argument("--quick", action="store_true", help="in miniature: tries the machinery, learns nothing")
+    args = parser.parse_args(argv)
+    stages = args.stages.split(",")
+    unknown = [stage for stage in stages if stage not in STAGES]
+    if unknown:
+        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+
+    import torch
+
+    from .stages import build
+
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
+
+    args.work.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    work = BuildDir(args.work, QUICK if args.quick else FULL, device, say)
+    return 0 if build(work, stages, args.minutes) else UNFINISHED
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"build: {error}\n")
+        sys.exit(2)

@@ -1,0 +1,88 @@
+"""A build's folder, and the log of its stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ...data.dataset import TURNS
+from ...data.motion import level_edges, median_by_level
+from ...files import write_text
+from ...state import MotionTable
+from .recipe import Recipe
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BuildDir:
+    """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json.
+
+    say: shows a line of progress.
+    """
+
+    folder: Path
+    recipe: Recipe
+    device: str
+    say: Say
+
+    @property
+    def dataset(self) -> Path:
+        """The dataset folder."""
+        return self.folder / "dataset"
+
+    @property
+    def games(self) -> Path:
+        """The dataset folder that the engine is trained on."""
+        return self.folder / "games"
+
+    @property
+    def world(self) -> Path:
+        """The world folder that the stages fill."""
+        return self.folder / "world"
+
+    def measured_table(self) -> MotionTable:
+        """The motion levels' borders and medians, computed from the dataset."""
+        lines = (self.dataset / TURNS).read_text(encoding="utf-8").splitlines()
+        values = [json.loads(line)["motion_value"] for line in lines]
+        edges = level_edges(values)
+        return MotionTable("toybox", median_by_level(values, edges), edges)
+
+    def settings(self, stage: str) -> dict[str, object]:
+        """The recipe's settings of a stage, as JSON keeps them."""
+        recipe = self.recipe
+        own = {
+            "data": asdict(recipe.dataset_games),
+            "games": asdict(recipe.engine_games),
+            "probes": asdict(recipe.probes),
+            "scorers": asdict(recipe.scoring),
+            "calibrate": recipe.calibrated_on,
+        }
+        return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
+
+    def check_recipe(self, stage: str) -> None:
+        """ValueError if this folder's stage was begun with another recipe, such as `--quick`."""
+        before = self.log().get(stage, {}).get("settings")
+        if before is not None and before != self.settings(stage):
+            raise ValueError(
+                f"stage {stage} in {self.folder} was built with {json.dumps(before)}, now it is "
+                f"{json.dumps(self.settings(stage))}; build in another --work folder"
+            )
+
+    def log(self) -> dict[str, dict[str, object]]:
+        """Each stage's seconds over all calls, whether it is finished, and its settings."""
+        path = self.folder / "stages.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def is_finished(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return bool(self.log().get(stage, {}).get("finished"))
+
+    def note(self, stage: str, seconds: float, finished: bool) -> None:
+        """Add to a stage's seconds in the log, and record whether it is finished."""
+        before = self.log()
+        total = before.get(stage, {}).get("seconds", 0.0) + round(seconds, 1)
+        log = {**before, stage: {"seconds": total, "finished": finished, "settings": self.settings(stage)}}
+        write_text(self.folder / "stages.json", json.dumps(log, indent=1))

@@ -1,0 +1,124 @@
+"""The fit of a world's motion table: the values that condition its decoder, so that shots move as their level says.
+
+A decoder that draws a little softer than the film also moves a little less by the same measure. Its response is
+measured on training states and inverted; the borders between levels stay those of the dataset. M states, N state
+tokens, D state width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...data.motion import motion_value
+from ...data.workers import parallel_map
+from ...media.video import to_uint8
+from ...model.decoder import ShotDecoder
+from ...model.encoder import ShotEncoder
+from ...model.engine import GameEngine
+from ...state import MotionTable, motion_text
+from ...toybox.drawing.draw import draw_shot
+from ...toybox.world import Scene, instruction
+from ...train.training_data import pictures
+
+VALUES = 8  # motion values that every state is drawn at
+# They run from the first times the lowest level's value to the second times the highest's, where training ends: with
+# values beyond its training the decoder moves less again.
+REACH = (0.5, 1.5)
+BATCH = 32
+
+OnShot = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Response:
+    """How a decoder's shots move: the median measured motion for each of some rising condition values."""
+
+    conditions: tuple[float, ...]
+    measured: tuple[float, ...]
+
+    def to_measure(self, wanted: Sequence[float]) -> tuple[float, ...]:
+        """The condition values at which the shots' measured motion is as wanted."""
+        return inverted(self.conditions, self.measured, wanted)
+
+
+def decoder_response(
+    table: MotionTable,
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
+) -> Response:
+    """The decoder's response over the range of `table.values`, the dataset's own medians by level.
+
+    Some thirty states are enough. workers: processes that measure, None for one a core.
+    """
+    conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES)
+    measured = np.median(measured_motion(decoder, states_MND, conditions, on_shot, workers), axis=0)
+    return Response(tuple(conditions.tolist()), tuple(measured.tolist()))
+
+
+def calibrated_table(
+    table: MotionTable,
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
+) -> MotionTable:
+    """The table with the values at which the median shot of these states has the motion that `table.values` state."""
+    response = decoder_response(table, decoder, states_MND, on_shot, workers)
+    return replace(table, values=response.to_measure(table.values))
+
+
+@torch.inference_mode()
+def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngine, encoder: ShotEncoder) -> Tensor:
+    """(2M, N, D) states: each scene's by the encoder, and by the engine from the text alone."""
+    states = []
+    for scene in scenes:
+        clip = draw_shot(scene)
+        text = instruction(scene, table.level(motion_value(clip)))
+        states.append(encoder([motion_text(text)], pictures(torch.from_numpy(clip[:1])))[0].float().cpu())
+        states.append(engine.predict((), text).representation)
+    return torch.stack(states)
+
+
+def measured_motion(
+    decoder: ShotDecoder,
+    states_MND: Tensor,
+    conditions: Sequence[float],
+    on_shot: OnShot | None = None,
+    workers: int | None = None,
+) -> NDArray[np.float64]:
+    """(M, values) measured motion of each state's shot at each condition value, with one noise seed a state."""
+    rows = [(state, value) for state in range(len(states_MND)) for value in conditions]
+    measured: list[float] = []
+    for start in range(0, len(rows), BATCH):
+        part = rows[start : start + BATCH]
+        states = torch.stack([states_MND[state] for state, _ in part])
+        motion = torch.tensor([float(value) for _, value in part])
+        latents = decoder.sample(states, motion, [state for state, _ in part])
+        measured += parallel_map(
+            motion_value, [to_uint8(frames) for frames in decoder.decode_latents(latents)], workers
+        )
+        if on_shot is not None:
+            on_shot(len(measured), len(rows))
+    return np.array(measured).reshape(len(states_MND), len(conditions))
+
+
+def inverted(conditions: Sequence[float], measured: Sequence[float], wanted: Sequence[float]) -> tuple[float, ...]:
+    """The condition values at which a response is as wanted: made monotone, and interpolated on log scales.
+
+    Values beyond the ends of the response take the end; the upper end is where the response is greatest.
+    """
+    best = int(np.argmax(measured)) + 1
+    rising = np.maximum.accumulate(np.asarray(measured[:best], dtype=float))
+    steps = np.log(rising) + np.arange(best) * 1e-9  # np.interp needs strictly rising points
+    logs = np.log(np.asarray(conditions[:best], dtype=float))
+    values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, logs)
+    return tuple(round(math.exp(value), 4) for value in values)

@@ -1,0 +1,131 @@
+"""The training of the probes, their checks on held-out true clips, and the control that must score chance.
+
+B or M clips, F frames, T frames that the probes see, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...toybox.probes import FRAME_STRIDE, ChanceCheck, ProbeNet, chance_checks, noise_check, recognise, save_probes
+from ...toybox.scenes import HEADS, Labels, draw_labelled
+from .training import OnLoss, blurred, relit, train_network
+
+LEARNING_RATE, WEIGHT_DECAY, SMOOTHING = 3e-3, 0.01, 0.02
+BATCH = 128
+
+
+def train_probes(
+    frames_u8: Tensor,
+    labels: Labels,
+    steps: int,
+    device: torch.device | str,
+    seed: int = 0,
+    on_loss: OnLoss | None = None,
+) -> ProbeNet:
+    """Train probes on true clips frames_u8 (M, 17, H, W, 3), which stay in memory on `device` during training.
+
+    Each of the `steps` batches has at most 128 augmented clips. Returns the network in eval mode on `device`.
+    """
+    torch.manual_seed(seed)
+    draw = torch.Generator().manual_seed(seed)
+    net = ProbeNet().to(device).train()
+    clips = frames_u8[:, ::FRAME_STRIDE].to(device)
+    truth = {name: torch.as_tensor(classes, device=device) for name, classes in labels.items()}
+
+    def batch_loss() -> Tensor:
+        rows = torch.randint(len(clips), (min(BATCH, len(clips)),), generator=draw).to(device)
+        return _loss(net, _degraded(clips[rows], draw), {name: classes[rows] for name, classes in truth.items()})
+
+    train_network(net, batch_loss, steps, LEARNING_RATE, WEIGHT_DECAY, on_loss)
+    return net.eval()
+
+
+def _loss(net: ProbeNet, clips_BTCHW: Tensor, truth: dict[str, Tensor]) -> Tensor:
+    with torch.autocast(clips_BTCHW.device.type, torch.bfloat16, enabled=clips_BTCHW.is_cuda):
+        logits = net.read(clips_BTCHW)
+    losses = [F.cross_entropy(logits[name].float(), truth[name], label_smoothing=SMOOTHING) for name in HEADS]
+    return torch.stack(losses).sum()
+
+
+def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
+    """The clips as floats (B, T, 3, H, W) with the flaws of a decoder: softer, noisier, relit, shifted."""
+    batch, device = len(clips_BTHWC), clips_BTHWC.device
+    soft, slow, noise, light, contrast = torch.rand(5, batch, 1, 1, 1, 1, generator=draw).to(device).unbind(0)
+    clips = rearrange(clips_BTHWC, "b t h w c -> b t c h w").float() / 255
+    factor = int(torch.randint(2, 4, (1,), generator=draw))
+    clips = torch.lerp(clips, blurred(clips.flatten(0, 1), factor).unflatten(0, clips.shape[:2]), soft**2)
+    neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
+    neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
+    clips = torch.lerp(clips, neighbours, 0.3 * slow)
+    clips = clips.roll([int(shift) for shift in torch.randint(-3, 4, (2,), generator=draw)], (3, 4))
+    return relit(clips, light, contrast) + 0.06 * noise * torch.randn_like(clips)
+
+
+def shuffled_check(
+    frames_u8: Tensor,
+    labels: Labels,
+    held_out: tuple[NDArray[np.uint8], Labels],
+    steps: int,
+    device: torch.device | str,
+    seed: int = 0,
+) -> dict[str, ChanceCheck]:
+    """The accuracy on held-out clips of probes trained on labels shuffled among the clips: it must be at chance."""
+    draw = np.random.default_rng(seed)
+    shuffled = {name: draw.permutation(classes) for name, classes in labels.items()}
+    clips, truth = held_out
+    return chance_checks(recognise(train_probes(frames_u8, shuffled, steps, device, seed), clips), truth)
+
+
+def probe_accuracy(net: ProbeNet, frames_u8: NDArray[np.uint8], labels: Labels) -> dict[str, float]:
+    """The fraction of clips that each head classifies correctly."""
+    seen = recognise(net, frames_u8)
+    return {name: float((seen[name] == labels[name]).mean()) for name in HEADS}
+
+
+@dataclass(frozen=True)
+class ProbeRecipe:
+    """How many true clips the probes are trained on and checked with, and for how many steps.
+
+    control_steps: steps of the control network, which is trained on shuffled labels.
+    """
+
+    clips: int = 10_000
+    held_out: int = 500
+    steps: int = 2_000
+    control_steps: int = 500
+    seed: int = 0
+
+
+def build_probes(
+    world: Path | str,
+    recipe: ProbeRecipe,
+    device: torch.device | str,
+    workers: int | None = None,
+    on_loss: OnLoss | None = None,
+) -> dict[str, Any]:
+    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts for their card."""
+    first = recipe.seed * 1_000_000
+    frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
+    held_out = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
+    clips = torch.from_numpy(frames)
+    net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss)
+    noise = noise_check(net, held_out[1], recipe.seed)
+    shuffled = shuffled_check(clips, labels, held_out, recipe.control_steps, device, recipe.seed)
+    facts = {
+        "recipe": asdict(recipe),
+        "accuracy": probe_accuracy(net, *held_out),
+        "noise": {name: asdict(check) for name, check in noise.items()},
+        "shuffled": {name: asdict(check) for name, check in shuffled.items()},
+    }
+    save_probes(net, world, facts)
+    return facts

@@ -1,0 +1,172 @@
+"""The stages of a build: data, judges, the stages of `animegamer_core.train`, and the calibration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from ...checkpoint import open_world, save_world
+from ...data.cache import FeatureStore
+from ...data.dataset import DatasetFolder
+from ...model.prompt import GameTokenizer
+from ...spec import PROFILES
+from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
+from ...toybox.dataset import write_dataset
+from ...toybox.world import vocabulary
+from ...train.loop import RunOptions
+from ...train.parts import MODELS, WorldParts
+from ...train.run import StageResult, train_stage
+from ...train.stages import stage_config
+from ...train.training_data import TrainingData, add_frames
+from .build_dir import BuildDir
+from .calibrate import calibrated_table, played_states
+from .probes import build_probes
+from .recipe import DRAWN
+from .scoring_checks import build_scoring_models
+
+ROWS = {"polish": "vae"}  # build stages that train with another stage's row of the scratch recipe
+SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
+LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
+
+
+def build(work: BuildDir, stages: Sequence[str], minutes: float | None = None) -> bool:
+    """Run the stages that are not finished yet, in order; False if the time ran out before the end of the last one.
+
+    ValueError if the folder's dataset, or one of these stages, was built with another recipe.
+    """
+    for stage in dict.fromkeys((*DRAWN, *stages)):
+        work.check_recipe(stage)
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    material = None  # the dataset, models and features that one training stage hands to the next
+    for stage in stages:
+        if work.is_finished(stage):
+            continue
+        started = time.monotonic()
+        work.note(stage, 0.0, finished=False)
+        if stage in OWN_STAGES:
+            OWN_STAGES[stage](work)
+        else:
+            dataset = _engine_games if stage == "predict" else _dataset
+            if material is None or material[0] is not dataset:
+                material = dataset, *_open(work, dataset)
+            left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
+            result = _train(work, stage, *material[1:], left)
+            material = dataset, result.parts, result.data
+            if not result.done:
+                work.note(stage, time.monotonic() - started, finished=False)
+                work.say(f"{stage}: time is up; run the same command again to continue")
+                return False
+        work.note(stage, time.monotonic() - started, finished=True)
+        work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
+        if end is not None and time.monotonic() > end:
+            return False
+    return True
+
+
+def _dataset(work: BuildDir) -> DatasetFolder:
+    """The dataset; missing clips are drawn."""
+    return write_dataset(work.dataset, work.recipe.dataset_games, on_clip=_clip_progress(work, "data"))
+
+
+def _engine_games(work: BuildDir) -> DatasetFolder:
+    """The engine's games, of each clip the first picture; missing ones are drawn."""
+    games, progress = work.recipe.engine_games, _clip_progress(work, "games")
+    return write_dataset(work.games, games, pictures_only=True, on_clip=progress)
+
+
+def _clip_progress(work: BuildDir, stage: str) -> Callable[[int, int], None]:
+    def show(done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            work.say(f"{stage}: {done} of {total} clips")
+
+    return show
+
+
+def _loss_progress(work: BuildDir, stage: str, every: int) -> Callable[[int, int, float], None]:
+    def show(done: int, total: int, loss: float) -> None:
+        if done % every == 1 or done == total:
+            work.say(f"{stage}: {done}/{total} loss {loss:.3f}")
+
+    return show
+
+
+def _draw(work: BuildDir) -> None:
+    """Draw the dataset, and begin the world with its motion table."""
+    backend = _dataset(work).info["settings"]["motion"]["backend"]
+    table, recipe = work.measured_table(), work.recipe
+    provenance = {
+        BUILT_BY: BUILDER,
+        "motion backend": backend,
+        DATA_VALUES: values_note(table),
+        "encoder and decoder trained on": recipe.dataset_games.trained_on,
+        "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
+    }
+    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE}
+    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
+
+
+def _train_probes(work: BuildDir) -> None:
+    progress = _loss_progress(work, "probes", every=500)
+    facts = build_probes(work.world, work.recipe.probes, work.device, on_loss=progress)
+    work.say(f"probes: {facts['accuracy']}")
+
+
+def _train_scoring_models(work: BuildDir) -> None:
+    progress = _loss_progress(work, "scorers", every=100)
+    facts = build_scoring_models(work.world, work.recipe.scoring, work.device, on_loss=progress)
+    work.say(f"scorers: {facts['retrieval']}")
+
+
+def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple[WorldParts, TrainingData]:
+    """The models built so far with new ones for the rest, and a dataset with its clips on the device."""
+    world = open_world(work.world)
+    clips = dataset(work)
+    loaded = WorldParts.load(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
+    absent = [name for name in MODELS if getattr(loaded, name) is None]
+    fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
+    parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
+    return parts, add_frames(TrainingData(clips, FeatureStore())).to(work.device)
+
+
+def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
+    def show(done: int, total: int, values: dict[str, float]) -> None:
+        if done % max(1, total // 12) < 20 or done == total:
+            work.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
+
+    row = ROWS.get(stage, stage)
+    config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
+    result = train_stage(row, config, parts, data, work.folder / "runs" / stage, RunOptions(on_step=show))
+    if result.done:
+        result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
+    return result
+
+
+def _calibrate(work: BuildDir) -> None:
+    """Set the values that condition the decoder at each level, measured on shots of training scenes."""
+    world = open_world(work.world)
+    engine, encoder = world.load_engine(work.device), world.load_encoder(work.device)
+    scenes = [row[0] for row in work.recipe.dataset_games.scenes().values()][: work.recipe.calibrated_on]
+    measured = work.measured_table()
+    states = played_states(scenes, measured, engine, encoder)
+
+    def show(done: int, count: int) -> None:
+        work.say(f"calibrate: {done}/{count}")
+
+    table = calibrated_table(measured, world.load_decoder(work.device), states, show)
+    work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
+    provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
+    facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
+    save_world(work.world, world.spec, trained_window=world.trained_window, **facts)
+
+
+OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are no stage of `animegamer_core.train`
+    "data": _draw,
+    "games": _engine_games,
+    "probes": _train_probes,
+    "scorers": _train_scoring_models,
+    "calibrate": _calibrate,
+}

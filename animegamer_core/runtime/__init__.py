@@ -1,0 +1,1 @@
+"""How models run on a machine: device, presets, optimizations, offloading."""

@@ -1,0 +1,118 @@
+"""CFG parallel: two devices compute the conditional and the unconditional half of guidance at the same time.
+
+B rows of a batch, T latent frames, C channels, H height, W width, N state tokens, D state width.
+"""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from ..model.decoder import ShotDecoder
+
+
+class CfgParallel:
+    """Splits each batch of a decoder between its own device and a replica on another; both compute at the same time.
+
+    The result equals that of one device up to rounding. A batch with an odd number of rows, such as one shot's in the
+    steps that skip the unconditional half, stays on the decoder's own device. Each GPU has a thread that feeds it.
+    """
+
+    def __init__(self, decoder: ShotDecoder, replica: ShotDecoder) -> None:
+        self.decoder = decoder
+        self.replica: ShotDecoder | None = replica
+        self.device = replica.unconditional_ND.device
+        self._worker = ThreadPoolExecutor(1, "cfg_parallel")
+        self._compiled_shapes: set[torch.Size] = set()
+
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
+        """(B, T, C, H, W): as the decoder's own `velocity`; the replica computes the first half of the rows."""
+        assert torch.is_inference_mode_enabled(), "a decoder on two devices cannot be trained"
+        inputs = latents_BTCHW, timesteps_B, states_BND, motion_B
+        own_velocity = partial(ShotDecoder.velocity, self.decoder)
+        if len(latents_BTCHW) % 2:
+            return own_velocity(*inputs)
+        first, second = zip(*(rows.chunk(2) for rows in inputs), strict=True)
+        job = self._worker.submit(self._replica_velocity, [rows.to(self.device) for rows in first])
+        try:
+            if latents_BTCHW.shape not in self._compiled_shapes:
+                wait([job])  # a new shape may compile, which two threads cannot do at once
+            own = own_velocity(*second)
+        finally:
+            wait([job])  # also after an error here: the next step needs an idle replica
+        self._compiled_shapes.add(latents_BTCHW.shape)
+        return torch.cat([job.result().to(own.device), own])
+
+    def undo(self) -> None:
+        """Compute on the decoder's own device alone again, and free the replica's memory."""
+        vars(self.decoder).pop("velocity")
+        self._worker.shutdown()
+        self.replica = None
+
+    @torch.inference_mode()  # each thread has its own inference mode
+    def _replica_velocity(self, inputs: list[Tensor]) -> Tensor:
+        assert self.replica is not None
+        with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+            return self.replica.velocity(*inputs)
+
+
+def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
+    """Compute the decoder's guided steps on two devices from now on: `device` gets a replica of its transformer.
+
+    Apply other changes of the transformer afterwards, to all `replicas`. ValueError if some were applied before, or if
+    the decoder is on that GPU itself.
+    """
+    device = torch.device(device)
+    own = decoder.unconditional_ND.device
+    if device.type == "cuda" and device.index in (None, own.index):
+        raise ValueError(
+            f"CFG parallel needs a second GPU; {device} is the decoder's own: choose one such as "
+            f"cuda:{0 if own.index else 1}"
+        )
+    if len(replicas(decoder)) > 1 or any(
+        "forward" in vars(module) or module._compiled_call_impl is not None for module in decoder.transformer.modules()
+    ):
+        raise ValueError(
+            "enable CFG parallel before compiling, caching, offloading or another CFG parallel; load the decoder again"
+        )
+    with torch.device("meta"):
+        replica = ShotDecoder(decoder.spec, decoder.profile)
+    replica.transformer = _copy_to(decoder.transformer, device)
+    replica.unconditional_ND = decoder.unconditional_ND.to(device)
+    replica.vae = decoder.vae  # decoding frames needs no guidance
+    parallel = CfgParallel(decoder, replica)
+    decoder.velocity = parallel.velocity
+    return parallel
+
+
+def replicas(decoder: ShotDecoder) -> tuple[ShotDecoder, ...]:
+    """The decoder and, with CFG parallel, its replica, which shares the decoder's VAE."""
+    parallel = getattr(decoder.velocity, "__self__", None)
+    if isinstance(parallel, CfgParallel) and parallel.replica is not None:
+        return decoder, parallel.replica
+    return (decoder,)
+
+
+def second_device(decoder: ShotDecoder) -> torch.device:
+    """The GPU next to the decoder's own; ValueError if there is no other GPU."""
+    own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
+    if own.type != "cuda" or count < 2:
+        raise ValueError(
+            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: leave "
+            "it out"
+        )
+    return torch.device("cuda", (own.index + 1) % count)
+
+
+def _copy_to(module: nn.Module, device: torch.device) -> nn.Module:
+    """A copy on a device, made without a second copy on the module's own device."""
+    tensors = {
+        id(value): nn.Parameter(value.to(device, copy=True), value.requires_grad) for value in module.parameters()
+    }
+    tensors |= {id(value): value.to(device, copy=True) for value in module.buffers()}
+    return copy.deepcopy(module, tensors)

@@ -1,0 +1,139 @@
+"""How a game is played, and where its models come from: loaded from a world when first needed, or given by a host."""
+
+from __future__ import annotations
+
+import threading
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..spec import dtype_name
+
+if typing.TYPE_CHECKING:
+    import torch
+
+    from ..checkpoint import World
+    from ..model.decoder import ShotDecoder
+    from ..model.engine import GameEngine
+
+SEEDS = 1 << 64  # how many noise seeds torch has
+MOST_STEPS = 1000  # the length of the noise schedule, `sampler.TRAIN_STEPS`, which needs torch
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """How a game is played. None leaves a choice to the world.
+
+    window: past turns that the engine reads; None: as many as in training. seed: the noise seed of turn 1; turn n has
+    seed + n - 1. steps: sampling steps. motion: turn number -> motion value of its shot (px per frame at 480 px
+    height), in place of the predicted one; history keeps the prediction. device, dtype: for the models; dtype None is
+    the world's own. engine_device: for the engine; None is `device`. cfg_parallel: a second device, for the
+    unconditional half of guidance. precision_suffix: what addresses append to the number format, as `+first_block`.
+    """
+
+    window: int | None = None
+    seed: int = 0
+    steps: int | None = None
+    guidance: str | None = None
+    motion: Mapping[int, float] = field(default_factory=dict)
+    device: str = "cpu"
+    dtype: torch.dtype | None = None
+    engine_device: str | None = None
+    cfg_parallel: str | None = None
+    precision_suffix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and not 1 <= self.steps <= MOST_STEPS:
+            raise ValueError(f"steps is {self.steps}; a shot takes 1 step or more, {MOST_STEPS} at most")
+        if not 0 <= self.seed < SEEDS:
+            raise ValueError(f"seed is {self.seed}; seeds run from 0 to 2**64 - 1")
+        for number, value in self.motion.items():
+            if number < 1 or not 0 <= value < 1000:
+                raise ValueError(
+                    f"motion {number}={value}px; turns count from 1, and motion values run from 0 to 999 px"
+                )
+
+    def window_in(self, world: World) -> int:
+        """The number of past turns that the engine of a world reads."""
+        return world.window if self.window is None else self.window
+
+    @property
+    def device_of_engine(self) -> str:
+        """The device that the engine runs on."""
+        return self.engine_device or self.device
+
+    @property
+    def engine_is_apart(self) -> bool:
+        """Whether the engine has a device of its own, and can predict while the decoder draws."""
+        return _kind_and_index(self.device_of_engine) != _kind_and_index(self.device)
+
+    @property
+    def precision(self) -> str:
+        """The number format as addresses name it, since it decides a result's last digits; two where they differ."""
+        if self.dtype is not None:
+            return dtype_name(self.dtype)
+        kinds = (_kind_and_index(device)[0] for device in (self.device_of_engine, self.device))
+        return "+".join(dict.fromkeys("float32" if kind == "cpu" else "stored" for kind in kinds))
+
+
+def _kind_and_index(device: str) -> tuple[str, str]:
+    kind, _, index = device.partition(":")
+    return kind, index or "0"
+
+
+class Models(typing.Protocol):
+    """Where a player gets its models. It asks at each use, so a host may unload them between uses."""
+
+    @property
+    def precision(self) -> str:
+        """The number format as addresses name it."""
+
+    def engine(self) -> GameEngine:
+        """The engine, ready to predict."""
+
+    def decoder(self) -> ShotDecoder:
+        """The decoder, ready to shoot."""
+
+
+class LoadedModels:
+    """A world's models, loaded when first needed and cached. Threads may share it: one loads at a time."""
+
+    def __init__(self, world: World, settings: PlaySettings) -> None:
+        self.world = world
+        self.settings = settings
+        self._loading = threading.Lock()
+
+    @property
+    def precision(self) -> str:
+        """The settings' precision."""
+        return self.settings.precision
+
+    def engine(self) -> GameEngine:
+        """The world's engine."""
+        with self._loading:
+            return self._engine
+
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder."""
+        with self._loading:
+            return self._decoder
+
+    @cached_property
+    def _engine(self) -> GameEngine:
+        return self._load_engine()
+
+    @cached_property
+    def _decoder(self) -> ShotDecoder:
+        return self._load_decoder()
+
+    def _load_engine(self) -> GameEngine:
+        return self.world.load_engine(self.settings.device_of_engine, self.settings.dtype)
+
+    def _load_decoder(self) -> ShotDecoder:
+        decoder = self.world.load_decoder(self.settings.device, self.settings.dtype)
+        if self.settings.cfg_parallel is not None:
+            from .cfg_parallel import enable_cfg_parallel
+
+            enable_cfg_parallel(decoder, self.settings.cfg_parallel)
+        return decoder

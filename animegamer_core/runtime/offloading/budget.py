@@ -1,0 +1,89 @@
+"""The memory budget of each stack, computed from sizes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...spec import ModelSpec
+
+GIB = 2**30
+PROMPT_TOKENS = 6000  # a window of about 18 turns
+SPARE = 16  # one sixteenth of a budget is for workspaces of cuBLAS and cuDNN and for gaps between tensors
+PREFETCHED = 2  # of the offloaded blocks, one computes while the next is copied
+
+
+@dataclass(frozen=True)
+class StackBudget:
+    """The GPU memory that one stack may use, in bytes. An estimate; it moves nothing.
+
+    rest: weights outside the blocks. blocks: weights of each block. working: memory beside the weights while the stack
+    computes. staying: indices of the blocks that stay on the GPU while the stack computes. pinned: whether the
+    offloaded weights are in pinned host memory.
+    """
+
+    name: str
+    rest: int
+    blocks: tuple[int, ...]
+    working: int
+    staying: tuple[int, ...]
+    pinned: bool = True
+
+    @property
+    def offloaded(self) -> tuple[int, ...]:
+        """Bytes of each block that is copied to the GPU whenever the stack computes."""
+        return tuple(size for index, size in enumerate(self.blocks) if index not in self.staying)
+
+    @property
+    def weights(self) -> int:
+        """The most bytes of its weights on the GPU at once."""
+        prefetched = min(PREFETCHED * max(self.offloaded, default=0), sum(self.offloaded))
+        return self.rest + sum(self.blocks) - sum(self.offloaded) + prefetched
+
+    @property
+    def peak(self) -> int:
+        """The most bytes on the GPU while it computes."""
+        return self.weights + self.working
+
+    @property
+    def text(self) -> str:
+        """One line for a person."""
+        stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay, " if self.blocks else ""
+        copied = f"{sum(self.offloaded) / GIB:.2f} GiB are copied each time" if self.offloaded else "all of it stays"
+        slow = "" if self.pinned else "; the host has too little memory to pin its weights, so copying is slow"
+        return f"{self.name}: {stays}{copied}; about {self.peak / GIB:.2f} GiB while it computes{slow}"
+
+
+def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget_bytes: int) -> StackBudget:
+    """The budget of a stack with the most staying blocks that fit, evenly spaced; ValueError says what it needs."""
+    for count in range(len(blocks), -1, -1):
+        budget = StackBudget(name, rest, tuple(blocks), working, _evenly_spaced(count, len(blocks)))
+        if budget.peak <= usable_bytes(budget_bytes):
+            return budget
+    needed = math.ceil(10 * budget.peak * SPARE / (SPARE - 1) / GIB) / 10
+    raise ValueError(
+        f"the {name} needs {needed} GiB of GPU memory, even with its weights offloaded block by block, and the budget "
+        f"is {budget_bytes / GIB:.1f} GiB; give {needed} GiB or more, or use the CPU"
+    )
+
+
+def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
+    """The memory, beside weights, in which an engine reads a prompt of `tokens`, about; item: bytes of a number.
+
+    Keys and values of every layer, the three wide rows of a feed-forward, a few rows of the model's width, the mask.
+    """
+    engine = spec.engine
+    key_width = engine.hidden // engine.heads * engine.kv_heads
+    row = 2 * key_width * engine.layers + 3 * engine.intermediate + 5 * engine.hidden
+    return (row * tokens + 2 * tokens**2) * item
+
+
+def usable_bytes(budget_bytes: int) -> int:
+    """The budget without its spare part."""
+    return budget_bytes - budget_bytes // SPARE
+
+
+def _evenly_spaced(count: int, total: int) -> tuple[int, ...]:
+    """`count` of the numbers below `total`, evenly spaced: while staying blocks compute, the next one is copied."""
+    return tuple(index for index in range(total) if (index + 1) * count // total > index * count // total)

@@ -1,0 +1,143 @@
+"""The plan for one GPU's memory: offloaded models take turns on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from ...model.decoder import ShotDecoder
+from ...model.engine import GameEngine
+from .budget import GIB, PROMPT_TOKENS, StackBudget, plan_stack, prefill_bytes, usable_bytes
+from .stacks import Part, Stack, tensors_of, total_bytes
+
+_OFFLOADED: WeakSet[nn.Module] = WeakSet()
+
+
+def plan_budgets(
+    model: GameEngine | ShotDecoder, budget_bytes: int, prompt_tokens: int = PROMPT_TOKENS
+) -> tuple[StackBudget, ...]:
+    """The budget of each of a model's stacks, from its sizes alone: the model may be on the meta device.
+
+    Arguments as for `MemoryPlan`. ValueError says which budget is needed.
+    """
+    return tuple(plan_stack(*part.sizes, budget_bytes) for part in parts_of(model, prompt_tokens, budget_bytes))
+
+
+def is_offloaded(model: nn.Module) -> bool:
+    """Whether a model's weights are offloaded: it then computes in one thread, on its plan's GPU only."""
+    return model in _OFFLOADED
+
+
+class MemoryPlan:
+    """One GPU's memory, which offloaded models use in turn. They compute as usual, in one thread at a time.
+
+    budget_bytes: the most memory that this process takes of the GPU from now on; torch enforces it. prompt_tokens: the
+    longest prompt that the engine will read. pinned: offloaded weights are in pinned memory, which takes an eighth more
+    and is fast; otherwise they stay where they were loaded, such as in mapped files, and each copy pins them. None:
+    pinned if the host has the memory; each budget's `text` says so.
+    """
+
+    def __init__(
+        self, device: torch.device, budget_bytes: int, *, prompt_tokens: int = PROMPT_TOKENS, pinned: bool | None = None
+    ) -> None:
+        _cap_gpu_memory(device, budget_bytes)
+        self.device = device
+        self.budget_bytes = budget_bytes
+        self.prompt_tokens = prompt_tokens
+        self.pinned = pinned
+        self._stacks: list[Stack] = []  # the one used last is at the end
+
+    def offload(self, model: GameEngine | ShotDecoder) -> tuple[StackBudget, ...]:
+        """Offload a model, wherever its weights are now; returns the budget of each of its stacks.
+
+        Changes it in place and for good: optimize it before, and do not move it afterwards. A decoder decodes in tiles
+        from now on if its whole decode does not fit. ValueError: the budget is too small for one of its stacks, or the
+        model is offloaded already.
+        """
+        if is_offloaded(model):
+            raise ValueError("this model is offloaded already; load another one to offload it elsewhere")
+        parts = parts_of(model, self.prompt_tokens, self.budget_bytes)
+        pinned = _host_can_pin(total_bytes(tensors_of(model))) if self.pinned is None else self.pinned
+        budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
+        if isinstance(model, ShotDecoder):
+            model.tiled = _needs_tiles(model, self.budget_bytes)
+        stacks = [Stack(part, budget, self.device, self.make_room) for part, budget in zip(parts, budgets, strict=True)]
+        for tensor in tensors_outside(model, parts):  # other code reads a model's device from these
+            tensor.data = tensor.data.to(self.device)
+        self._stacks = [*stacks, *self._stacks]
+        _OFFLOADED.add(model)
+        return budgets
+
+    @property
+    def cached_bytes(self) -> int:
+        """The weights that are on the GPU between two computations."""
+        return sum(stack.cached_bytes for stack in self._stacks)
+
+    def make_room(self, stack: Stack) -> None:
+        """Copy a stack's staying weights to the GPU, and free what is in their way."""
+        if self._stacks[-1] is stack and stack.cached_bytes:
+            return
+        others = [other for other in self._stacks if other is not stack]
+        room = usable_bytes(self.budget_bytes) - stack.budget.peak
+        # Stacks compute in a fixed cycle, so the one used last is needed last.
+        for other in reversed(others):
+            excess = sum(each.cached_bytes for each in others) - room
+            other.free(other.cached_bytes - max(0, excess))
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # torch's cache has sizes of other stacks' tensors
+        stack.load()
+        self._stacks = [*others, stack]
+
+
+def parts_of(model: GameEngine | ShotDecoder, prompt_tokens: int, budget_bytes: int) -> tuple[Part, ...]:
+    """A model's parts that are offloaded, each with its working memory."""
+    if isinstance(model, GameEngine):
+        llm = model.llm
+        working = prefill_bytes(model.spec, prompt_tokens, llm.lm_head.weight.element_size())
+        entries = (llm.model.embed_tokens, llm.model, llm.lm_head)
+        return (Part("engine", llm, llm.model, tuple(llm.model.layers), entries, working),)
+    transformer, vae = model.transformer, model.vae
+    blocks = tuple(transformer.transformer_blocks)
+    decoding = model.tiled_bytes if _needs_tiles(model, budget_bytes) else model.working_bytes
+    return (
+        Part("transformer", transformer, transformer, blocks, (transformer,), model.sampling_bytes),
+        Part("VAE", vae, vae, (), (vae.encoder, vae.decoder), decoding),
+    )
+
+
+def tensors_outside(model: nn.Module, parts: Iterable[Part]) -> list[Tensor]:
+    """The model's tensors that belong to none of its parts."""
+    inside = {id(tensor) for part in parts for tensor in tensors_of(part.model)}
+    return [tensor for tensor in tensors_of(model) if id(tensor) not in inside]
+
+
+def _needs_tiles(decoder: ShotDecoder, budget_bytes: int) -> bool:
+    """Whether a decoder already decodes in tiles, or has to."""
+    return decoder.tiled or total_bytes(tensors_of(decoder.vae)) + decoder.working_bytes > usable_bytes(budget_bytes)
+
+
+def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
+    """Make torch keep to the budget on this GPU; ValueError if it is no GPU or has less memory free."""
+    if device.type != "cuda":
+        raise ValueError(f"offloading needs an NVIDIA or AMD GPU, and the device is {device}")
+    free, total = torch.cuda.mem_get_info(device)
+    available = free + torch.cuda.memory_reserved(device)
+    if available < budget_bytes:
+        raise ValueError(
+            f"{device} has {available / GIB:.1f} GiB free, and the budget is {budget_bytes / GIB:.1f} GiB; close other "
+            "programs that use it, or give a smaller budget"
+        )
+    if device.index is not None:  # diffusers makes its streams on the current device and synchronizes that one
+        torch.cuda.set_device(device)
+    torch.cuda.set_per_process_memory_fraction(budget_bytes / total)
+
+
+def _host_can_pin(weights: int) -> bool:
+    """Whether the host has the memory to pin so many bytes of weights, and some to spare."""
+    from accelerate.utils import get_max_memory
+
+    return get_max_memory()["cpu"] > weights + weights // 4 + 2 * GIB

@@ -1,0 +1,69 @@
+"""What optimizations need: each `..._reason` says why a device does not meet a requirement; empty if it does."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+from types import ModuleType
+
+COMPILE_OPTIONS = {"emulate_precision_casts": True}  # rounds where uncompiled operations round
+HOPPER = (9, 0)  # compute capability
+TRITON_FROM = (7, 0)  # torch's compiler refuses older GPUs
+FLASH3_MODULES = ("flash_attn_interface", "fa3_fwd_interface")  # its authors' build, and the package on PyPI
+
+
+def require(name: str, reason: str) -> None:
+    """ValueError if an optimization has a reason not to work."""
+    if reason:
+        raise ValueError(f"optimization {name} is not available: {reason}; leave it out")
+
+
+def compiler_reason(device: str) -> str:
+    """torch compiles for a GPU with triton, which Windows lacks and which needs a C compiler."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if _capability(device) < TRITON_FROM:
+        return f"{device} is too old for triton"
+    if sys.platform == "linux" and not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "triton finds no C compiler (gcc, clang, or CC)"
+    return ""
+
+
+def onednn_reason(device: str) -> str:
+    """Not every build of torch has oneDNN."""
+    import torch
+
+    return "" if torch.backends.mkldnn.is_available() else "this torch was built without oneDNN"
+
+
+def flash3_reason(device: str) -> str:
+    """FlashAttention-3 runs on Hopper GPUs only, and is a package of its own."""
+    import torch
+
+    if not torch.cuda.is_available() or _capability(device) != HOPPER:
+        return f"{device} is no Hopper GPU"
+    module = flash3_module()
+    return "" if isinstance(module, ModuleType) else module
+
+
+def flash3_module() -> ModuleType | str:
+    """The module with FlashAttention-3's function, or the reason why there is none."""
+    name = next((name for name in FLASH3_MODULES if importlib.util.find_spec(name)), None)
+    if name is None:
+        missing = " nor ".join(FLASH3_MODULES)
+        return f"neither {missing} is installed (torch 2.10 or later with CUDA 13: pip install fa3-fwd)"
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        return f"{name} does not fit this torch ({str(error).splitlines()[0]})"
+
+
+def _capability(device: str) -> tuple[int, int]:
+    """An NVIDIA GPU's compute capability; a sufficient one for AMD's GPUs, which count differently, and without one."""
+    import torch
+
+    is_nvidia = device.startswith("cuda") and torch.cuda.is_available() and not torch.version.hip
+    return torch.cuda.get_device_capability(device) if is_nvidia else TRITON_FROM

@@ -1,0 +1,146 @@
+"""The table of optimizations, by name, and which of them a device supports."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...spec import dtype_name
+from . import requirements, transformer, vae
+
+if typing.TYPE_CHECKING:
+    from torch import nn
+
+    from ...model.decoder import ShotDecoder
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """One row.
+
+    approximates: the result differs by more than rounding. device: the kind of device that it speeds up; empty: any.
+    device_only: it does not run on other kinds. dtypes: the number formats that it works with; empty: any. reason:
+    says why a device does not meet its requirements; empty if it does. single_shot: needs batch size 1, since shots of
+    a batch share one decision on what to skip.
+    """
+
+    about: str
+    apply: Callable[[ShotDecoder], None]
+    approximates: bool = False
+    device: str = ""
+    device_only: bool = False
+    dtypes: tuple[str, ...] = ()
+    reason: Callable[[str], str] = lambda device: ""
+    single_shot: bool = False
+
+    def is_for(self, device: str) -> bool:
+        """Whether it speeds up a device such as `cuda:0`."""
+        return self.device in ("", device.partition(":")[0])
+
+
+OPTIMIZATIONS: dict[str, Optimization] = {
+    "halves": Optimization(
+        "CFG parallel: the halves of guidance on two GPUs", transformer.use_second_gpu, device="cuda", device_only=True
+    ),
+    "fused": Optimization("one matrix product for query, key and value", transformer.fuse_projections),
+    "layout": Optimization(
+        "the VAE's convolutions with channels last (on a GPU: only if compiled)", vae.use_channels_last
+    ),
+    "onednn": Optimization(
+        "all of the VAE's convolutions with oneDNN",
+        vae.use_onednn,
+        device="cpu",
+        device_only=True,
+        dtypes=("float32",),
+        reason=requirements.onednn_reason,
+    ),
+    "flash3": Optimization(
+        "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
+        transformer.use_flash3,
+        device="cuda",
+        device_only=True,
+        dtypes=("bfloat16",),
+        reason=requirements.flash3_reason,
+    ),
+    "gelu": Optimization(
+        "GELU in the same kernel as its matrix product", transformer.fuse_gelu, device="cuda", device_only=True
+    ),
+    "blocks": Optimization(
+        "compiled transformer blocks", transformer.compile_blocks, device="cuda", reason=requirements.compiler_reason
+    ),
+    "vae": Optimization("a compiled VAE decoder", vae.compile_vae, device="cuda", reason=requirements.compiler_reason),
+    "first_block": Optimization(
+        "skip the other blocks at steps where the first block changes little",
+        transformer.cache_first_block,
+        approximates=True,
+        single_shot=True,
+    ),
+}
+COMPILING = {"blocks", "vae"}  # their first shot of a size is slow
+CACHES = {"first_block"}  # these skip arithmetic
+EXCLUSIVE = {"halves", "first_block"}  # the cache belongs to one transformer
+
+
+def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
+    """Apply the named optimizations, in the table's order; ValueError lists the names, or says what one needs."""
+    from ..cfg_parallel import replicas
+
+    check_names(names)
+    for name, optimization in OPTIMIZATIONS.items():
+        if name not in names:
+            continue
+        for replica in replicas(decoder):
+            dtype = dtype_name(replica.unconditional_ND.dtype)
+            if optimization.dtypes and dtype not in optimization.dtypes:
+                raise ValueError(
+                    f"optimization {name} needs {' or '.join(optimization.dtypes)}, and this decoder computes in "
+                    f"{dtype}; leave it out, or add --dtype {optimization.dtypes[0]}"
+                )
+            optimization.apply(replica)
+
+
+def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:
+    """The modules that these optimizations compile."""
+    modules = list(decoder.transformer.transformer_blocks) if "blocks" in names else []
+    return [*modules, decoder.vae.decoder] if "vae" in names else modules
+
+
+def check_names(names: Sequence[str]) -> None:
+    """ValueError for an unknown name, with the list of names, or for two that exclude each other."""
+    unknown = [name for name in names if name not in OPTIMIZATIONS]
+    if unknown:
+        raise ValueError(f"unknown optimization {unknown[0]!r}; choose from {', '.join(OPTIMIZATIONS)}")
+    if set(names) >= EXCLUSIVE:
+        first, second = sorted(EXCLUSIVE)
+        raise ValueError(f"optimizations {first} and {second} do not work together; leave one of them out")
+
+
+def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
+    """(the names that speed up a device such as `cuda:0`, the reasons against the others).
+
+    dtype: the number format, such as `bfloat16`, if it is known.
+    """
+    reasons = {}
+    for name in names:
+        is_for = OPTIMIZATIONS[name].is_for(device)
+        if reason := missing_requirement(name, device, dtype) if is_for else f"of no use on {device}":
+            reasons[name] = reason
+    if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
+        reasons["layout"] = "it slows a GPU down unless the VAE is compiled"
+    return tuple(name for name in names if name not in reasons), reasons
+
+
+def missing_requirement(name: str, device: str, dtype: str = "") -> str:
+    """Why a machine cannot run an optimization; empty if it can. dtype: as for `supported`."""
+    optimization = OPTIMIZATIONS[name]
+    if dtype and optimization.dtypes and dtype not in optimization.dtypes:
+        return f"of no use with {dtype}"
+    if optimization.is_for(device):
+        return optimization.reason(device)
+    return f"it runs on {optimization.device} only, not on {device}" if optimization.device_only else ""
+
+
+def approximations(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that change the result by more than rounding."""
+    return tuple(name for name, row in OPTIMIZATIONS.items() if name in names and row.approximates)

@@ -1,0 +1,243 @@
+"""Presets: named trade-offs between the speed of a turn, the GPU memory it takes, and exactness.
+
+A preset is a row of one table: fewer steps, another guidance, optimizations, offloaded weights. What changes a shot
+beyond rounding is part of its address in a story. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+
+from ..spec import ModelSpec, Profile, resolve_sampling
+from .models import LoadedModels, PlaySettings
+from .optimizations import COMPILING, approximations, check_names, optimize, supported
+
+if typing.TYPE_CHECKING:
+    import torch
+
+    from ..checkpoint import World
+    from ..model.decoder import ShotDecoder
+    from ..model.engine import GameEngine
+    from .offloading import MemoryPlan
+
+GIB = 2**30
+# These make a turn faster and change nothing beyond rounding.
+ROUNDING_ONLY = ("fused", "layout", "onednn", "flash3", "gelu", "blocks", "vae")
+# These work with offloaded weights.
+OFFLOADABLE = ("fused", "layout", "flash3", "gelu")
+
+Say = Callable[[str], object]
+
+
+def _ignore(line: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One row. None leaves a choice to the world.
+
+    steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as a profile's. optimizations: their
+    names; `preset_for_device` leaves out those for other devices. offload_gib: the weights are offloaded to the host's
+    memory, and a turn takes at most this much GPU memory; shots are then decoded in tiles. tiled: shots are decoded in
+    tiles without offloading too, see `tile_if_needed`.
+    """
+
+    name: str
+    about: str
+    steps: int | None = None
+    guidance: str | None = None
+    skip_guidance_below: float | None = None
+    optimizations: tuple[str, ...] = ()
+    offload_gib: float | None = None
+    tiled: bool = False
+
+    def adapt_profile(self, profile: Profile) -> Profile:
+        """The profile with the preset's threshold for skipping the unconditional half."""
+        skip = self.skip_guidance_below
+        return profile if skip is None else replace(profile, skip_guidance_below=skip)
+
+    def precision_suffix(self, profile: Profile) -> str:
+        """What an address appends to the number format, such as `+first_block`; empty if shots differ in rounding only.
+
+        Steps and guidance have their own fields in an address.
+        """
+        parts = list(approximations(self.optimizations))
+        if self.adapt_profile(profile) != profile:
+            parts.append(f"skip{self.skip_guidance_below:g}")
+        if self.tiled or self.offload_gib is not None:
+            parts.append("tiled")
+        return "".join(f"+{name}" for name in parts)
+
+    def values(self) -> dict[str, object]:
+        """The fields by the names that reports have for them."""
+        names = {"optimizations": "tunings", "offload_gib": "stream_gib"}
+        return {names.get(name, name): value for name, value in asdict(self).items()}
+
+
+def _low_vram(name: str, gpu_gb: int, gib: float) -> Preset:
+    return Preset(
+        name, f"all steps, on a GPU of {gpu_gb} GB", optimizations=("fused", "flash3", "gelu"), offload_gib=gib
+    )
+
+
+PRESETS: dict[str, Preset] = {
+    row.name: row
+    for row in (
+        Preset(
+            "exact", "all steps, both halves of guidance in each", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY
+        ),
+        Preset("balanced", "about half the steps", 24, "cosine", 1.05, optimizations=ROUNDING_ONLY),
+        Preset("live", "about a quarter of the steps", 12, "cosine", 1.05, optimizations=ROUNDING_ONLY),
+        _low_vram("low_vram", 8, 7.0),
+        _low_vram("low_vram_12", 12, 10.5),
+        _low_vram("low_vram_16", 16, 14.0),
+    )
+}
+
+
+def get_preset(name: str) -> Preset:
+    """The named preset; ValueError lists the names."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def override_notes(preset: Preset, **given: object) -> tuple[str, ...]:
+    """A sentence for each field of the preset that an explicit option (None: not given) replaces."""
+    return tuple(
+        f"{name} {_in_words(value)}, in place of the preset's {_in_words(getattr(preset, name))}"
+        for name, value in given.items()
+        if value is not None
+    )
+
+
+def _in_words(value: object) -> str:
+    if value is None:
+        return "default"
+    return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
+
+
+def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: str = "") -> Preset:
+    """The preset without the optimizations that this device does not support; say gets the reasons.
+
+    dtype: the number format, such as `bfloat16`, if it is known. ValueError if the device cannot offload.
+    """
+    check_names(preset.optimizations)
+    if preset.offload_gib is not None and not device.startswith("cuda"):
+        raise ValueError(
+            f"preset {preset.name} offloads weights from a GPU, and the device is {device}; choose exact there"
+        )
+    names, reasons = supported(preset.optimizations, device, dtype)
+    for reason in dict.fromkeys(reasons.values()):
+        left_out = [name for name, own in reasons.items() if own == reason]
+        say(f"preset {preset.name}: {', '.join(left_out)} left out: {reason}")
+    return replace(preset, optimizations=names)
+
+
+def tile_if_needed(
+    preset: Preset, spec: ModelSpec, dtype: torch.dtype, memory_bytes: int, say: Say = _ignore
+) -> Preset:
+    """The preset for a device with this much memory: if a whole decode does not fit there beside the decoder's weights,
+    shots are decoded in tiles and the VAE is not compiled. say gets both facts.
+
+    The device's total memory decides, not what is free at the moment, so that a request always has the same address.
+    """
+    from ..checkpoint.parts import build_model
+    from ..model.decoder import ShotDecoder
+
+    decoder = build_model(lambda: ShotDecoder(spec)).to(dtype)
+    needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes
+    if needed <= memory_bytes:
+        return preset
+    say(f"a whole shot takes {needed / 1e9:.1f} of {memory_bytes / 1e9:.1f} GB, so shots are decoded in tiles")
+    if "vae" in preset.optimizations:
+        say(f"preset {preset.name}: vae left out: tiles have too many shapes to compile")
+    return replace(preset, tiled=True, optimizations=tuple(name for name in preset.optimizations if name != "vae"))
+
+
+def check_offloading(preset: Preset) -> None:
+    """ValueError for an optimization that does not work with offloaded weights."""
+    wrong = [name for name in preset.optimizations if name not in OFFLOADABLE]
+    if preset.offload_gib is not None and wrong:
+        raise ValueError(
+            f"optimization {wrong[0]} does not work with offloading, which preset {preset.name} uses; leave it out, or "
+            "choose another preset"
+        )
+
+
+def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
+    """The settings with the preset's choices where they leave one to the world."""
+    sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance, preset)
+    suffix = preset.precision_suffix(world.profile)
+    return replace(settings, steps=sampling.steps, guidance=sampling.guidance, precision_suffix=suffix)
+
+
+def apply_preset(
+    decoder: ShotDecoder, preset: Preset, memory_plan: MemoryPlan | None = None, say: Say = _ignore
+) -> None:
+    """Change a loaded decoder as the preset says, in place and for good.
+
+    memory_plan: offloads the decoder, which is then on the CPU. say gets the plan, and a warning of a slow start.
+    ValueError says what an optimization needs, or how much GPU memory.
+    """
+    check_offloading(preset)
+    decoder.profile = preset.adapt_profile(decoder.profile)
+    decoder.tiled = preset.tiled
+    optimize(decoder, preset.optimizations)
+    if any(name in COMPILING for name in preset.optimizations):
+        say(f"preset {preset.name}: the first shot compiles, which takes a minute or two")
+    if memory_plan is not None:
+        for budget in memory_plan.offload(decoder):
+            say(budget.text)
+        decoder.tiled = True  # at every size, so that addresses are known before anything is loaded
+
+
+def memory_plan_of(preset: Preset, device: str) -> MemoryPlan | None:
+    """The memory plan that a preset's models share; None if it does not offload. It caps torch's memory from now on."""
+    if preset.offload_gib is None:
+        return None
+    import torch
+
+    from .offloading import MemoryPlan
+
+    return MemoryPlan(torch.device(device), round(preset.offload_gib * GIB))
+
+
+class PresetModels(LoadedModels):
+    """A world's models with a preset applied, loaded when first needed and cached."""
+
+    def __init__(self, world: World, settings: PlaySettings, preset: Preset, say: Say = _ignore) -> None:
+        """say gets what is offloaded. ValueError for a preset that offloads together with CFG parallel."""
+        super().__init__(world, settings)
+        self._say = say
+        if preset.offload_gib is not None and settings.cfg_parallel:
+            raise ValueError(
+                f"preset {preset.name} offloads weights and works on one device; leave --halves out, or choose another "
+                "preset"
+            )
+        self.preset = preset
+
+    @cached_property
+    def _memory_plan(self) -> MemoryPlan | None:
+        return memory_plan_of(self.preset, self.settings.device)
+
+    def _load_engine(self) -> GameEngine:
+        # An engine with its own device must not make the plan, which belongs to the decoder's thread.
+        if self.settings.engine_is_apart or self._memory_plan is None:
+            return super()._load_engine()
+        engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))
+        for budget in self._memory_plan.offload(engine):
+            self._say(budget.text)
+        return engine
+
+    def _load_decoder(self) -> ShotDecoder:
+        if self._memory_plan is None:
+            decoder = super()._load_decoder()
+        else:
+            decoder = self.world.load_decoder("cpu", self.settings.dtype or self.world.stored_dtype("decoder"))
+        apply_preset(decoder, self.preset, self._memory_plan, self._say)
+        return decoder

@@ -1,0 +1,1 @@
+"""Playing: the player, and stories on disk."""

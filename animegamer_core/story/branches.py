@@ -1,0 +1,140 @@
+"""The branches of a story: files with one JSON object per turn, appended as the game goes on. Imports no torch.
+
+On disk they are `lines/<name>.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..files import write_text
+
+GONE = ": it was removed from the output folder, or never begun; begin it anew"  # for a story without any branch
+FIRST_BRANCH = "main"
+BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|line-[0-9]{{1,6}}")
+_ADDRESS = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class BranchEntry:
+    """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed."""
+
+    state: str
+    shot: str | None
+    seed: int
+
+    def matches(self, other: BranchEntry) -> bool:
+        """Whether both can be the same turn: the same state, and the same shot unless one has none."""
+        return self.state == other.state and (self == other or None in (self.shot, other.shot))
+
+
+class Branch:
+    """A branch's file and its entries, without a torn last entry.
+
+    Every entry ends in a newline, and every write but appending is atomic, so a crash can tear the last entry only.
+    ValueError names any other damaged entry, since appending after it would lose the turns that follow it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[BranchEntry] = []
+        self._size = 0
+        texts = _texts_of(path) if path.exists() else []
+        last = max((number for number, text in enumerate(texts, start=1) if text.strip()), default=0)
+        for number, text in enumerate(texts[:last], start=1):  # without blank lines that an editor added at the end
+            if not text.endswith(b"\n"):  # torn
+                break
+            entry = _entry_of(text)
+            if entry is None:
+                raise ValueError(
+                    f"{path}:{number}: not a turn of a story (state, shot and seed); repair this line from a copy, "
+                    f"or delete it and those after it, to go on after turn {number - 1}"
+                )
+            self._add(entry, text)
+
+    def starts_with(self, entries: Sequence[BranchEntry]) -> bool:
+        """Whether the branch begins with these turns."""
+        own = self.entries[: len(entries)]
+        return len(own) == len(entries) and all(entry.matches(other) for entry, other in zip(own, entries, strict=True))
+
+    def append(self, entry: BranchEntry, words: Mapping[str, Any]) -> None:
+        """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns meanwhile."""
+        text = _text(entry, words)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._size > (self.path.stat().st_size if self.path.exists() else 0):
+            raise ValueError(f"{self.path} was removed or cut short while its story was open; open the story again")
+        with self.path.open("r+b" if self.path.exists() else "wb") as file:
+            file.truncate(self._size)
+            file.seek(self._size)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._add(entry, text)
+
+    def rewrite(self, index: int, entry: BranchEntry, words: Mapping[str, Any]) -> None:
+        """Replace the entry at `index` only."""
+        texts = self._texts()
+        texts[index] = _text(entry, words)
+        self._replace(texts)
+        self.entries[index] = entry
+
+    def copy(self, path: Path, count: int) -> None:
+        """Write a new branch with the first `count` entries of this one."""
+        write_text(path, b"".join(self._texts()[:count]).decode("utf-8"))
+
+    def copy_shots(self, other: Branch, count: int) -> None:
+        """Take the shots of `other` for undrawn turns with the same state, among the first `count`."""
+        texts, others = self._texts(), other._texts()
+        pairs = list(enumerate(zip(self.entries, other.entries)))[:count]  # noqa: B905 up to the shorter branch's end
+        undrawn = [index for index, (own, its) in pairs if own.shot is None and its.shot and own.state == its.state]
+        if not undrawn:
+            return
+        for index in undrawn:
+            texts[index] = others[index]
+        self._replace(texts)
+        for index in undrawn:
+            self.entries[index] = other.entries[index]
+
+    def _texts(self) -> list[bytes]:
+        return _texts_of(self.path)[: len(self.entries)] if self.entries else []
+
+    def _replace(self, texts: list[bytes]) -> None:
+        write_text(self.path, b"".join(texts).decode("utf-8"))
+        self._size = sum(map(len, texts))
+
+    def _add(self, entry: BranchEntry, text: bytes) -> None:
+        self.entries.append(entry)
+        self._size += len(text)
+
+
+def branch_names(folder: Path) -> list[str]:
+    """The names of the branches in a folder, oldest first."""
+    names = (path.stem for path in folder.glob("*.jsonl") if BRANCH_NAME.fullmatch(path.stem))
+    return sorted(names, key=lambda name: (name != FIRST_BRANCH, len(name), name))
+
+
+def _texts_of(path: Path) -> list[bytes]:
+    with path.open("rb") as file:  # binary files split at \n only, so only the last line can lack one
+        return file.readlines()
+
+
+def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
+    values = {**words, **asdict(entry)}
+    return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+
+
+def _entry_of(text: bytes) -> BranchEntry | None:
+    try:
+        values = json.loads(text)
+        entry = BranchEntry(values["state"], values["shot"], values["seed"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    addresses = [entry.state] if entry.shot is None else [entry.state, entry.shot]
+    valid = all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in addresses)
+    return entry if valid and isinstance(entry.seed, int) else None

@@ -1,0 +1,154 @@
+"""Content-addressed files: an address is the SHA-256 of all that decides a result, so none is computed twice.
+
+The record is written after its file, so a file with a record is complete. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ..files import replacing, write_text
+from ..state import CharacterState, GameSession
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """What decides a prediction. world: its fingerprint. parent: the address of the state before, for turn 1 of the
+    opening; None if there is no opening.
+    """
+
+    world: str
+    parent: str | None
+    instruction: str
+    window: int
+    profile: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class ShotKey:
+    """What decides a shot. state: the address of its state. motion: the motion condition, px per frame."""
+
+    world: str
+    state: str
+    seed: int
+    motion: float
+    steps: int
+    guidance: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class OpeningKey:
+    """How a game begins. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
+    The others are the stats.
+    """
+
+    world: str
+    text: str
+    picture: str | None
+    stamina: int
+    social: int
+    entertainment: int
+
+
+Key = StateKey | ShotKey | OpeningKey
+
+
+def address_of(key: Key) -> str:
+    """64 hex digits: the SHA-256 of a key as canonical JSON."""
+    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def opening_address(fingerprint: str, session: GameSession) -> str | None:
+    """The address of a session's opening, the parent of turn 1; None if it has no picture and the usual stats."""
+    picture = session.picture
+    if picture is not None and picture.state.representation is None and picture.address is not None:
+        return picture.address
+    if picture is None and session.opening == CharacterState():
+        return None
+    return address_of(opening_key(fingerprint, session))
+
+
+def with_opening_address(fingerprint: str, session: GameSession) -> GameSession:
+    """The session with the opening's address on its picture, to know it once the representation is dropped."""
+    if session.picture is None:
+        return session
+    picture = replace(session.picture, address=opening_address(fingerprint, session))
+    return replace(session, turns=(picture, *session.turns[1:]))
+
+
+def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
+    """What decides a session's opening. The representation of its picture, if any, must be in memory."""
+    picture, digest = session.picture, None
+    if picture is not None and picture.state.representation is not None:
+        values = picture.state.representation.float().contiguous().numpy()
+        digest = hashlib.sha256(values.tobytes()).hexdigest()
+    text = "" if picture is None else picture.instruction
+    return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
+
+
+@dataclass(frozen=True)
+class ContentStore:
+    """A folder of content-addressed files, each with a record (JSON)."""
+
+    folder: Path
+    key_type: type[Key]
+    suffixes: tuple[str, ...]
+
+    def record(self, address: str) -> dict[str, typing.Any] | None:
+        """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
+        try:
+            record = json.loads((self.folder / f"{address}.json").read_text(encoding="utf-8"))
+            if address_of(self.key_type(**record["key"])) != address:
+                return None
+            path = self._path(address, record["suffix"])
+            return record if path.stat().st_size == record["bytes"] else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def find(self, address: str) -> dict[str, typing.Any] | None:
+        """As `record`, but also None if the file's content has changed."""
+        record = self.record(address)
+        intact = record is not None and _digest(self._path(address, record["suffix"])) == record.get("sha256")
+        return record if intact else None
+
+    def path(self, address: str) -> Path:
+        """The file of an address; ValueError if it is missing or damaged."""
+        record = self.record(address)
+        if record is None:
+            raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to restore it")
+        return self._path(address, record["suffix"])
+
+    def put(
+        self,
+        key: Key,
+        suffix: str,
+        values: Mapping[str, typing.Any],
+        write: Callable[[Path], None],
+    ) -> str:
+        """Store the file that `write` makes at a path, then its record; returns the address."""
+        address = address_of(key)
+        path = self._path(address, suffix)
+        with replacing(path) as part:
+            write(part)
+        content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
+        write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
+        return address
+
+    def _path(self, address: str, suffix: str) -> Path:
+        if suffix not in self.suffixes:
+            raise ValueError(
+                f"{self.folder / address}: unexpected suffix {suffix!r}; expected {', '.join(self.suffixes)}"
+            )
+        return self.folder / f"{address}{suffix}"
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,112 @@
+"""Which stories a folder has, the index of each, and its lock. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..files import PART, check_folder_name, locked, write_text
+from .branches import BRANCH_NAME
+
+FORMAT = 1  # raised when an older program could misread a story
+INDEX = "story.json"
+LOCK = "story.lock"
+
+
+def story_names(root: Path | str) -> list[str]:
+    """The stories below `root`, the last played first; other folders are skipped."""
+    indexes = [path for path in Path(root).glob(f"*/{INDEX}") if _is_story(path)]
+    return [path.parent.name for path in sorted(indexes, key=_played_at, reverse=True)]
+
+
+def read_index(path: Path) -> dict[str, Any]:
+    """The index of a story: `world` with name and fingerprint, and `line`, its branch; ValueError if it is invalid."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        world, kinds = values["world"], {"format": int, "world": dict, "line": str}
+        valid = all(isinstance(values[name], kind) for name, kind in kinds.items())
+        valid = valid and all(isinstance(world[name], str) for name in ("name", "fingerprint"))
+        if not valid or not BRANCH_NAME.fullmatch(values["line"]):
+            raise ValueError("a field has a wrong value")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path}: not the index of a story; choose another name for the story") from error
+    if values["format"] != FORMAT:
+        raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
+    return values
+
+
+def write_index(path: Path, world_name: str, fingerprint: str, line: str) -> None:
+    """Write the index of a story."""
+    values = {"format": FORMAT, "world": {"name": world_name, "fingerprint": fingerprint}, "line": line}
+    write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def check_new(folder: Path) -> None:
+    """ValueError if a folder without an index holds files other than those of a new story."""
+    ours = (LOCK, INDEX)
+    if folder.is_dir() and any(path.name not in ours and not path.name.startswith(PART) for path in folder.iterdir()):
+        raise ValueError(f"{folder} holds other files and no {INDEX}; choose another name for the story")
+
+
+def check_there(root: Path, name: str) -> None:
+    """ValueError, with the names of other stories, if `root` has no story of this name."""
+    if (root / check_folder_name(name) / INDEX).exists():
+        return
+    names = story_names(root)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    shown = ", ".join(map(repr, near or names[:10]))
+    hint = f"did you mean {shown}?" if near else f"there are {shown}" if names else "there are no stories yet"
+    raise ValueError(f"no story {name!r} in {root}; {hint}")
+
+
+@contextmanager
+def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock of a story's folder; ValueError with `refusal` if it is held already.
+
+    Removes old unfinished files first. At the end, removes the folder if nothing was saved: before the lock is
+    released, since another process may take it at once, but on Windows after that, since open files cannot be removed.
+    """
+    held, late = False, os.name == "nt"
+    try:
+        with locked(folder / LOCK, refusal):
+            held = True
+            for part in folder.glob(f"**/{PART}*"):
+                if part.is_file() and time.time() - part.stat().st_mtime > 3600:
+                    part.unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                if not late:
+                    _remove_if_empty(folder)
+    finally:
+        if held and late:
+            _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if (folder / INDEX).exists():
+        return
+    try:
+        (folder / LOCK).unlink(missing_ok=True)
+        folder.rmdir()
+    except OSError:
+        return
+
+
+def _is_story(index: Path) -> bool:
+    try:
+        check_folder_name(index.parent.name)
+        read_index(index)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _played_at(index: Path) -> int:
+    return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("lines/*.jsonl")))

@@ -1,0 +1,352 @@
+"""A saved game: a story on disk, content-addressed, so a known turn is never computed twice.
+
+    story.json             the story's world, and the name of its current branch
+    lines/<name>.jsonl     a branch: one entry per turn with state, shot and seed, and fields for people to read
+    turns/<address>.*      a predicted state: its record (JSON) and its representation (safetensors)
+    shots/<address>.*      a drawn shot: its record and its clip
+    openings/<address>.*   an opening: the stats, and the representation of a picture
+    turn-001.mp4 ...       the clips of the current branch
+    story.lock             held during play
+
+A state's address includes its parent's, so the records hold the tree of all turns, and branches share turns. Files are
+written in the order content, record, branch entry, so a crash loses the turn in progress at most. Reading the index
+imports no torch, and opening a story writes nothing.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import itertools
+import os
+import re
+import shutil
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ..files import check_folder_name, replacing
+from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
+from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
+from .content_store import (
+    ContentStore,
+    OpeningKey,
+    ShotKey,
+    StateKey,
+    opening_address,
+    opening_key,
+    with_opening_address,
+)
+from .index import INDEX, check_new, check_there, exclusive_access, read_index, write_index
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Story:
+    """A story's folder and its current branch."""
+
+    def __init__(self, folder: Path, world_name: str, fingerprint: str, branch: str = FIRST_BRANCH) -> None:
+        self.folder = folder
+        self.world_name = world_name
+        self.fingerprint = fingerprint
+        self.states = ContentStore(folder / "turns", StateKey, (".safetensors",))
+        self.shots = ContentStore(folder / "shots", ShotKey, (".mp4", ".safetensors"))
+        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors",))
+        self._open_branch(branch)
+
+    @classmethod
+    def open(cls, root: Path | str, name: str, world_name: str, fingerprint: str) -> Story:
+        """The story `name` below `root`; a new one is written with its first turn.
+
+        ValueError: an invalid name, a story of another world, a folder with other files.
+        """
+        folder = Path(root) / check_folder_name(name)
+        if not (folder / INDEX).exists():
+            check_new(folder)
+            return cls(folder, world_name, fingerprint)
+        story = cls.read(root, name)
+        _check_world(story, world_name, fingerprint)
+        return story
+
+    @classmethod
+    def read(cls, root: Path | str, name: str) -> Story:
+        """An existing story of any world; ValueError lists the existing names if there is none."""
+        check_there(Path(root), name)
+        folder = Path(root) / name
+        values = read_index(folder / INDEX)
+        return cls(folder, values["world"]["name"], values["world"]["fingerprint"], values["line"])
+
+    @property
+    def name(self) -> str:
+        """The story's name, which is its folder's."""
+        return self.folder.name
+
+    @property
+    def entries(self) -> list[BranchEntry]:
+        """The turns of the branch, from turn 1."""
+        return self._current.entries
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the story's lock; ValueError if it is held already. Reads the branch again, which may have changed."""
+        refusal = f"story {self.name!r} is being played elsewhere; wait until that ends, or choose another name"
+        with exclusive_access(self.folder, refusal):
+            if (self.folder / INDEX).exists():
+                _check_world(self.read(self.folder.parent, self.name), self.world_name, self.fingerprint)
+            self._open_branch(self.branch)
+            yield
+
+    def version(self) -> str:
+        """A text that changes whenever the story's index or one of its branches does."""
+        paths = [self.folder / INDEX, *sorted((self.folder / "lines").glob("*.jsonl"))]
+        return " ".join(f"{path.name}:{path.stat().st_mtime_ns}:{path.stat().st_size}" for path in paths)
+
+    def branches(self) -> list[str]:
+        """The names of the story's branches, oldest first."""
+        return branch_names(self.folder / "lines")
+
+    def use(self, branch: str) -> None:
+        """Go on with another branch; it becomes the current one on disk with the next turn."""
+        if branch not in self.branches():
+            known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
+            raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
+        self._open_branch(branch)
+
+    def session(self, count: int, window: int) -> GameSession:
+        """The first `count` turns of the branch, without representations (see `load_turn` and `load_session`)."""
+        if not 0 <= count <= len(self.entries):
+            raise ValueError(
+                f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
+            )
+        session = self._with_opening(GameSession((), window))
+        turns, character = list(session.turns), session.character
+        for number, entry in enumerate(self.entries[:count], start=1):
+            state, key = self._known(entry.state)
+            character = character.after(state.change)
+            turns.append(Turn(number, key["instruction"], entry.seed, state, character, entry.state, key["window"]))
+        return replace(session, turns=tuple(turns))
+
+    def load_session(self, session: GameSession) -> GameSession:
+        """The session with the representations of its last turns, as right after playing them."""
+        first = max(0, len(session.turns) - max(CACHED_TURNS, session.window or 0))
+        return replace(session, turns=(*session.turns[:first], *map(self.load_turn, session.turns[first:])))
+
+    def find_state(self, address: str) -> GameState | None:
+        """The predicted state of an address, without its representation; None if it is unknown or damaged."""
+        return _state_of(self.states.find(address))
+
+    def put_state(self, key: StateKey, state: GameState) -> str:
+        """Store a prediction; returns its address."""
+        values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
+        self._write_first_index()
+        return self.states.put(key, ".safetensors", values, _writer(state.representation))
+
+    def put_opening(self, session: GameSession) -> GameSession:
+        """Store a session's opening, if it has one; returns the session with the address on its picture."""
+        address, picture = opening_address(self.fingerprint, session), session.picture
+        if address is not None and self.openings.find(address) is None:
+            if picture is not None and picture.state.representation is None:
+                raise ValueError(
+                    "the representation of the opening picture is neither in memory nor in the story; encode it again"
+                )
+            self._write_first_index()
+            representation = None if picture is None else picture.state.representation
+            self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, _writer(representation))
+        return with_opening_address(self.fingerprint, session)
+
+    def load_turn(self, turn: Turn) -> Turn:
+        """The turn with its representation, which is read from disk if it is not in memory."""
+        if turn.state.representation is not None or turn.address is None:
+            return turn
+        return replace(turn, state=replace(turn.state, representation=self.read_representation(turn.address)))
+
+    def read_representation(self, address: str) -> Tensor:
+        """The (N, D) representation of a state or opening picture, on the CPU; ValueError if missing or damaged."""
+        from safetensors.torch import load_file
+
+        is_opening = self.openings.record(address) is not None
+        store = self.openings if is_opening else self.states
+        if store.find(address) is None:
+            raise self._lost_opening(address) if is_opening else self._lost_turn(address)
+        return load_file(store.path(address))["representation"].clone()  # a view would keep the file open on Windows
+
+    def add_turn(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
+        """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
+
+        If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and
+        play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
+        If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
+        keep_later: a new branch for another shot of the same state gets the later turns too.
+        """
+        assert turn.address is not None
+        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed)
+        assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
+        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion}
+        words |= asdict(turn.character)
+        self._write_first_index()
+        if self.entries[index:] and not self.entries[index].matches(entry):
+            self._fork(entry, index, keep_later and self.entries[index].state == entry.state, words)
+        elif len(self.entries) == index:
+            self._switch_to_known([lambda branch: branch.starts_with([*self.entries, entry])], index)
+        if len(self.entries) == index:
+            self._current.append(entry, words)
+        elif shot is not None and self.entries[index].shot is None:
+            self._current.rewrite(index, entry, words)
+        self._make_current()
+        return None if shot is None else self._publish(turn.number, shot)
+
+    def end_branch(self, count: int) -> None:
+        """End the branch after `count` turns and publish its clips; a longer one stays, and another becomes current."""
+        if count < len(self.entries):
+            first = self.entries[:count]
+            self._switch([lambda branch: len(branch.entries) == count and branch.starts_with(first)], count)
+        if (self.folder / INDEX).exists():
+            self._make_current()
+        self._publish_all()
+
+    def clips(self) -> dict[int, Path]:
+        """The clips of the branch: turn number -> file, for the turns that are drawn."""
+        numbered = enumerate(self.entries, start=1)
+        return {number: self._clip_path(number, entry.shot) for number, entry in numbered if entry.shot is not None}
+
+    def _with_opening(self, session: GameSession) -> GameSession:
+        """An empty session with the opening of the branch's first turn."""
+        first = self.entries[0].state if self.entries else None
+        if first is None or (self.states.record(first) is None and not self.openings.folder.exists()):
+            return session  # without openings, a lost first turn had none either, and playing restores it
+        parent = self._known(first)[1]["parent"]
+        if parent is None:
+            return session
+        record = self.openings.record(parent)
+        if record is None:
+            raise self._lost_opening(parent)
+        key = OpeningKey(**record["key"])
+        session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
+        if key.picture is None:
+            return session
+        session = session.open_with(key.text, GameState.of_picture(None))
+        return replace(session, turns=(replace(session.turns[0], address=parent),))
+
+    def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
+        """The state of an address, without its representation, and what decided it."""
+        record = self.states.record(address)
+        state = _state_of(record)
+        if record is None or state is None:
+            raise self._lost_turn(address)
+        return state, record["key"]
+
+    def _lost_turn(self, address: str) -> ValueError:
+        return ValueError(
+            f"{self.folder}: turn {address[:12]}... is missing or damaged; play the game's file again to restore it"
+        )
+
+    def _lost_opening(self, address: str) -> ValueError:
+        return ValueError(
+            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; begin the game again"
+        )
+
+    def _clip_path(self, number: int, shot: str) -> Path:
+        return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
+
+    def _publish(self, number: int, shot: str) -> Path:
+        """Link the shot's clip as `turn-00n`, or copy it if the disk has no hard links."""
+        source, clip = self.shots.path(shot), self._clip_path(number, shot)
+        same = clip.exists() and (os.path.samefile(source, clip) or filecmp.cmp(source, clip, shallow=False))
+        if not same:
+            with replacing(clip) as part:
+                try:
+                    os.link(source, part)
+                except OSError:
+                    shutil.copyfile(source, part)
+        return clip
+
+    def _publish_all(self) -> None:
+        """Publish the clips of the branch and remove those of other branches. A clip whose shot is lost stays."""
+        drawn = {number: entry.shot for number, entry in enumerate(self.entries, start=1) if entry.shot is not None}
+        known = {number: shot for number, shot in drawn.items() if self.shots.record(shot) is not None}
+        published = {number: self._publish(number, shot) for number, shot in known.items()}
+        for clip in self.folder.glob("turn-*.*"):
+            named = re.fullmatch(r"turn-([0-9]{3,})", clip.stem)
+            number = int(named[1]) if named and clip.suffix in self.shots.suffixes else None
+            if number is not None and (number not in drawn or published.get(number, clip) != clip):
+                clip.unlink()
+
+    def _open_branch(self, name: str) -> None:
+        self.branch = name
+        self._current = Branch(self._path_of(name))
+
+    def _path_of(self, name: str) -> Path:
+        return self.folder / "lines" / f"{name}.jsonl"
+
+    def _fork(self, entry: BranchEntry, index: int, keep_later: bool, words: Mapping[str, typing.Any]) -> None:
+        """Switch to a branch that has `entry` at `index`, or ends there."""
+        before, later = self.entries[:index], self.entries[index + 1 :] if keep_later else []
+        turns = [*before, entry, *later]
+        fits = [lambda branch: branch.starts_with(turns)]
+        if not keep_later:
+            fits.append(lambda branch: len(branch.entries) == index and branch.starts_with(before))
+        if not self._switch(fits, len(turns) if keep_later else index) and keep_later:
+            self._current.rewrite(index, entry, words)
+
+    def _switch(self, fits: Sequence[Callable[[Branch], bool]], count: int) -> bool:
+        """Switch to the first branch that fits (True), or to a new one with the first `count` entries of this one."""
+        known = self._switch_to_known(fits, count)
+        if not known:
+            name = next(f"line-{n}" for n in itertools.count(2) if not self._path_of(f"line-{n}").exists())
+            self._current.copy(self._path_of(name), count)
+            self._open_branch(name)
+        return known
+
+    def _switch_to_known(self, fits: Sequence[Callable[[Branch], bool]], count: int) -> bool:
+        """Switch to the first other branch that fits; it takes this one's shots of the first `count` turns."""
+        others = {}
+        for name in [name for name in self.branches() if name != self.branch]:  # this one never fits, and may be long
+            with suppress(ValueError):  # a damaged branch is skipped
+                others[name] = Branch(self._path_of(name))
+        name = next((name for fit in fits for name in others if fit(others[name])), None)
+        if name is not None:
+            others[name].copy_shots(self._current, count)
+            self._open_branch(name)
+        return name is not None
+
+    def _write_first_index(self) -> None:
+        """Write the index of a new story, before any other file."""
+        if not (self.folder / INDEX).exists():
+            self._write_index()
+
+    def _make_current(self) -> None:
+        """Make this branch the current one in the index, and publish its clips."""
+        if read_index(self.folder / INDEX)["line"] != self.branch:
+            self._write_index()
+            self._publish_all()
+
+    def _write_index(self) -> None:
+        write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.branch)
+
+
+def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
+    if story.fingerprint != fingerprint:
+        raise ValueError(
+            f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
+            f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
+        )
+
+
+def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
+    try:
+        return record and GameState(None, record["motion"], StateChange(**record["change"]), tuple(record["said"]))
+    except (KeyError, TypeError):
+        return None
+
+
+def _writer(representation: Tensor | None) -> Callable[[Path], None]:
+    """A function that writes a representation to a file; None gives a file without tensors."""
+
+    def write(path: Path) -> None:
+        from safetensors.torch import save_file
+
+        save_file({} if representation is None else {"representation": representation.contiguous()}, path)
+
+    return write

@@ -1,0 +1,88 @@
+"""One turn: predict the state that follows a session, and draw it. The player and the nodes share this code."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..runtime.models import Models, PlaySettings
+from ..spec import resolve_sampling
+from ..state import GameSession, GameState, Turn, clean_text
+from .content_store import ShotKey, StateKey, address_of, opening_address
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..checkpoint import World
+    from ..model.sampler import OnStep
+    from .story import Story
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The state that follows a session. known: it was read from the story."""
+
+    key: StateKey
+    state: GameState
+    known: bool
+
+    def follow(self, session: GameSession, seed: int) -> GameSession:
+        """The session with this turn."""
+        return session.step(self.key.instruction, self.state, seed, address_of(self.key))
+
+
+def state_key(fingerprint: str, session: GameSession, instruction: str, profile: str, precision: str) -> StateKey:
+    """What decides the turn that follows a session."""
+    turns = session.turns
+    parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
+    return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision)
+
+
+def predict_turn(
+    world: World,
+    models: Models,
+    session: GameSession,
+    instruction: str,
+    story: Story | None = None,
+    check_engine: Callable[[typing.Any], object] = lambda engine: None,
+) -> Prediction:
+    """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.
+
+    check_engine: is called before the engine predicts, and may raise.
+    """
+    key = state_key(world.fingerprint, session, instruction, world.profile.name, models.precision)
+    past = list(session.past())
+    if story is not None:
+        state = story.find_state(address_of(key))
+        if state is not None:
+            return Prediction(key, state, known=True)
+        past = [story.load_turn(turn) for turn in past]
+    engine = models.engine()
+    check_engine(engine)
+    return Prediction(key, engine.predict(past, key.instruction), known=False)
+
+
+def shot_key(
+    world: World, models: Models, settings: PlaySettings, turn: Turn, motion: float, seed: int | None = None
+) -> ShotKey:
+    """What decides the shot of a turn. motion: in px per frame at 480 px height. seed: None is the turn's own."""
+    sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
+    return ShotKey(
+        world=world.fingerprint,
+        state=turn.address or "",
+        seed=turn.seed if seed is None else seed,
+        motion=motion,
+        steps=sampling.steps,
+        guidance=sampling.guidance,
+        precision=f"{models.precision}{settings.precision_suffix}",
+    )
+
+
+def draw_turn(models: Models, turn: Turn, key: ShotKey, on_step: OnStep | None = None) -> Tensor:
+    """The shot of a turn by its key: (F, 3, H, W) frames as from `ShotDecoder.shoot`."""
+    if turn.state.representation is None:
+        raise ValueError(f"the representation of turn {turn.number} is not in memory; load the turn from its story")
+    return models.decoder().shoot(
+        turn.state.representation, key.motion, seed=key.seed, steps=key.steps, guidance=key.guidance, on_step=on_step
+    )

@@ -1,0 +1,62 @@
+"""What world.json states about the calibration of its motion table, and the table as it was before.
+
+The Toybox recipe fits the motion values that condition the decoder, so that its shots move as their level says (see
+research/toybox_recipe/calibrate.py). Figures of motion flatter such a world, so world.json states the values before
+and after, and evaluations measure with both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..checkpoint import World
+from ..data.motion import LEVELS
+from ..state import MotionTable
+
+# Keys and values of a world's provenance, which is no part of its fingerprint.
+BUILT_BY, BUILDER = "built by", "animegamer_core.toybox.build"
+DATA_VALUES, CALIBRATED_VALUES = "motion values of the data", "calibrated motion values"
+
+
+def values_note(table: MotionTable) -> str:
+    """A table's values as the text in provenance that `uncalibrated_table` reads back."""
+    return " ".join(map(repr, table.values))
+
+
+def uncalibrated_table(world: World) -> MotionTable | None:
+    """The world's motion table with the medians of its training data, as it was before calibration.
+
+    This is its own table if that was never calibrated, or was replaced by the table of other weights. None for a Toybox
+    build that does not state the medians. ValueError if world.json states something else than five numbers.
+    """
+    own, notes = world.motion_table, world.provenance
+    if DATA_VALUES not in notes:
+        return None if notes.get(BUILT_BY) == BUILDER else own
+    if CALIBRATED_VALUES not in notes or _values(notes, CALIBRATED_VALUES) != own.values:
+        return own
+    return replace(own, values=_values(notes, DATA_VALUES))
+
+
+def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | None:
+    """The remark of a report on a world's motion values; None if they are not calibrated.
+
+    own, before: the world's motion table and its `uncalibrated_table`.
+    """
+    if own == before:
+        return None
+    said = "ACC-F and MAE-F are measured with motion values found by inverting the decoder's own measured response"
+    if before is None:
+        return f"{said}; world.json does not state the medians of the training data, so there are none without"
+    return f"{said}; without that calibration it is conditioned on the medians of its training data (rows uncalibrated)"
+
+
+def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(word) for word in notes[key].split())
+    except (ValueError, AttributeError):
+        values = ()
+    if len(values) != LEVELS or not all(map(math.isfinite, values)):
+        raise ValueError(f"world.json says {key} {ascii(notes[key])[:60]}; expected {LEVELS} numbers between spaces")
+    return values

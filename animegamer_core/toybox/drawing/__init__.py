@@ -1,0 +1,1 @@
+"""The Toybox's pictures, drawn with numpy and Pillow."""

@@ -1,0 +1,134 @@
+"""A scene drawn as a shot: place layers under a moving camera, then prop and actors, 17 small frames."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from ..world import AMPLITUDES, COLOURS, FRAMES, HEIGHT, WIDTH, Scene
+from .films import LEFT, STYLES, TOP
+from .lively import LIVELY_MOTIONS
+from .pen import Pen
+from .places import PLACE_SCALE, place_layers
+from .props import draw_car, draw_umbrella
+from .quiet import QUIET_MOTIONS
+from .stage import Beat, Characters
+
+ACTOR_SCALE = 4
+MOTION_DRAWINGS = QUIET_MOTIONS | LIVELY_MOTIONS
+FAR_FRACTION = 0.6  # parallax: how much of the camera's path the far layer shows
+MEASURE_SCALE = 480 / HEIGHT  # amplitudes are stated at 480 px height
+
+
+@dataclass(frozen=True)
+class Camera:
+    """How a motion's camera moves: `cycles` of a figure of eight a shot, or a steady pan to the right.
+
+    gain and power turn the target motion into camera speed: speed = gain * target ** power. They are measured
+    so that a clip's motion value follows its target (see tests/toybox/test_toybox_world.py).
+    """
+
+    gain: float
+    power: float
+    cycles: int = 1
+    pan: bool = False
+
+    def offset(self, target: float, turn: float) -> tuple[float, float]:
+        """Return the near layer's displacement in frame pixels at time `turn` (0..1 in a shot).
+
+        Longer than a shot the drawing goes on: a figure of eight repeats itself, a pan turns round at the end of every
+        shot, since the places are no wider.
+        """
+        speed = self.gain * target**self.power / MEASURE_SCALE
+        if self.pan:
+            along = turn if turn <= 1 else 1 - abs(turn % 2 - 1)
+            return speed * along * (FRAMES - 1), 0.3 * speed * math.sin(4 * math.pi * turn)
+        reach = speed * (FRAMES - 1) / (2 * math.pi * self.cycles)
+        angle = 2 * math.pi * self.cycles * turn
+        return 1.35 * reach * math.sin(angle), 0.4 * reach * math.sin(2 * angle)
+
+
+CAMERAS: dict[str, Camera] = {
+    "sleep": Camera(gain=0.58, power=1.21),
+    "eat": Camera(gain=0.58, power=1.22),
+    "talk": Camera(gain=0.47, power=1.23),
+    "hug": Camera(gain=0.52, power=1.20),
+    "fly": Camera(pan=True, gain=0.52, power=1.30),
+    "run": Camera(pan=True, gain=0.64, power=1.25),
+    "dance": Camera(cycles=2, gain=0.62, power=1.21),
+    "wave": Camera(cycles=2, gain=0.70, power=1.17),
+    "read": Camera(gain=0.54, power=1.20),
+    "swing": Camera(gain=0.35, power=1.28),
+    "climb": Camera(gain=0.43, power=1.23),
+    "swim": Camera(gain=0.53, power=1.27),
+}
+
+
+@dataclass(frozen=True)
+class _Jitter:
+    x: float
+    scale: float
+    shift: float
+
+    @classmethod
+    def of(cls, seed: int) -> _Jitter:
+        rng = random.Random(f"jitter:{seed}")
+        return cls(rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02))
+
+
+def draw_shot(scene: Scene) -> np.ndarray:
+    """Return the scene's shot: uint8 RGB (17, 96, 144, 3), the same for the same scene."""
+    return np.stack([draw_frame(scene, index) for index in range(FRAMES)])
+
+
+def draw_frame(scene: Scene, index: float) -> np.ndarray:
+    """Return one frame (96, 144, 3) uint8 RGB; index is 0..16 in the shot, and any other time between or after."""
+    jitter = _Jitter.of(scene.seed)
+    turn = index / (FRAMES - 1)
+    camera = CAMERAS[scene.motion]
+    x, y = camera.offset(scene.amplitude, turn)
+    layers = place_layers(scene.film, scene.place, scene.time)
+    frame = _view(layers.far, x * FAR_FRACTION, y * FAR_FRACTION)
+    near = _view(layers.near, x, y).convert("RGBA")
+    frame.paste(near, (0, 0), near)
+    actors = _actors(scene, jitter, turn, (0.0, 0.0) if camera.pan else (x, y))
+    frame.paste(actors, (0, 0), actors)
+    return np.asarray(frame)
+
+
+def _view(layer: Image.Image, x: float, y: float) -> Image.Image:
+    left, top = (x - LEFT) * PLACE_SCALE, (y - TOP) * PLACE_SCALE
+    box = (left, top, left + WIDTH * PLACE_SCALE, top + HEIGHT * PLACE_SCALE)
+    return layer.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=box)
+
+
+def _actors(scene: Scene, jitter: _Jitter, turn: float, moved: tuple[float, float]) -> Image.Image:
+    """Draw prop and actors enlarged, whole enlarged pixels moved by the pen and the rest by the reduction."""
+    image = Image.new("RGBA", ((WIDTH + 2) * ACTOR_SCALE, (HEIGHT + 2) * ACTOR_SCALE))
+    whole = [math.floor(-shift * ACTOR_SCALE) / ACTOR_SCALE for shift in moved]
+    rest = [-shift - floor for shift, floor in zip(moved, whole, strict=True)]
+    style = STYLES[scene.film]
+    night = scene.time == "night"
+    origin = (1 + whole[0] + WIDTH / 2 + jitter.x, 1 + whole[1] + 90)
+    pen = Pen.on(image, style.actor_light(night), ACTOR_SCALE, origin).at(0, 0, 0, jitter.scale).at(-WIDTH / 2, -90)
+    beat = Beat(turn + jitter.shift, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
+    _draw_prop(pen.under(style.prop_light(night)), scene, beat)
+    scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
+    MOTION_DRAWINGS[scene.motion](pen, Characters(scene.character, scene.partner, scarf), beat)
+    box = [(1 - part) * ACTOR_SCALE for part in rest]
+    return image.resize(
+        (WIDTH, HEIGHT),
+        Image.Resampling.BILINEAR,
+        box=(*box, box[0] + WIDTH * ACTOR_SCALE, box[1] + HEIGHT * ACTOR_SCALE),
+    )
+
+
+def _draw_prop(pen: Pen, scene: Scene, beat: Beat) -> None:
+    if scene.prop == "car":
+        draw_car(pen.at(72, 83, 0, 1.12), COLOURS[scene.prop_colour], beat.wave(2, 4))
+    elif scene.prop == "umbrella":
+        draw_umbrella(pen.at(121, 88), COLOURS[scene.prop_colour], 10 + beat.wave(8, 2))

@@ -1,0 +1,66 @@
+"""Shared parts of the small networks that judge Toybox shots: a convolution block, and their files in a world's folder.
+
+A file holds the weights in 16 bits; the card beside it says what the network knows and how it was trained.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..files import replacing, write_text
+
+
+def conv_block(source: int, target: int, kernel: int, stride: int) -> nn.Sequential:
+    """A convolution from `source` to `target` channels with batch norm and SiLU."""
+    return nn.Sequential(
+        nn.Conv2d(source, target, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(target), nn.SiLU()
+    )
+
+
+def conv_stages(widths: tuple[int, ...]) -> nn.ModuleList:
+    """Convolution blocks from RGB through channels of these widths; each halves height and width."""
+    return nn.ModuleList(
+        conv_block(source, target, 5 if source == 3 else 3, 2)
+        for source, target in zip((3, *widths), widths, strict=False)
+    )
+
+
+def save_network(net: nn.Module, weights: Path, card: dict[str, Any]) -> None:
+    """Write a network's tensors in fp16 to `weights`, and its card beside them under the same name."""
+    from safetensors.torch import save_file
+
+    tensors = {
+        name: tensor.detach().cpu().half() if tensor.is_floating_point() else tensor.detach().cpu()
+        for name, tensor in net.state_dict().items()
+    }
+    with replacing(weights) as part:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part)
+    write_text(weights.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+
+
+def load_network(net: nn.Module, weights: Path, kind: str) -> None:
+    """Fill a network from its file, in fp32; ValueError if the file is damaged or holds another network.
+
+    kind: what the message calls the network.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(weights)
+        # strict: a tensor too many or too few means another network
+        net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them anew") from error
+
+
+def read_network_card(weights: Path, missing: str) -> dict[str, Any]:
+    """The card beside a network's weights; ValueError with the message `missing` if either file is missing."""
+    card = weights.with_suffix(".json")
+    if not weights.is_file() or not card.is_file():
+        raise ValueError(missing)
+    return json.loads(card.read_text(encoding="utf-8"))

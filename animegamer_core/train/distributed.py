@@ -1,0 +1,169 @@
+"""The processes of a run, DDP and FSDP2, which shards a learner's weights over them.
+
+FSDP2 is chosen with accelerate's launcher: `accelerate launch --use_fsdp --fsdp_version 2`, or a configuration file. We
+call torch's own DDP, and `fully_shard` with accelerate's settings, rather than accelerate's `prepare`: that supports
+FSDP on GPUs only, and would apply the launcher's mixed precision and accumulation on top of a StageConfig's. Frozen
+weights in bf16 and trained ones in fp32 lie in one shard.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+from collections.abc import Iterable
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+
+_BLOCK_LISTS = ("layers", "block", "transformer_blocks")  # names of ModuleLists; each of their blocks is sharded alone
+
+
+def processes() -> PartialState:
+    """The processes of this run, from accelerate; also where its launcher chose the CPU."""
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
+
+
+def close_at_exit() -> None:
+    """Destroy the process group as the program ends, without which torch warns.
+
+    For a run that succeeded: after a failure the processes would wait for one another.
+    """
+    if processes().num_processes > 1:
+        atexit.register(processes().destroy_process_group)
+
+
+def fsdp_wanted() -> bool:
+    """Whether the launcher chose FSDP and there are several processes; ValueError for a version other than 2."""
+    if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        return False
+    version = getattr(FullyShardedDataParallelPlugin(cpu_ram_efficient_loading=False), "fsdp_version", 1)
+    if version != 2:
+        raise ValueError(f"the launcher chose FSDP version {version}; give --fsdp_version 2 (accelerate >= 1.6)")
+    return processes().num_processes > 1
+
+
+def data_parallel(learner: nn.Module, unused: bool, fixed_order: bool) -> nn.Module:
+    """The learner under DDP, complete on every process. unused: whether some trained parameters may get no gradient.
+
+    fixed_order: add gradients in one order, so that a continued run repeats. DDP rebuilds its buckets after the first
+    step, and with three or more processes a value's place in its bucket decides whose is added first. With
+    find_unused_parameters DDP keeps its buckets, and warns once if no parameter is unused.
+    """
+    trained = {name for name, value in learner.named_parameters() if value.requires_grad}
+    names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
+    # DDP cannot hold meta tensors, and does not need the frozen ones
+    learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
+    keep_buckets = fixed_order and processes().num_processes > 2
+    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused or keep_buckets)
+
+
+def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:
+    """A copy of the learner with this process's shard of every tensor; the learner itself keeps no memory.
+
+    The copy trains; `gather_into` brings its weights back. Blocks go to the device one at a time, so that no GPU ever
+    holds the whole model.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+    plugin = FullyShardedDataParallelPlugin(cpu_ram_efficient_loading=False)
+    shared = {id(tensor): tensor for tensor in (*learner.parameters(), *learner.buffers())}
+    sharded = copy.deepcopy(learner, shared)
+    shared.clear()
+    for module in learner.modules():
+        for name, value in module.named_parameters(recurse=False):
+            empty = torch.empty_like(value, device="meta")
+            module.register_parameter(name, nn.Parameter(empty, requires_grad=value.requires_grad))
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    settings = {"mesh": mesh, "offload_policy": plugin.cpu_offload}
+    for block in _blocks(sharded):
+        fully_shard(block, reshard_after_forward=plugin.reshard_after_forward, **settings)
+    fully_shard(sharded, **settings)
+    for method in {"states", "sample"} & set(dir(sharded)):  # that contact sheets call
+        register_fsdp_forward_method(sharded, method)
+    return sharded
+
+
+def _blocks(learner: nn.Module) -> Iterable[nn.Module]:
+    """The equal blocks that a learner's models are made of."""
+    for name, module in learner.named_modules():
+        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in _BLOCK_LISTS:
+            yield from module
+
+
+def reshard(learner: nn.Module) -> None:
+    """Free the full tensors that a forward pass without a backward left, so that the next pass reads the shards."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in learner.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+@torch.no_grad()
+def gather_into(learner: nn.Module, sharded: nn.Module, keep: bool) -> None:
+    """Bring the weights of a sharded copy back into the learner, on the CPU; every process has to call it.
+
+    keep: whether this process keeps them; otherwise the learner's parameters stay on the meta device.
+    """
+    places: dict[int, list[str]] = {}  # a tied tensor has several
+    for name, value in sharded.named_parameters(remove_duplicate=False):
+        places.setdefault(id(value), []).append(name)
+    for value in sharded.parameters():
+        full = full_tensor(value)
+        if keep:
+            plain = nn.Parameter(full.detach().cpu(), requires_grad=value.requires_grad)
+            for parent, _, own in (name.rpartition(".") for name in places[id(value)]):
+                learner.get_submodule(parent).register_parameter(own, plain)
+
+
+def all_gather(rows: Tensor) -> Tensor:
+    """The rows of all processes, in the order of a step's batch; gradients flow back to each process's own rows."""
+    return rows if processes().num_processes == 1 else _AllGather.apply(rows)
+
+
+class _AllGather(torch.autograd.Function):
+    """All processes' rows; the gradient of a process's own rows is the sum over all processes."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, rows: Tensor) -> Tensor:
+        ctx.count = len(rows)
+        parts = [torch.empty_like(rows) for _ in range(processes().num_processes)]
+        torch.distributed.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        torch.distributed.all_reduce(total)
+        return total.split(ctx.count)[processes().process_index]
+
+
+def local_shard(tensor: Tensor) -> Tensor:
+    """This process's shard of a sharded tensor, sharing its memory; any other tensor itself."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """All of a sharded tensor; any other tensor itself. Every process has to call it."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def distributed_like(full: Tensor, like: Tensor) -> Tensor:
+    """A copy of a full tensor with the dtype, device and sharding of another; every process has to call it."""
+    placed = full.to(device=like.device, dtype=like.dtype, copy=True)
+    if not is_sharded(like):
+        return placed
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(placed, like.device_mesh, like.placements)
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this process holds only a shard of the tensor."""
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(tensor, DTensor)

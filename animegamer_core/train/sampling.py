@@ -1,0 +1,108 @@
+"""Which samples a step reads, and its random numbers: pure functions of the seed and the step.
+
+So a stopped run continues with the same numbers, without storing the state of any random generator. Numbers are drawn
+for a step's whole batch and each process takes its own, so another number of processes reads the same samples in the
+same order with the same noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..data.records import GameRecord
+
+
+def random_seed(*numbers: int | str) -> int:
+    """A seed below 2^63 that follows from the numbers alone."""
+    digest = hashlib.sha256(json.dumps(numbers).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def generator(device: torch.device | str, *numbers: int | str) -> torch.Generator:
+    """A generator on `device` whose numbers follow from `numbers` alone."""
+    return torch.Generator(device).manual_seed(random_seed(*numbers))
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Which slice of a step's batch is computed at once: the index-th of `count` slices on process `rank`."""
+
+    step: int
+    rank: int = 0
+    processes: int = 1
+    index: int = 0
+    count: int = 1
+
+    def rows(self, batch: Tensor) -> Tensor:
+        """This slice of a step's batch."""
+        return batch.chunk(self.processes * self.count)[self.rank * self.count + self.index]
+
+
+class SampleNoise:
+    """Random numbers for the samples of a micro-batch; `purpose` separates those of different uses."""
+
+    def __init__(self, device: torch.device, seed: int, micro: MicroBatch, samples: int, purpose: str) -> None:
+        self._micro, self._device = micro, device
+        self.batch = samples * micro.processes * micro.count  # samples of the whole step
+        self._generator = generator(device, seed, micro.step, purpose)
+
+    def normal(self, *shape: int) -> Tensor:
+        """(samples, *shape) from the standard normal distribution."""
+        return self._micro.rows(torch.randn(self.batch, *shape, generator=self._generator, device=self._device))
+
+    def uniform(self, *shape: int) -> Tensor:
+        """(samples, *shape) from [0, 1)."""
+        return self._micro.rows(torch.rand(self.batch, *shape, generator=self._generator, device=self._device))
+
+    def rows(self, values_B: Tensor) -> Tensor:
+        """This micro-batch's slice of values that the whole batch has."""
+        return self._micro.rows(values_B).to(self._device)
+
+
+class ClipSampler:
+    """Reads all clips once per epoch, in a new random order each time."""
+
+    def __init__(self, clips: Sequence[int], batch: int, seed: int) -> None:
+        self.clips, self.size, self.seed = torch.tensor(clips), batch, seed
+        self._epochs: dict[int, Tensor] = {}
+
+    def batch(self, step: int) -> Tensor:
+        """(B,) clip indices of a step."""
+        count = len(self.clips)
+        at = torch.arange(step * self.size, (step + 1) * self.size)
+        first, last = int(at[0]) // count, int(at[-1]) // count
+        self._epochs = {number: self._epoch(number) for number in range(first, last + 1)}
+        return torch.cat([self._epochs[number][at[at // count == number] % count] for number in self._epochs])
+
+    def _epoch(self, number: int) -> Tensor:
+        if number in self._epochs:
+            return self._epochs[number]
+        return self.clips[torch.randperm(len(self.clips), generator=generator("cpu", self.seed, "order", number))]
+
+
+class WindowSampler:
+    """Windows of 1 to window + 1 successive turns of a game. All of a step have one length; steps alternate lengths."""
+
+    def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int) -> None:
+        self.size, self.seed = batch, seed
+        longest = min(window, max(len(game.clips) for game in games) - 1)
+        self._windows = [_windows(games, past) for past in range(longest + 1)]
+
+    def batch(self, step: int) -> Tensor:
+        """(B, K + 1) clip indices of a step: K past turns, oldest first, and the turn to predict."""
+        lengths = len(self._windows)
+        turns = torch.randperm(lengths, generator=generator("cpu", self.seed, "lengths", step // lengths))
+        windows = self._windows[int(turns[step % lengths])]
+        chosen = torch.randint(len(windows), (self.size,), generator=generator("cpu", self.seed, "runs", step))
+        return windows[chosen]
+
+
+def _windows(games: Sequence[GameRecord], past: int) -> Tensor:
+    """(R, past + 1): all windows of past + 1 successive clips."""
+    return torch.tensor([game.clips[end - past : end + 1] for game in games for end in range(past, len(game.clips))])

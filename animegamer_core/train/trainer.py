@@ -1,0 +1,216 @@
+"""One optimizer step of a stage and what belongs to it: accumulation, clipping, averaged weights, held-out losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+
+import torch
+from accelerate.utils import reduce
+from torch import Tensor
+
+from . import distributed
+from .checkpoints import RunState
+from .learners import Learner, Losses
+from .optimizers import make_optimizer, set_rate
+from .sampling import MicroBatch, random_seed
+from .stages import StageConfig
+from .trainable import set_trainable
+from .training_data import TrainingData, autocast
+from .weights import copy_into, move, set_precision
+
+VALIDATION_BATCHES = 4
+MAX_COMPILE_ERROR = 0.5  # distance of a compiled gradient from the plain one, relative to its length; rounding is less
+
+
+def learning_rate(config: StageConfig, step: int) -> float:
+    """The rate of step 0, 1, ...: a linear rise over `lr_warmup` steps, then a cosine down to `lr_floor` of it."""
+    if step < config.lr_warmup:
+        return config.lr * (step + 1) / config.lr_warmup
+    progress = min(1.0, (step - config.lr_warmup) / max(1, config.steps - config.lr_warmup))
+    return config.lr * (config.lr_floor + (1 - config.lr_floor) * (1 + math.cos(math.pi * progress)) / 2)
+
+
+class Trainer:
+    """Takes a stage's steps in this process; the learner is plain, under DDP, or sharded by FSDP2."""
+
+    def __init__(
+        self, stage: str, config: StageConfig, learner: Learner, data: TrainingData, device: torch.device | None = None
+    ) -> None:
+        self.config, self.data = config, data
+        self.processes = distributed.processes()
+        self.device = device or self.processes.device
+        torch.manual_seed(random_seed(config.seed, "updates"))
+        names = set(set_trainable(learner, config))
+        set_precision(learner, config, self.device)
+        self.is_sharded = distributed.fsdp_wanted()
+        if self.is_sharded:
+            learner = distributed.shard_learner(learner, self.device)
+        else:
+            move(learner, self.device)
+        self.learner = learner
+        parameters = {name: value for name, value in learner.named_parameters() if name in names}
+        optimizer = make_optimizer(config, parameters, self.device)
+        self._uses_ddp = not self.is_sharded and self.processes.num_processes > 1
+        fixed_order = config.deterministic or self.device.type == "cpu"
+        self._module = distributed.data_parallel(learner, learner.unused, fixed_order) if self._uses_ddp else learner
+        average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
+        self.state = RunState(stage, config, parameters, optimizer, average)
+        self._count = config.micro_batches(self.processes.num_processes)
+        self._sampler = learner.sampler(data)
+
+    def take_step(self) -> Losses:
+        """Take one optimizer step; returns detached losses, which stay on the device so that nothing waits for them."""
+        config, state, means = self.config, self.state, Means()
+        self.learner.train()
+        rows = self._sampler.batch(state.step)
+        set_rate(state.optimizer, learning_rate(config, state.step))
+        for index in range(self._count):
+            means.add(self._backward(self._micro_batch(state.step, index), rows, last=index == self._count - 1))
+        norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
+        state.optimizer.step()
+        state.optimizer.zero_grad(set_to_none=True)
+        self._update_average()
+        state.step += 1
+        return {**means.tensors(), "grad_norm": distributed.full_tensor(norm.detach())}
+
+    def _backward(self, micro: MicroBatch, rows: Tensor, last: bool) -> Losses:
+        """Add the gradients of one micro-batch; returns its losses, detached. Processes exchange gradients at the last
+        one of a step.
+        """
+        if self.is_sharded:
+            self._module.set_requires_gradient_sync(last)
+        with self._module.no_sync() if self._uses_ddp and not last else nullcontext():
+            torch.manual_seed(random_seed(self.config.seed, micro.step, micro.rank, micro.index, "dropout"))
+            batch = self.learner.batch(self.data, micro.rows(rows), micro, self.device)
+            with autocast(self.device, self.config.precision):
+                losses = self._module(batch)
+            (losses["loss"] / self._count).backward()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def _micro_batch(self, step: int, index: int) -> MicroBatch:
+        return MicroBatch(step, self.processes.process_index, self.processes.num_processes, index, self._count)
+
+    def _update_average(self) -> None:
+        """Move the average towards the weights; faster in the first steps, when it is mostly the initial weights."""
+        if not self.state.average:
+            return
+        decay = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
+        now = [distributed.local_shard(value.detach()) for value in self.state.parameters.values()]
+        average = [distributed.local_shard(value) for value in self.state.average.values()]
+        torch._foreach_lerp_(average, now, 1 - decay)
+
+    @contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """Put the averaged weights into the learner while the block runs, where the stage keeps an average."""
+        average, parameters = self.state.average, self.state.parameters
+        before = {name: parameters[name].detach().clone() for name in average}
+        if average:
+            copy_into(parameters, average)
+        try:
+            yield
+        finally:
+            distributed.reshard(self.learner)
+            if before:
+                copy_into(parameters, before)
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Mean losses on held-out games with the averaged weights; empty where no game is held out."""
+        if not self.data.clips(held_out=True):
+            return {}
+        sampler, means = self.learner.sampler(self.data, held_out=True), Means()
+        self.learner.eval()
+        with self.averaged_weights(), autocast(self.device, self.config.precision):
+            for number in range(VALIDATION_BATCHES):
+                rows = sampler.batch(number)
+                for micro in (self._micro_batch(number, index) for index in range(self._count)):
+                    means.add(self.learner(self.learner.batch(self.data, micro.rows(rows), micro, self.device)))
+        return {f"held_out_{name}": value for name, value in self.mean_over_processes(means.take()).items()}
+
+    def mean_over_processes(self, values: dict[str, float]) -> dict[str, float]:
+        """The means of logged values over all processes; each computed them for its part of the batch."""
+        if self.processes.num_processes == 1:
+            return values
+        mean = reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
+        return dict(zip(values, mean.tolist(), strict=True))
+
+    def any_process(self, stop: bool) -> bool:
+        """Whether any process wants to stop; all of them ask."""
+        if self.processes.num_processes == 1:
+            return stop
+        return bool(reduce(torch.tensor([float(stop)], device=self.device), reduction="sum").item())
+
+    def finish(self, learner: Learner) -> dict[str, Tensor]:
+        """The trained tensors as the stage leaves them; sharded weights are gathered back into the learner."""
+        trained = self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
+        if not self.is_sharded:
+            return trained
+        main = self.processes.is_main_process
+        distributed.gather_into(learner, self.learner, main)
+        gathered = ((name, distributed.full_tensor(value)) for name, value in trained.items())
+        return {name: value.cpu() for name, value in gathered if main}
+
+    def check_compiled(self) -> None:
+        """ValueError where torch compiles this stage wrongly: compares the gradients of the next batch's first
+        micro-batch, compiled, plain, and compiled once more.
+
+        Such errors are silent, and may come and go: torch 2.11 made gradients thousands of times too long, at times the
+        second ones alone, since a kernel read memory before it was written (compiling.py).
+        """
+        self.learner.train()
+        compiled = self._first_gradients()
+        with torch.compiler.set_stance("force_eager"):
+            plain = self._first_gradients()
+        _check_close(compiled, plain)
+        del compiled
+        _check_close(self._first_gradients(), plain)
+
+    def _first_gradients(self) -> dict[str, Tensor]:
+        """The gradients of the next batch's first micro-batch, by name; the weights keep none."""
+        step = self.state.step
+        self._backward(self._micro_batch(step, 0), self._sampler.batch(step), last=True)
+        found = {name: value.grad for name, value in self.state.parameters.items() if value.grad is not None}
+        self.state.optimizer.zero_grad(set_to_none=True)
+        return found
+
+
+class Means:
+    """Running means of named values that stay on their device until they are taken."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count = 0
+
+    def add(self, values: Losses) -> None:
+        """Count one more set of values."""
+        for name, value in values.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count += 1
+
+    def tensors(self) -> Losses:
+        """The means so far."""
+        return {name: value / self._count for name, value in self._sums.items()}
+
+    def take(self) -> dict[str, float]:
+        """The means as numbers; starts again from nothing."""
+        values = {name: float(value) for name, value in self.tensors().items()}
+        self._sums, self._count = {}, 0
+        return values
+
+
+def _check_close(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) -> None:
+    """ValueError where gradients of compiled models are not those of plain ones; a missing gradient counts as zero."""
+
+    def norm(tensors: Iterable[Tensor]) -> float:  # of all as one vector; every process asks, since they may be sharded
+        return math.hypot(*(float(distributed.full_tensor(torch.linalg.vector_norm(value))) for value in tensors))
+
+    pairs = ((compiled.get(name), plain.get(name)) for name in dict.fromkeys((*plain, *compiled)))
+    distance = norm(one if other is None else other if one is None else one - other for one, other in pairs)
+    length = norm(plain.values())
+    if not distance <= MAX_COMPILE_ERROR * length:
+        raise ValueError(
+            f"torch {torch.__version__} compiles this stage wrongly: a first gradient lies {distance:.3g} from the "
+            f"plain one, which is {length:.3g} long; train without --compile, or with a smaller --per-card"
+        )

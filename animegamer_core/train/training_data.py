@@ -1,0 +1,307 @@
+"""What stages are trained on: a dataset with its features, and the features that one model computes for the next.
+
+Feature names: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), mean and standard deviation, scaled; text (L, W);
+image and image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's; instruction
+(L, W), a text encoder's features of the whole instruction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from ..checkpoint.lora import strengths_of
+from ..checkpoint.storage import read_json
+from ..data.cache import Feature, FeatureStore, compute_feature, write_feature
+from ..data.dataset import DatasetFolder
+from ..data.records import GameRecord
+from ..model.decoder import ShotDecoder
+from ..model.encoder import ShotEncoder
+from ..spec import ModelSpec
+from .distributed import processes
+from .sampling import generator
+
+IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
+WITHOUT_CAPTION = ("frames", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
+ENCODED_PIXELS = 4_000_000  # of the clips that the VAE encodes at a time: 16 small ones, one at the published size
+POLL_S = 0.5  # while the main process computes for the cache
+Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A dataset and its features.
+
+    blank_text (L, W): text features of ''. cache: a folder that features are stored in, None to keep them in memory.
+    """
+
+    folder: DatasetFolder
+    store: FeatureStore
+    blank_text: Tensor | None = None
+    cache: Path | None = None
+    on_progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.store) not in (0, len(self.folder.turns)):
+            raise ValueError(
+                f"{len(self.folder.turns)} turns but {len(self.store)} rows of features; compute them anew"
+            )
+
+    @cached_property
+    def motion(self) -> Tensor:
+        """(n,) fp32 measured motion values; ValueError where a clip has none."""
+        for turn in self.folder.turns:
+            if turn.motion_value is None:
+                raise ValueError(f"{turn.clip} has no motion_value; measure the clips before training")
+        return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
+
+    @cached_property
+    def clip_shape(self) -> tuple[int, ...]:
+        """(F, H, W, 3) of the first clip's file."""
+        return self.folder.frames(0).shape
+
+    def clips(self, held_out: bool = False) -> tuple[int, ...]:
+        """Indices of the training clips, or of those held out."""
+        return self.folder.held_out_clips if held_out else self.folder.training_clips
+
+    def games(self, held_out: bool = False) -> tuple[GameRecord, ...]:
+        """The training games, or those held out."""
+        return tuple(game for game in self.folder.games if game.held_out is held_out)
+
+    def with_feature(
+        self, name: str, compute: Callable[[range], Tensor], rows: int, depends_on: Callable[[], str] = str
+    ) -> TrainingData:
+        """The data with a feature computed `rows` clips at a time, stored in the cache folder if there is one.
+
+        depends_on() names the weights that compute the feature, so that a cache of other weights is not read. Of the
+        processes of a run, the main one computes for the cache folder and the others wait.
+        """
+        count = len(self.folder.turns)
+
+        def reported(part: range) -> Tensor:
+            values = compute(part)
+            if self.on_progress is not None:
+                self.on_progress(name, part.stop, count)
+            return values
+
+        if self.cache is None:
+            feature = compute_feature(count, reported, rows)
+        else:
+            feature = self._cached(name, count, _in_pieces(reported, rows), depends_on())
+        return replace(self, store=self.store.with_feature(name, feature))
+
+    def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
+        """A feature of the cache folder, mapped from disk; the main process computes what is missing."""
+        digest = _of_main_process(self.digest(name, weights))
+        if not processes().is_main_process:
+            while not self.is_cached(name, count, digest):
+                time.sleep(POLL_S)  # not a barrier, which times out after some minutes
+        return write_feature(self.cache, name, count, compute, digest=digest)
+
+    def digest(self, name: str, weights: str) -> str:
+        """The digest of what a feature depends on: these clips, their captions if it reads them, and weights."""
+        return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
+
+    def stored_digest(self, name: str) -> str:
+        """The digest that the cache folder's feature was stored with; '' where there is none."""
+        path = self.cache and self.cache / f"{name}.json"
+        return read_json(path).get("digest", "") if path and path.is_file() else ""
+
+    def is_cached(self, name: str, count: int, digest: str) -> bool:
+        """Whether the cache folder holds all rows of a feature of this digest."""
+        path = self.cache and self.cache / f"{name}.json"
+        index = read_json(path) if path and path.is_file() else {}
+        return (index.get("digest"), index.get("count")) == (digest, count) and index["done"] * index["rows"] >= count
+
+    def without(self, *names: str) -> TrainingData:
+        """The data without some features, to free their memory."""
+        kept = {name: feature for name, feature in self.store.features.items() if name not in names}
+        return replace(self, store=FeatureStore(kept))
+
+    def to(self, device: torch.device | str) -> TrainingData:
+        """All features on a device."""
+        return replace(self, store=self.store.to(device))
+
+
+def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
+    """ValueError unless clips of shape `found` are what the spec's models read; frames: another allowed number."""
+    decoder = spec.decoder
+    wanted = (frames or decoder.frames, decoder.height, decoder.width, 3)
+    if tuple(found) != wanted:
+        raise ValueError(f"clips are {tuple(found)} (frames, height, width, 3); spec {spec.name!r} reads {wanted}")
+
+
+def check_captions(folder: DatasetFolder, remedy: str = "caption them first") -> None:
+    """ValueError, with the remedy, where clips have no caption."""
+    uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
+    if uncaptioned:
+        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; {remedy}")
+
+
+def _of_main_process(digest: str) -> str:
+    """The main process's digest: sums on another GPU may differ in their last digits."""
+    if processes().num_processes == 1:
+        return digest
+    from accelerate.utils import broadcast_object_list
+
+    return broadcast_object_list([digest])[0]
+
+
+def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
+    """The same function, computed `rows` clips at a time."""
+
+    def whole(part: range) -> Tensor:
+        pieces = [range(start, min(part.stop, start + rows)) for start in range(part.start, part.stop, rows)]
+        return torch.cat([compute(piece) for piece in pieces])
+
+    return whole
+
+
+def pictures(frames_uint8: Tensor) -> Tensor:
+    """uint8 frames (..., H, W, 3) as fp32 (..., 3, H, W) in [-1, 1]."""
+    return rearrange(frames_uint8.float() / 127.5 - 1, "... h w c -> ... c h w")
+
+
+def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autocast:
+    """bf16 autocast on a GPU for precision bf16; the CPU computes in fp32, since bf16 is slower there."""
+    kind = torch.device(device).type
+    return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16" and kind != "cpu")
+
+
+def name_weights(module: torch.nn.Module, name: str) -> None:
+    """Name a module's weights, such as by the checksums of their files; call `forget_names` when they change."""
+    module.weights_name = name
+
+
+def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
+    """Remove the names of those modules of a model that have changed parameters."""
+    changed = tuple(changed)
+    for path, module in model.named_modules():
+        if hasattr(module, "weights_name") and any(name.startswith(f"{path}.") for name in changed):
+            del module.weights_name
+
+
+def weights_digest(module: torch.nn.Module, *extra: object) -> str:
+    """A digest of a module's weights as they are now: from its name if it has one, otherwise from sums over them."""
+    name = getattr(module, "weights_name", None)
+    return digest_of([name] if name else [*_sums(module), *strengths_of(module)], *extra)
+
+
+def digest_of(parts: Sequence[object], *extra: object) -> str:
+    """A short digest of these values."""
+    return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
+
+
+def _sums(module: torch.nn.Module) -> list[tuple[str, str]]:
+    return [
+        (name, f"{value.double().sum().item():.9e}")
+        for name, value in module.state_dict().items()
+        if value.is_floating_point() and not value.is_meta
+    ]
+
+
+def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
+    """Which features of clips and texts the cache folder holds for these models, which may be on the meta device."""
+    made_by = {"latents": decoder and decoder.vae, "text": encoder and encoder.text_tower}
+    made_by |= {name: encoder and encoder.image_tower for name in IMAGE_FEATURES.values()}
+    count = len(data.folder.turns)
+    return {
+        name
+        for name, model in made_by.items()
+        if data.cache and model and data.is_cached(name, count, data.digest(name, weights_digest(model)))
+    }
+
+
+def add_frames(data: TrainingData) -> TrainingData:
+    """Read every clip into the feature `frames`; ValueError names a clip whose size differs from the first one's."""
+    return data.with_feature("frames", lambda part: _frames(data, part, "cpu"), rows=16)
+
+
+def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tensor:
+    """(n, F, H, W, 3) uint8 of some clips, from memory or from their files."""
+    if "frames" in data.store:
+        return _rows(data, "frames", part, device)
+    rows = [torch.from_numpy(data.folder.frames(index)) for index in part]
+    for index, frames in zip(part, rows, strict=True):
+        if tuple(frames.shape) != data.clip_shape:
+            name, shape = data.folder.turns[index].clip, tuple(frames.shape)
+            raise ValueError(f"{name} is {shape}, other clips are {data.clip_shape}")
+    return torch.stack(rows).to(device)
+
+
+@torch.no_grad()
+def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
+    """Encode clips into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
+    vae, spec = decoder.vae.eval(), decoder.spec.decoder
+    device = vae.device
+    rows = max(1, ENCODED_PIXELS // (spec.frames * spec.height * spec.width))
+
+    def compute(part: range) -> Tensor:
+        frames = _frames(data, part, device)
+        with autocast(device):
+            posterior = vae.encode(rearrange(pictures(frames), "b f c h w -> b c f h w")).latent_dist
+        both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1) * vae.config.scaling_factor
+        return rearrange(both, "b p c t h w -> b p t c h w").half().to(_home(data, device))
+
+    return data.with_feature("latents", compute, rows, lambda: weights_digest(vae))
+
+
+@torch.no_grad()
+def add_encoder_features(
+    data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 64
+) -> TrainingData:
+    """Add features of the text and image encoder: `text`, and `image` (first frames) or `image_random`."""
+    encoder.eval()
+    device, home = encoder.text_norm.weight.device, _home(data, encoder.text_norm.weight.device)
+    texts = [turn.motion_text for turn in data.folder.turns]
+    frames = encoder.spec.decoder.frames if frame == "random" else 1
+    at = torch.randint(frames, (len(texts),), generator=generator("cpu", "random frame")).to(device)
+
+    def text_of(texts: Sequence[str]) -> Tensor:
+        return encoder.text_features(encoder.text_ids(texts)).half().to(home)
+
+    def image(part: range) -> Tensor:
+        clips = _frames(data, part, device)
+        chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
+        with autocast(device):
+            return encoder.image_features(pictures(chosen)).half().to(home)
+
+    weights = weights_digest(encoder.text_tower)
+    data = data.with_feature("text", lambda part: text_of(texts[part.start : part.stop]), rows, lambda: weights)
+    data = data.with_feature(IMAGE_FEATURES[frame], image, rows, lambda: weights_digest(encoder.image_tower))
+    if data.cache is None:
+        return replace(data, blank_text=text_of([""])[0])
+    return replace(data, blank_text=data._cached("blank_text", 1, lambda _: text_of([""]), weights).shards[0][0])
+
+
+@torch.no_grad()
+def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 256) -> TrainingData:
+    """The shot encoder's representations of all clips, `states`, from their text and image features."""
+    device = encoder.text_norm.weight.device
+
+    def compute(part: range) -> Tensor:
+        text, seen = (_rows(data, name, part, device).float() for name in ("text", IMAGE_FEATURES[frame]))
+        return encoder.mix(text, seen).half().to(_home(data, device))
+
+    def depends_on() -> str:
+        towers = weights_digest(encoder.text_tower), weights_digest(encoder.image_tower)
+        mixing = [child for child in encoder.children() if child not in (encoder.text_tower, encoder.image_tower)]
+        return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
+
+    return data.with_feature("states", compute, rows, depends_on)
+
+
+def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:
+    return data.store.gather([name], torch.tensor(list(part)), device)[name]
+
+
+def _home(data: TrainingData, device: torch.device) -> torch.device | str:
+    """Where a computed feature goes: it stays on the device, or goes to the CPU to be written to the cache folder."""
+    return "cpu" if data.cache else device

@@ -1,0 +1,106 @@
+"""Draw the pictures that the README shows, from the world that the pack ships: `python docs/make_pictures.py`.
+
+game.webp           the Toybox's first game in motion: shot, instruction, motion scope, stats
+contact-sheet.png   the same game on one picture
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from animegamer_core.checkpoint import open_world  # noqa: E402
+from animegamer_core.media.contact_sheet import GAUGE_COLOURS, contact_sheet  # noqa: E402
+from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
+from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
+
+GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
+PICTURES = ROOT / "docs" / "pictures"
+FPS = 8
+SHEET_WIDTH = 1100
+SHOT = (384, 256)  # width and height of a shot: the Toybox draws 144 x 96
+PAGE, MARGIN = (672, 288), 16
+INK, FAINT, PAPER, TRACK = "#23262f", "#696d78", "#f3f1ec", "#e1ddd3"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Play the game and write both pictures."""
+    parser = argparse.ArgumentParser(description="draw the README's pictures")
+    parser.add_argument("--out", type=Path, default=PICTURES)
+    parser.add_argument("--turns", type=int, help="of the game (default: all)")
+    parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
+    args = parser.parse_args(argv)
+    instructions = read_instructions(GAME.read_text(encoding="utf-8"))[: args.turns]
+    turns, clips = play(instructions, args.steps)
+    args.out.mkdir(parents=True, exist_ok=True)
+    save_film(args.out / "game.webp", turns, clips)
+    save_sheet(args.out / "contact-sheet.png", turns, clips)
+
+
+def play(instructions: Sequence[str], steps: int | None) -> tuple[tuple[Turn, ...], list[Frames]]:
+    """The turns of a game in the shipped world, and their shots."""
+    world = open_world("toybox")
+    engine, decoder = world.load_engine(), world.load_decoder()
+    session, clips = GameSession(window=4), []
+    for text in instructions:
+        state = engine.predict(session.past(), text)
+        session = session.step(text, state)
+        value = world.motion_table.value(state.motion)
+        clips.append(to_uint8(decoder.shoot(state.representation, value, seed=len(clips), steps=steps)))
+    return session.turns, clips
+
+
+def save_film(path: Path, turns: Sequence[Turn], clips: Sequence[Frames]) -> None:
+    """The game in motion: each shot once, beside what was asked for and what came of it."""
+    pictures = [page(turn, frame) for turn, frames in zip(turns, clips, strict=True) for frame in frames]
+    pictures[0].save(
+        path, save_all=True, append_images=pictures[1:], duration=1000 // FPS, loop=0, quality=72, method=6
+    )
+
+
+def page(turn: Turn, frame: np.ndarray) -> Image.Image:
+    """One frame of the film."""
+    picture = Image.new("RGB", PAGE, PAPER)
+    picture.paste(Image.fromarray(frame).resize(SHOT, Image.Resampling.LANCZOS), (MARGIN, MARGIN))
+    pen = ImageDraw.Draw(picture)
+    left, right = 2 * MARGIN + SHOT[0], PAGE[0] - MARGIN
+    pen.text((left, MARGIN), f"turn {turn.number}", FAINT, ImageFont.load_default(14))
+    top = MARGIN + 24
+    for line in lines_of(turn.instruction):
+        pen.text((left, top), line, INK, ImageFont.load_default(15))
+        top += 20
+    pen.text((left, 168), f"motion: {scope_name(turn.state.motion)}", INK, ImageFont.load_default(14))
+    for row, (name, colour) in enumerate(GAUGE_COLOURS.items()):
+        value, y = getattr(turn.character, name), 200 + 24 * row
+        pen.text((left, y), name, FAINT, ImageFont.load_default(13))
+        box = (left + 100, y + 2, right - 30, y + 14)
+        pen.rounded_rectangle(box, 6, TRACK)
+        pen.rounded_rectangle((*box[:2], box[0] + (box[2] - box[0]) * max(value, 6) / 100, box[3]), 6, colour)
+        pen.text((right, y), str(value), INK, ImageFont.load_default(13), anchor="ra")
+    return picture
+
+
+def lines_of(instruction: str) -> list[str]:
+    """The instruction's three parts, each wrapped to the width beside a shot."""
+    parts = [part.strip() for part in instruction.rstrip(".").split(";")]
+    return [line for part in parts for line in textwrap.wrap(part, 31)]
+
+
+def save_sheet(path: Path, turns: Sequence[Turn], clips: Sequence[Frames]) -> None:
+    """The contact sheet, made small enough for a page."""
+    sheet = contact_sheet(turns, clips, "first-game")
+    small = sheet.resize((SHEET_WIDTH, round(sheet.height * SHEET_WIDTH / sheet.width)), Image.Resampling.LANCZOS)
+    small.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+// The server's functions that the Play tab needs, through ComfyUI's own api object.
+
+/** An object as `PlaySession` expects it; errors have the server's own message. */
+export function createServer(api) {
+  async function getJson(path) {
+    const reply = await answered(api.fetchApi(path));
+    const body = await reply.json().catch(() => null);
+    if (!reply.ok || body === null) throw new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
+    return body;
+  }
+
+  async function queued() {
+    const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
+    return [...running, ...pending].map((entry) => entry[1]);
+  }
+
+  return {
+    getJson,
+    queued,
+    queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
+    history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
+    cancel: async (ids) => {
+      for (const id of ids) await api.deleteItem("queue", id);
+      for (const id of ids) await api.interrupt(id);
+    },
+  };
+}
+
+/** The server's answer. If there is none, browsers throw a TypeError. */
+async function answered(answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof TypeError) throw new Error("ComfyUI does not answer. Is it still running?", { cause: error });
+    throw error;
+  }
+}
+
+/** Pass the server's events about prompts on to the session. */
+export function listen(api, session) {
+  const events = {
+    execution_start: "began",
+    progress: "progressed",
+    executed: "executed",
+    execution_success: "succeeded",
+    execution_error: "failed",
+    execution_interrupted: "interrupted",
+  };
+  for (const [event, method] of Object.entries(events))
+    api.addEventListener(event, ({ detail }) => detail && session[method](detail));
+  api.addEventListener("reconnected", () => session.catchUp());
+  // A prompt of another page, or one that was removed from the queue, ends without any of these events.
+  api.addEventListener("status", ({ detail }) => detail && session.catchUp());
+}

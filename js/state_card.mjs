@@ -1,0 +1,94 @@
+// The card of a turn: its text, the motion, the three stats with their changes, and a chart of the game so far.
+
+import { drawHistory } from "./history_chart.mjs";
+import { el, set } from "./dom.mjs";
+import { instructionLines } from "./instruction.mjs";
+import { describeState, STATS, readState, SCOPES, signed } from "./state.mjs";
+
+/**
+ * A card that shows `animegamer_state` items. `withText` false: without the turn's number and words. `withUnknown`:
+ * lists the words that the world does not know.
+ */
+export function createCard(say, { withText = true, withUnknown = false } = {}) {
+  const number = el("span", { class: "ag-number", "aria-hidden": "true" });
+  const words = el("div", { class: "ag-words" });
+  const empty = el("p", { class: "ag-empty", text: say("nothingYet") });
+  const motion = createMotion(say);
+  const gauges = Object.fromEntries(STATS.map((name) => [name, createGauge(name, say)]));
+  const course = el("div", { class: "ag-course-place" });
+  const unknown = el("p", { class: "ag-note", hidden: true });
+  const body = el(
+    "div",
+    { class: "ag-body", hidden: true },
+    withText ? el("div", { class: "ag-head" }, number, words) : null,
+    el("div", { class: "ag-rows" }, motion.element, ...STATS.map((name) => gauges[name].element)),
+    course,
+    unknown,
+  );
+  const element = el("section", { class: "ag ag-card", "aria-label": say("state") }, empty, body);
+
+  function show(item) {
+    const state = readState(item);
+    if (!state) return;
+    empty.hidden = true;
+    body.hidden = false;
+    set(element, { "aria-label": describeState(state, say) });
+    number.textContent = state.turn;
+    words.replaceChildren(
+      ...instructionLines(state.instruction).map((line) => el("span", { text: line, title: line })),
+    );
+    motion.show(state.motion);
+    for (const name of STATS) gauges[name].show(state.gauges[name], state.changes[name]);
+    course.replaceChildren(drawHistory(state.course, say));
+    const list = withUnknown ? state.unknownWords.join(", ") : "";
+    unknown.hidden = !list;
+    unknown.textContent = unknown.title = list && say("unknownWords", { words: list });
+  }
+
+  return { element, show, tellsMore: () => !unknown.hidden };
+}
+
+function createGauge(name, say) {
+  const fill = el("span", { class: "ag-fill" });
+  const track = el(
+    "span",
+    { class: "ag-track", role: "meter", "aria-label": say(name), "aria-valuemin": 0, "aria-valuemax": 100 },
+    fill,
+  );
+  const value = el("span", { class: "ag-value", "aria-hidden": "true" });
+  const change = el("span", { class: "ag-change", "aria-hidden": "true" });
+  const label = el("span", { class: "ag-label", text: say(name), title: say(name), "aria-hidden": "true" });
+  const element = el("div", { class: `ag-row ag-${name}` }, label, track, value, change);
+  return {
+    element,
+    show(level, points) {
+      fill.style.width = `${level}%`;
+      value.textContent = level;
+      change.textContent = signed(points);
+      change.className = `ag-change${points > 0 ? " ag-gain" : points < 0 ? " ag-loss" : ""}`;
+      const words = `${say("ofHundred", { value: level })}${points ? ` (${signed(points)})` : ""}`;
+      set(track, { "aria-valuenow": level, "aria-valuetext": words });
+    },
+  };
+}
+
+function createMotion(say) {
+  const steps = SCOPES.map(() => el("span"));
+  const track = el(
+    "span",
+    { class: "ag-scope", role: "meter", "aria-label": say("motion"), "aria-valuemin": 0, "aria-valuemax": 5 },
+    ...steps,
+  );
+  const word = el("span", { class: "ag-word", "aria-hidden": "true" });
+  const label = el("span", { class: "ag-label", text: say("motion"), "aria-hidden": "true" });
+  const element = el("div", { class: "ag-row ag-motion" }, label, track, word);
+  return {
+    element,
+    show({ level, scope, value }) {
+      steps.forEach((step, index) => set(step, { class: index < level ? "ag-on" : null }));
+      word.textContent = say(scope);
+      set(element, { title: value === null ? null : say("value", { value: Math.round(value * 10) / 10 }) });
+      set(track, { "aria-valuenow": level, "aria-valuetext": say(scope) });
+    },
+  };
+}

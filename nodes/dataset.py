@@ -1,0 +1,339 @@
+"""BuildGameDataset: a user's own films become a dataset for training."""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.data.films.film import FILM_SUFFIXES
+from ..animegamer_core.files import check_folder_name
+from . import comfyui, worlds
+from .fingerprints import Fingerprints
+from .training import dataset_version
+from .values import CATEGORY, NONE, DatasetSocket, image_of_picture, report_ui
+from .widgets import choice_input
+
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.data.assemble import BuildReport
+    from ..animegamer_core.data.build import BuildSettings
+    from ..animegamer_core.data.captions import Captioner
+
+NO_FILM = "none found"
+SIZES = ("toybox", "release")
+CAPTIONERS = {  # name: packages beyond PACKAGES
+    "none": (),
+    "endpoint": ("openai",),
+    "transformers": ("transformers", "accelerate"),
+    "script": (),
+}
+PACKAGES = ("av", "cv2", "scenedetect")
+CAPTIONER_MODELS = "captioners"  # below models/animegamer
+CHARACTERS = "characters"  # below input/animegamer
+PARALLEL_REQUESTS = 4  # to an endpoint
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+DEFAULT_SERVICE, SERVICE_VARIABLE = "https://api.openai.com/v1", "OPENAI_BASE_URL"
+BUILT = Fingerprints(lambda name: dataset_version(_datasets() / name))
+
+
+@dataclass(frozen=True)
+class DatasetInputs:
+    """The inputs of BuildGameDataset."""
+
+    film: str
+    dataset: str
+    size: str
+    captioner: str
+    url: str
+    model_name: str
+    model_folder: str
+    characters: str
+    held_out: float
+
+
+class BuildGameDataset(io.ComfyNode):
+    """Cuts and captions films."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="BuildGameDataset",
+            display_name="Build Game Dataset",
+            category=CATEGORY,
+            description="Cuts films into scenes and two-second clips, measures their motion, captions them and groups "
+            "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, or "
+            "when you have added a film, queue the node again: finished work is kept.",
+            inputs=[
+                io.Combo.Input(
+                    "film",
+                    options=list(_films()) or [NO_FILM],
+                    upload=io.UploadType.video,
+                    tooltip="A film in ComfyUI's input folder, or a folder in it (its name ends in /) with several "
+                    "films.",
+                ),
+                io.String.Input(
+                    "dataset",
+                    default="my-film",
+                    tooltip="Name of the dataset: a folder in output/animegamer/datasets. All films that you build "
+                    "under this name are added to it.",
+                ),
+                choice_input(
+                    "size",
+                    SIZES,
+                    SIZES[0],
+                    "Size of the clips. toybox: 144 x 96 pixels; release: 720 x 480, as in the published worlds.",
+                ),
+                choice_input(
+                    "captioner",
+                    CAPTIONERS,
+                    "none",
+                    "What writes the captions. none: no captions yet; endpoint: a vision model at the url; "
+                    "transformers: a vision model in a folder; script: the file FILM.captions.jsonl beside the film.",
+                ),
+                io.String.Input(
+                    "url",
+                    default="http://127.0.0.1:8000/v1",
+                    tooltip="For endpoint: an OpenAI-compatible address on this machine, or the one in the environment "
+                    "variable OPENAI_BASE_URL. The key is read from OPENAI_API_KEY, never from the workflow.",
+                ),
+                io.String.Input(
+                    "model_name", default="", tooltip="For endpoint: the model's name, as the service lists it."
+                ),
+                choice_input(
+                    "model_folder",
+                    [NONE, *_captioners()],
+                    NONE,
+                    "For transformers: the folder of a vision model in models/animegamer/captioners.",
+                ),
+                choice_input(
+                    "characters",
+                    [NONE, *_characters()],
+                    NONE,
+                    "A folder in input/animegamer/characters with reference pictures: NAME.png, or a folder NAME with "
+                    "several pictures, for each character to find in the clips.",
+                ),
+                io.Float.Input(
+                    "held_out",
+                    default=0.1,
+                    min=0.0,
+                    max=0.9,
+                    step=0.05,
+                    tooltip="Fraction of the games that is kept out of training, for evaluation. Clips of an earlier "
+                    "build stay in their split.",
+                ),
+            ],
+            outputs=[
+                DatasetSocket.Output("dataset_out", display_name="dataset", tooltip="For Train LoRA Stage."),
+                io.String.Output(
+                    "report",
+                    display_name="report",
+                    tooltip="What is in the dataset, what was left out and why, and where it is.",
+                ),
+                io.Image.Output("stats", display_name="stats", tooltip="Motion levels, stats, characters and films."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
+        """Changes when a film, a file beside it or a reference picture does, or when the dataset is deleted."""
+        return BUILT.fingerprint(widgets | _versions(widgets))
+
+    @classmethod
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given, fingerprinted = DatasetInputs(**inputs), inputs | _versions(inputs)
+        if given.captioner not in CAPTIONERS:  # older ComfyUI does not check
+            raise ValueError(f"captioner is {given.captioner!r}; choose {', '.join(CAPTIONERS)}")
+        comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
+        from ..animegamer_core.data.stats_picture import draw_stats, write_stats
+
+        films = _films().get(given.film)
+        if films is None:
+            raise ValueError(
+                f"film {given.film!r} is not there: put a film, or a folder of films, into "
+                f"{comfyui.input_folder().parent} and press R, or upload one with the button on the node"
+            )
+        report, unreadable = _build(given, films)
+        folder = report.dataset.path
+        write_stats(folder)
+        text, picture = _report(report), image_of_picture(draw_stats(folder))
+        BUILT.record(fingerprinted, given.dataset, run_again=bool(report.open or report.captions.failures))
+        notes = [*unreadable.values(), *report.broken.values(), *report.other_settings.values(), *_gaps(report)]
+        # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken film.
+        return io.NodeOutput(str(folder), text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
+
+
+def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[Path, str]]:
+    """Build the dataset or continue it; (its report, messages about films that cannot be read)."""
+    from ..animegamer_core.data.assemble import assemble_dataset
+    from ..animegamer_core.data.build import cut_films
+    from ..animegamer_core.data.captions import read_references
+
+    settings, progress = _settings(given.size, given.held_out), comfyui.NodeProgress()
+    out = _dataset_folder(given.dataset)
+    captioner, references = _captioner(given, out, films), ()
+    if given.characters != NONE:
+        place = comfyui.input_folder() / CHARACTERS
+        references = read_references(_chosen(given.characters, _characters(), "characters", place))
+    # Not in worker processes: each would start ComfyUI's main module again.
+    unreadable = cut_films(films, out, settings, 1, lambda what, done, total: progress(what, done, max(1, total)))
+    try:
+        return assemble_dataset(out, settings, captioner, references, PARALLEL_REQUESTS, progress), unreadable
+    except ValueError as error:
+        raise ValueError("; ".join(dict.fromkeys([*unreadable.values(), str(error)]))) from error
+
+
+def _datasets() -> Path:
+    return comfyui.output_folder() / comfyui.DATASETS
+
+
+def _films() -> dict[str, tuple[Path, ...]]:
+    """Films by their names in the list: files, and folders with the films directly in them.
+
+    Names from widgets never become paths. Deeper folders are not searched, since the clips of datasets are there.
+    """
+    top, own = comfyui.input_folder().parent, comfyui.input_folder()
+    found: dict[str, tuple[Path, ...]] = {}
+    for folder in (top, *_entries(top, Path.is_dir), *_entries(own, Path.is_dir)):
+        films = _entries(folder, lambda path: path.suffix.lower() in FILM_SUFFIXES and path.is_file())
+        if films and folder != top:
+            found[f"{folder.relative_to(top).as_posix()}/"] = films
+        found |= {path.relative_to(top).as_posix(): (path,) for path in films}
+    return found
+
+
+def _entries(folder: Path, wanted: Callable[[Path], bool]) -> tuple[Path, ...]:
+    """The wanted entries of a folder, sorted, without hidden files; none if the folder cannot be read."""
+    try:
+        return tuple(path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and wanted(path))
+    except OSError:  # the node must load even if a folder is missing or not readable
+        return ()
+
+
+def _captioners() -> dict[str, Path]:
+    """The vision models in models/animegamer/captioners by name; of equal names the first model folder wins."""
+    roots = reversed(comfyui.model_folders())
+    return {path.name: path for root in roots for path in _entries(root / CAPTIONER_MODELS, Path.is_dir)}
+
+
+def _characters() -> dict[str, Path]:
+    return {path.name: path for path in _entries(comfyui.input_folder() / CHARACTERS, Path.is_dir)}
+
+
+def _chosen(name: str, folders: Mapping[str, Path], widget: str, place: Path) -> Path:
+    """The folder of a name in a list; ValueError if it is not there or none was chosen."""
+    if name in folders:
+        return folders[name]
+    advice = f"choose {', '.join(folders)}" if folders else f"put its folder into {place} and press R"
+    raise ValueError(f"{widget} is {name!r}; {advice}")
+
+
+def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
+    """The versions of the files that a dataset is made of: films, caption files beside them, reference pictures."""
+    from ..animegamer_core.data.captions import sidecar_of
+
+    films = _films().get(widgets.get("film") or "", ())
+    captions = [sidecar_of(film) for film in films]
+    folder = _characters().get(widgets.get("characters") or "")
+    pictures = sorted(folder.rglob("*")) if folder is not None else ()
+    return {"versions": " ".join(map(worlds.file_version, (*films, *captions, *pictures)))}
+
+
+def _settings(size: str, held_out: float) -> BuildSettings:
+    from ..animegamer_core.data.build import BuildSettings
+    from ..animegamer_core.data.films.cutting import ClipShape
+    from ..animegamer_core.data.games import GamePlan
+    from ..animegamer_core.spec import get_spec
+
+    if size not in SIZES:
+        raise ValueError(f"size is {size!r}; choose {' or '.join(SIZES)}")
+    return BuildSettings(shape=ClipShape.of(get_spec(size).decoder), games=GamePlan(held_out=held_out))
+
+
+def _dataset_folder(name: str) -> Path:
+    """The folder of a dataset to build or continue; ValueError if it holds one that was not cut from films."""
+    from ..animegamer_core.data.films.film_index import FILMS
+
+    out = _datasets() / check_folder_name(name, "dataset")
+    if dataset_version(out) and not (out / FILMS).is_dir():
+        raise ValueError(f"dataset {name!r} was not cut from films; choose another name for the new dataset")
+    return out
+
+
+def _captioner(given: DatasetInputs, out: Path, films: Sequence[Path]) -> Captioner | None:
+    from ..animegamer_core.data.captions import open_captioner
+
+    options: dict[str, typing.Any] = {}
+    if given.captioner == "endpoint":
+        options = {"url": _trusted(given.url), "model": given.model_name}
+    elif given.captioner == "transformers":
+        place = comfyui.model_folders()[0] / CAPTIONER_MODELS
+        path = _chosen(given.model_folder, _captioners(), "model_folder", place)
+        options = {"model": path, "device": str(comfyui.clear_device())}
+    elif given.captioner == "script":
+        options = {"sidecars": _caption_files(out, films)}
+    return open_captioner(given.captioner, **options)
+
+
+def _caption_files(out: Path, films: Sequence[Path]) -> dict[str, Path]:
+    """Film name -> caption file, for the chosen films and those that the dataset already contains.
+
+    New films shift the motion levels, and with them the adverbs of all captions. ValueError if a film of the dataset is
+    not in the input folder any more.
+    """
+    from ..animegamer_core.data.captions import sidecar_of
+    from ..animegamer_core.data.films.film_index import film_name, films_by_name, read_film_index
+
+    chosen, listed = films_by_name(films), {film_name(film): film for row in _films().values() for film in row}
+    for name, note in read_film_index(out).items():
+        if name not in chosen and name not in listed:
+            raise ValueError(
+                f"captioner 'script' reads the caption files of all films in the dataset; put {note.file} back into "
+                f"{comfyui.input_folder().parent}, with {sidecar_of(Path(note.file)).name}"
+            )
+        chosen.setdefault(name, listed.get(name))
+    return {name: sidecar_of(film) for name, film in chosen.items()}
+
+
+def _trusted(url: str) -> str:
+    """The url, if it is on this machine or set by whoever started ComfyUI; a workflow may come from anybody."""
+    service = os.environ.get(SERVICE_VARIABLE, DEFAULT_SERVICE)
+    parts = urlsplit(url)
+    if parts.hostname in LOCAL_HOSTS or (parts.scheme, parts.netloc) == urlsplit(service)[:2]:
+        return url
+    raise ValueError(
+        f"url {url!r} is neither on this machine nor at {service}; a workflow must not choose who gets your key and "
+        f"your film, so start ComfyUI with the environment variable {SERVICE_VARIABLE} set to this url"
+    )
+
+
+def _report(report: BuildReport) -> str:
+    from ..animegamer_core.data.review import write_review
+    from ..animegamer_core.data.stats import stats
+
+    folder = report.dataset.path
+    review = write_review(folder)
+    return f"{report.captions.text}\ndataset {folder}\nto check and correct: {review}\n\n{stats(folder)}"
+
+
+def _gaps(report: BuildReport) -> list[str]:
+    """Notes about scenes that are not cut yet, and about clips without a valid caption."""
+    captions = report.captions
+    notes = [
+        f"{film}: {scenes} scenes are not cut yet; choose the film again to cut them."
+        for film, scenes in report.open.items()
+    ]
+    if captions.failures:
+        why = captions.stopped or next(iter(captions.failures.values()))
+        notes.append(f"{len(captions.failures)} clips got no caption: {why}. Queue the node again to retry.")
+    if captions.set_aside:
+        why = captions.set_aside[0].reason
+        notes.append(
+            f"{len(captions.set_aside)} clips are left out, since their captions are not valid; the first: {why}."
+        )
+    return notes

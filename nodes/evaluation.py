@@ -1,0 +1,106 @@
+"""EvaluateGame: the Toybox's acceptance table, or the paper's table on a few games."""
+
+from __future__ import annotations
+
+import typing
+
+from comfy_api.v0_0_2 import io
+
+from . import comfyui, worlds
+from .models import PACKAGES
+from .values import CATEGORY, image_of_picture, report_ui
+from .widgets import choice_input, number_input, seed_input, world_input
+
+if typing.TYPE_CHECKING:
+    from PIL import Image
+
+    from ..animegamer_core.checkpoint import World
+
+MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen")  # speed needs a quiet machine
+
+
+class EvaluateGame(io.ComfyNode):
+    """Measures a world by playing games."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="EvaluateGame",
+            display_name="Evaluate Game",
+            category=CATEGORY,
+            description="Measures a world. toybox: plays held-out Toybox games and measures what classifier probes "
+            "recognise, how much shots move and what the engine remembers. paper: the metrics of the paper's table. "
+            "One game gives a first impression; the command line runs the full evaluation.",
+            inputs=[
+                world_input(
+                    "toybox needs a world built by the Toybox recipe, which has its own probes; paper works with any "
+                    "world."
+                ),
+                number_input(
+                    "games",
+                    1,
+                    1,
+                    50,
+                    "Number of games, ten turns each; other measurements scale with it. A game takes minutes on a CPU.",
+                ),
+                seed_input("Another seed plays other games; for the paper's table it changes the noise."),
+                choice_input(
+                    "table",
+                    TABLES,
+                    "toybox",
+                    "toybox: the acceptance table with its targets. paper: CLIP-I, DreamSim, CLIP-T, ACC-F, MAE-F, "
+                    "character state and seconds on the fixed benchmark, with the Toybox's own encoders.",
+                    optional=True,
+                ),
+            ],
+            outputs=[
+                io.String.Output("report", display_name="report", tooltip="The table: value, interval and target."),
+                io.Image.Output("sheet", display_name="sheet", tooltip="Pictures of what was measured, on one sheet."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, world: str | None = None, **_: object) -> str:
+        """Changes when the world on disk does."""
+        return worlds.world_version(world or "")
+
+    @classmethod
+    def execute(cls, world: str, games: int, seed: int, table: str = "toybox") -> io.NodeOutput:
+        comfyui.require(*PACKAGES, "cv2")
+        if table not in TABLES:
+            raise ValueError(f"unknown table {table!r}; choose {' or '.join(TABLES)}")
+        text, picture = TABLES[table](worlds.find_world(world), games, seed)
+        sheet = image_of_picture(picture)
+        return io.NodeOutput(text, sheet, ui=report_ui(cls, sheet, text))
+
+
+def _acceptance_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]:
+    """The acceptance table of a Toybox world, and its pictures on one sheet."""
+    from ..animegamer_core.evaluate.toybox.context import EvalContext
+    from ..animegamer_core.evaluate.toybox.rows import accept
+    from ..animegamer_core.evaluate.toybox.run import QUICK, EvalRun
+
+    # Not in worker processes: each would start ComfyUI's main module again.
+    context = EvalContext(world, comfyui.clear_device(), workers=1, on_progress=comfyui.NodeProgress())
+    for model in (context.engine, context.decoder, context.encoder, context.probes):
+        comfyui.make_interruptible(model)
+    report = accept(EvalRun(context, QUICK.limited(games), seed), MEASURED)
+    return report.text, report.sheet()
+
+
+def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]:
+    """The paper's table on the first games of the fixed benchmark, and its plots on one sheet."""
+    from ..animegamer_core.evaluate.world.player import WorldPlayer
+    from ..animegamer_core.evaluate.world.small import evaluate_small
+    from ..animegamer_core.story.player import PlaySettings
+
+    player = WorldPlayer(world, PlaySettings(device=str(comfyui.clear_device())))
+    for model in (player.engine, player.decoder):
+        comfyui.make_interruptible(model)
+    folder = comfyui.output_folder() / comfyui.EVALUATIONS
+    small = evaluate_small(player, folder, games, seed, comfyui.NodeProgress())
+    return small.text, small.sheet
+
+
+TABLES = {"toybox": _acceptance_table, "paper": _paper_table}

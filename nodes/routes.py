@@ -1,0 +1,295 @@
+"""The pack's HTTP routes on ComfyUI's server: play a turn, list stories, read a story, list the words of a world.
+
+    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
+    GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
+it like any other. Names from requests are checked before they become part of a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import typing
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import asdict
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
+from ..animegamer_core.story.story import Story
+from . import comfyui, worlds
+from .game import LoadAnimeGamer
+from .saved_stories import list_stories, played_world, story_name
+from .story import PlayGameStory
+from .values import STATS
+from .widgets import LAST_TURN, MAX_SEED
+
+if typing.TYPE_CHECKING:
+    from aiohttp import web
+
+    from ..animegamer_core.state import MotionTable
+
+    Json = dict[str, typing.Any]
+
+MAX_BYTES = 1 << 16  # of a request
+MAX_CHARACTERS = 4000  # of an instruction
+WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
+POLL_SECONDS = 0.1
+
+
+class Refused(Exception):
+    """A request that is answered with an error status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def register() -> None:
+    """Add the routes to the server, once."""
+    table = comfyui.routes()
+    if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
+        return
+    table.post("/animegamer/turn")(_answering(_turn))
+    for path, read in (("stories", _stories), ("story", _story), ("words", _words)):
+        table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
+
+
+def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
+    """A handler that answers with JSON; if a request is wrong, with one sentence as `error`."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            status, values = await handler(request)
+        except Refused as refused:
+            status, values = refused.status, {"error": str(refused)}
+        except ValueError as error:
+            status, values = 400, {"error": str(error)}
+        return web.json_response(values, status=status)
+
+    return answer
+
+
+def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[..., typing.Any]:
+    """A handler that reads files, outside the event loop."""
+
+    async def handler(request: web.Request) -> tuple[int, Json]:
+        return 200, await asyncio.to_thread(read, request.query)
+
+    return handler
+
+
+async def _turn(request: web.Request) -> tuple[int, Json]:
+    prompt = await asyncio.to_thread(turn_prompt, await _body(request))
+    status, answer = await comfyui.queue_prompt(prompt)
+    if status != 200:
+        raise Refused(status, _refusal(answer))
+    prompt_id = answer["prompt_id"]
+    if request.query.get("wait", "0") in ("", "0", "false"):
+        return 202, {"prompt_id": prompt_id}
+    return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
+
+
+async def _body(request: web.Request) -> Json:
+    """The JSON object of a request of at most MAX_BYTES."""
+    if request.content_type != "application/json":
+        raise Refused(415, "send the turn as application/json")
+    data = bytearray()
+    async for chunk in request.content.iter_chunked(MAX_BYTES):
+        data += chunk
+        if len(data) > MAX_BYTES:
+            raise Refused(413, f"a turn takes at most {MAX_BYTES} bytes")
+    try:
+        values = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("the request is not a JSON object") from error
+    if not isinstance(values, dict):
+        raise ValueError("the request is not a JSON object")
+    return values
+
+
+def _no_number(word: str) -> typing.NoReturn:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def turn_prompt(values: Json) -> Json:
+    """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
+    fields = dict(values)
+    world, story, instruction = (_text(fields, name) for name in ("world", "story", "instruction"))
+    if world not in worlds.world_names():
+        raise ValueError(f"world {world!r} is not known; choose {', '.join(worlds.world_names())}")
+    instruction = clean_text(instruction)
+    if read_instructions(instruction) != (instruction,) or len(instruction) > MAX_CHARACTERS:
+        raise ValueError(f"the instruction is empty, begins with # or has more than {MAX_CHARACTERS} characters")
+    motion, value = _motion(fields.pop("motion", "predicted"))
+    inputs = {
+        "model": [WORLD_NODE, 0],
+        "instructions": instruction,
+        "story": story_name(story),
+        "after": _whole(fields, "after", -1, LAST_TURN),
+        "line": _text(fields, "line", ""),
+        "seed": _whole(fields, "seed", 0, MAX_SEED),
+        "motion": motion,
+        "motion_value": value,
+        "export": False,
+    }
+    if fields:
+        raise ValueError(
+            f"unknown field {sorted(fields)[0]!r}; a turn has world, story, instruction, seed, motion, after and line"
+        )
+    return {
+        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": world}},
+        TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **inputs}},
+    }
+
+
+def _widgets(node: type[io.ComfyNode]) -> Json:
+    """The default values of a node's widgets; a prompt must contain all of them."""
+    inputs = ((item.id, getattr(item, "default", None)) for item in node.define_schema().inputs)
+    return {name: default for name, default in inputs if default is not None}
+
+
+def _text(fields: Json, name: str, default: str | None = None) -> str:
+    value = fields.pop(name, default)
+    if not isinstance(value, str):
+        raise ValueError(f"{name!r} is {value!r}; give it as text")
+    return value
+
+
+def _whole(fields: Json, name: str, default: int, largest: int) -> int:
+    value = fields.pop(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not min(default, 0) <= value <= largest:
+        raise ValueError(f"{name!r} is {value!r}; give a whole number from {min(default, 0)} to {largest}")
+    return value
+
+
+def _motion(value: object) -> tuple[str, float]:
+    """The widgets (motion, motion_value) for the name of a motion scope or a number of pixels per frame."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 999:
+        return "custom", float(value)
+    if value == "predicted":
+        return "predicted", 0.0
+    if not isinstance(value, str):
+        raise ValueError(f"'motion' is {value!r}; give predicted, a motion scope, or a number from 0 to 999")
+    return MotionScope.parse(value).name.lower(), 0.0
+
+
+def _refusal(answer: Json) -> str:
+    """ComfyUI's message about a refused prompt, as one sentence."""
+    nodes = answer.get("node_errors") or {}
+    errors = [error for node in nodes.values() for error in node["errors"]] or [answer["error"]]
+    return f"{errors[0]['message']}: {errors[0]['details']}".rstrip(": ")
+
+
+async def _played(prompt_id: str) -> Json:
+    """The result of a queued turn; Refused if it was removed, interrupted or failed."""
+    while True:
+        ahead, entry = comfyui.prompt_result(prompt_id)
+        if entry is not None:
+            break
+        if not ahead and comfyui.prompt_result(prompt_id)[1] is None:
+            raise Refused(409, "the turn was removed from the queue before it was played")
+        await asyncio.sleep(POLL_SECONDS)
+    shown = entry["outputs"].get(TURN_NODE, {})
+    if "animegamer_state" not in shown:
+        raise Refused(*_failure(entry))
+    state = shown["animegamer_state"][0]
+    return {"turn": state["turn"], "state": state, "clip": f"/view?{urllib.parse.urlencode(shown['images'][0])}"}
+
+
+def _failure(entry: Json) -> tuple[int, str]:
+    for kind, facts in (entry.get("status") or {}).get("messages", ()):
+        if kind == "execution_error":
+            return 422, " ".join(str(facts["exception_message"]).split())
+    return 409, "the turn was interrupted; the story contains all turns before it"
+
+
+def _stories(_: typing.Mapping[str, str]) -> Json:
+    world_of = functools.cache(played_world)  # most stories are of the same few worlds
+    return {
+        "stories": [_listed(name, world_of) for name in list_stories()],
+        "absent": [name for name in worlds.PUBLISHED if not worlds.world_version(name)],  # listed, but not installed
+    }
+
+
+def _listed(name: str, world_of: Callable[[str, str], tuple[str, MotionTable | None]]) -> Json:
+    """A story in the list, with `error` if it cannot be read. world_of: `played_world`, cached."""
+    try:
+        story = Story.read(comfyui.output_folder(), name)
+    except ValueError as error:
+        return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
+    world, _ = world_of(story.world_name, story.fingerprint)
+    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries)}
+
+
+def _story(query: typing.Mapping[str, str]) -> Json:
+    name = story_name(query.get("name", ""))
+    if name not in list_stories():
+        raise Refused(404, f"there is no story {name!r} in output/animegamer")
+    story = Story.read(comfyui.output_folder(), name)
+    (world, table), current = played_world(story.world_name, story.fingerprint), story.branch
+    lines = [{"name": branch, **_branch(story, branch, table)} for branch in story.branches()]
+    return {"name": name, "world": world, "line": current, "lines": lines}
+
+
+def _branch(story: Story, branch: str, table: MotionTable | None) -> Json:
+    """The turns of a branch, with `error` if they cannot be read."""
+    try:
+        story.use(branch)
+        session = story.session(len(story.entries), 0)
+    except ValueError as error:
+        return {"turns": [], "error": str(error)}
+    before, turns = session.opening, []
+    for turn in session.turns:
+        if turn.number > 0:
+            turns.append(_turn_of(story, turn, before, table))
+            before = turn.character
+    return {"turns": turns, "opening": session.picture.instruction if session.picture else None}
+
+
+def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTable | None) -> Json:
+    entry = story.entries[turn.number - 1]
+    record = None if entry.shot is None else story.shots.record(entry.shot)
+    drawn = {} if record is None else record["key"]
+    drawn_motion, level, stats = drawn.get("motion"), turn.state.motion, asdict(turn.character)
+    return {
+        "number": turn.number,
+        "instruction": turn.instruction,
+        "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
+        "overridden": None not in (drawn_motion, table) and drawn_motion != table.value(level),
+        "seed": turn.seed,
+        "window": turn.window,
+        "steps": drawn.get("steps"),
+        "guidance": drawn.get("guidance"),
+        "gauges": stats,
+        "changes": {name: stats[name] - getattr(before, name) for name in STATS},
+        "state": entry.state,
+        "shot": entry.shot,
+        "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),
+    }
+
+
+def _words(query: typing.Mapping[str, str]) -> Json:
+    """Suggestions for the fields of an instruction; empty for a world whose words are not known.
+
+    With `story`, which a page sends before a new story's first turn: ValueError if a story cannot have that name, or if
+    the world cannot be played.
+    """
+    from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES
+
+    if "story" in query:
+        story_name(query["story"])
+        worlds.find_world(query.get("world", ""))
+    toybox = query.get("world") == worlds.TOYBOX
+    words: dict[str, typing.Iterable[str]] = {
+        "characters": CHARACTERS,
+        "motions": (motion.phrase for motion in MOTIONS.values()),
+        "adverbs": (word for level in ADVERBS.values() for word in level),
+        "times": TIMES,
+        "places": PLACES,
+    }
+    return {name: list(known) if toybox else [] for name, known in words.items()}

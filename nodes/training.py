@@ -1,0 +1,253 @@
+"""TrainLoRAStage: training of one stage, with progress, interrupt and resume."""
+
+from __future__ import annotations
+
+import functools
+import time
+import typing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.checkpoint.adapters import Adapters
+from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.spec import TRAINED_PROFILES
+from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config
+from . import comfyui, worlds
+from .fingerprints import Fingerprints
+from .models import PACKAGES
+from .values import CATEGORY, WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
+from .widgets import choice_input, number_input, seed_input, world_input
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..animegamer_core.train.job import Job
+
+STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
+PREVIEW_SECONDS = 1.0  # between two previews of the loss
+TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
+
+
+@dataclass(frozen=True)
+class TrainInputs:
+    """The inputs of TrainLoRAStage."""
+
+    stage: str
+    dataset: str
+    world: str
+    run: str
+    steps: int
+    batch: int
+    rank: int
+    lr: float
+    games: int
+    seed: int
+    resume: bool
+    lora: Adapters | None = None
+    game_dataset: str | None = None
+    profile: str = WORLD
+
+
+class TrainLoRAStage(io.ComfyNode):
+    """Trains one of the paper's stages; the result is a LoRA file."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="TrainLoRAStage",
+            display_name="Train LoRA Stage",
+            category=CATEGORY,
+            description="Trains one stage of AnimeGamer on clips and writes a LoRA file for Load AnimeGamer. A run is "
+            "a folder in output/animegamer/runs. After an interrupt or a restart, queue the node again: the run "
+            "continues where it stopped.",
+            inputs=[
+                choice_input(
+                    "stage",
+                    STAGES,
+                    "adapt",
+                    "What is trained. adapt: the decoder, on the engine's predictions; warmup, joint: shot encoder and "
+                    "decoder; predict: the engine; vae: the VAE; towers: text and image encoder; distill: a decoder "
+                    "that needs one pass per step.",
+                ),
+                choice_input(
+                    "dataset",
+                    [worlds.TOYBOX, *dataset_folders()],
+                    worlds.TOYBOX,
+                    "toybox draws its own games. The others are dataset folders in input/animegamer and "
+                    "output/animegamer/datasets.",
+                ),
+                world_input("The world whose weights the training starts from. They are not changed."),
+                io.String.Input(
+                    "run",
+                    default="my-run",
+                    tooltip="Name of the run: a folder in output/animegamer/runs, with one subfolder per stage.",
+                ),
+                number_input("steps", 20, 1, 1_000_000, "Optimizer steps of the whole run."),
+                number_input("batch", 4, 1, 4096, "Clips per step (games per step for predict)."),
+                number_input("rank", 0, 0, 512, "LoRA rank; 0: the stage's default."),
+                io.Float.Input(
+                    "lr",
+                    default=0.0,
+                    min=0.0,
+                    max=0.1,
+                    step=0.00001,
+                    tooltip="Peak learning rate; 0: the stage's default, which is for thousands of steps. With 0.001 "
+                    "you see a change within 20 steps.",
+                ),
+                number_input("games", 8, 1, 10_000, "Number of games in the toybox dataset, ten turns each."),
+                seed_input("Seed of the drawn games, the order of the clips and the noise."),
+                io.Boolean.Input(
+                    "resume",
+                    default=True,
+                    tooltip="On: continue the run of this name. Off: refuse a name that is in use.",
+                ),
+                LoraSocket.Input(
+                    "lora", optional=True, tooltip="LoRA files to start from. They are applied to the world first."
+                ),
+                DatasetSocket.Input(
+                    "game_dataset",
+                    optional=True,
+                    tooltip="A dataset from Build Game Dataset. It replaces the one chosen above.",
+                ),
+                choice_input(
+                    "profile",
+                    [WORLD, *TRAINED_PROFILES],
+                    WORLD,
+                    "The prompt format of predict, adapt and distill, and of games played with the result. world: the "
+                    "format that this engine was trained with; choose paper for an engine that was not trained here.",
+                    optional=True,
+                ),
+            ],
+            outputs=[
+                LoraSocket.Output("lora_out", display_name="lora", tooltip="The input LoRA files and the new one."),
+                io.Image.Output("loss_plot", display_name="loss_plot", tooltip="The loss over the steps."),
+                io.String.Output("report", display_name="report", tooltip="What was trained, and where the file is."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
+        """Changes when the LoRA file is deleted or written by another run, or when the world or dataset changes."""
+        return TRAINED.fingerprint(widgets | _versions(widgets))
+
+    @classmethod
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
+        comfyui.require(*PACKAGES, "peft")
+        from ..animegamer_core.train.job import run_job
+        from ..animegamer_core.train.log import LOG, read_log
+        from ..animegamer_core.train.loop import RunOptions
+        from ..animegamer_core.train.plot import draw_losses
+
+        progress = comfyui.NodeProgress()
+        job = _job(given, progress)
+        on_step = _LossPreview(progress, job.out / LOG)
+        result = run_job(job, RunOptions(given.resume, on_step, _stop, comfyui.clear_device()), progress)
+        lines = read_log(job.out / LOG)
+        plot = image_of_picture(draw_losses(lines))
+        report = _report(given.stage, lines, result.seconds, job.dataset, result.file)
+        TRAINED.record(fingerprinted, str(result.file))
+        notes = [*job.world.warnings, *filter(None, [lr_warning(job.config)])]
+        lora = (*(given.lora or ()), (str(result.file), 1.0))
+        return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
+
+
+def dataset_folders() -> dict[str, Path]:
+    """The folders of finished datasets, by their names in the list. Names from widgets never become paths."""
+    roots = {"input": comfyui.input_folder(), "output": comfyui.output_folder() / comfyui.DATASETS}
+    return {
+        f"{name}/{info.parent.name}": info.parent
+        for name, root in roots.items()
+        for info in sorted(root.glob("*/dataset.json"))
+    }
+
+
+def dataset_version(folder: Path) -> str:
+    """Text that changes when a dataset's tables do; empty if there is no finished dataset."""
+    from ..animegamer_core.data.dataset import GAMES, INFO, TURNS
+
+    if not (folder / INFO).is_file():
+        return ""
+    return " ".join(worlds.file_version(folder / name) for name in (INFO, TURNS, GAMES))
+
+
+def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
+    """The versions of the world and the dataset; the toybox dataset has none, since it is drawn again if missing."""
+    folder = dataset_folders().get(widgets.get("dataset") or "")
+    version = "" if folder is None else dataset_version(folder)
+    return {"versions": f"{worlds.world_version(widgets.get('world') or '')} {version}"}
+
+
+def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
+    """The training job for the node's inputs; ValueError if they do not fit together."""
+    from ..animegamer_core.train.job import FEATURES, Job, brief, to_train
+
+    out = comfyui.output_folder() / comfyui.RUNS / check_folder_name(given.run, "run") / given.stage
+    lora = [(Path(path), strength) for path, strength in given.lora or ()]
+    profile = None if given.profile == WORLD else given.profile
+    world = to_train(given.stage, worlds.find_world(given.world), [path for path, _ in lora], profile)
+    config = brief(
+        stage_config(given.stage, "lora", world.spec.name),
+        steps=given.steps,
+        batch=given.batch,
+        lora_rank=given.rank,
+        lr=given.lr,
+        seed=given.seed,
+    )
+    clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, progress)
+    # All stages of a run share the features that they compute from the clips.
+    return Job(given.stage, replace(config, window=world.window), world, clips, out, lora, out.parent / FEATURES)
+
+
+def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
+    """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist."""
+    if given.dataset != worlds.TOYBOX:
+        found = dataset_folders()
+        if given.dataset not in found:
+            raise ValueError(
+                f"dataset {given.dataset!r} is not there: put its folder (turns.jsonl, games.jsonl, dataset.json, "
+                f"clips) into {comfyui.input_folder()} and press R, or choose toybox"
+            )
+        return found[given.dataset]
+    comfyui.require("cv2")
+    from ..animegamer_core.toybox.dataset import DatasetGames, write_dataset
+
+    folder = comfyui.output_folder() / comfyui.DATASETS / f"toybox-{given.games}-{given.seed}"
+    dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
+    # Not in worker processes: each would start ComfyUI's main module again.
+    return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path
+
+
+class _LossPreview:
+    """Shows the step, and about once a second the loss so far."""
+
+    def __init__(self, progress: comfyui.NodeProgress, log: Path) -> None:
+        self._progress, self._log, self._shown_at = progress, log, 0.0
+
+    def __call__(self, step: int, steps: int, values: Mapping[str, float]) -> None:
+        from ..animegamer_core.train.log import read_log
+        from ..animegamer_core.train.plot import draw_losses
+
+        picture = None
+        if time.monotonic() - self._shown_at > PREVIEW_SECONDS:
+            picture, self._shown_at = draw_losses(read_log(self._log)), time.monotonic()
+        self._progress("steps", step, steps, picture)
+
+
+def _stop() -> bool:
+    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before it passes it on."""
+    comfyui.stop_if_interrupted()
+    return False
+
+
+def _report(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path) -> str:
+    losses = [line["loss"] for line in lines]
+    part = max(1, len(losses) // 5)
+    first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+    return (
+        f"{stage}: {lines[-1]['step']} steps in {seconds:.0f} s, loss {first:.4g} at the start, {last:.4g} at the end\n"
+        f"trained on {dataset}\nLoRA file {file}"
+    )

@@ -1,0 +1,148 @@
+"""The worlds and LoRA files that are installed: their names in lists, their files, and whether these have changed.
+
+A name from a widget is only compared with the names of what is there. It never becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+
+from ..animegamer_core.checkpoint import CheckpointError, open_world
+from ..animegamer_core.checkpoint.downloads import (
+    ANIMEGAMER,
+    COGVIDEO,
+    DECODER,
+    ENGINE,
+    MISTRAL,
+    PAIR,
+    find_downloads,
+    published_worlds,
+)
+from ..animegamer_core.checkpoint.parts import PLAY_PARTS
+from ..animegamer_core.checkpoint.world import MANIFEST
+from .comfyui import model_folders
+from .values import NONE
+
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.checkpoint import World
+
+TOYBOX = "toybox"
+PUBLISHED = ("qiqi", "sosuke")  # always listed, installed or not
+LORAS = "loras"  # below a model folder
+
+
+def world_names() -> list[str]:
+    """toybox, qiqi and sosuke always, then all other worlds in the model folders, converted or as published."""
+    return [TOYBOX, *PUBLISHED, *sorted(set(_worlds()) - {TOYBOX, *PUBLISHED})]
+
+
+def find_world(name: str) -> World:
+    """The opened world of this name; its weights are not read yet.
+
+    ValueError says in one sentence what is missing, where it is published and where to put it.
+    """
+    if name == TOYBOX:
+        return open_world(TOYBOX)
+    folder = _worlds().get(name)
+    if folder is None:
+        raise ValueError(_not_installed(name))
+    try:
+        world = open_world(folder)
+        missing = world.missing(PLAY_PARTS)
+    except CheckpointError as error:
+        missing = (str(error),)
+    if missing:
+        published = f"; it is published at {_addresses(name)}" if name in PUBLISHED else ""
+        raise ValueError(f"world {name!r} cannot be played: {missing[0]}{published}")
+    return world
+
+
+def lora_names() -> list[str]:
+    """`none`, then the LoRA files below models/animegamer/loras, with slashes."""
+    return [NONE, *sorted(_loras())]
+
+
+def find_lora(name: str) -> Path:
+    """The path of a LoRA file in the list; ValueError if it is not there any more."""
+    found = _loras()
+    if name not in found:
+        folder = model_folders()[0] / LORAS
+        raise ValueError(f"LoRA file {name!r} is not in {folder}; put it there and press R, or choose another file")
+    return found[name]
+
+
+def world_version(name: str) -> str:
+    """Text that changes when the named world is built, converted or downloaded again; empty if it is not installed."""
+    folder = _worlds().get(name)
+    if folder is None:
+        return ""
+    if (folder / MANIFEST).is_file():
+        return file_version(folder / MANIFEST)
+    return downloads_version(*((folder, None) if published_worlds(folder) else (folder.parent, folder.name)))
+
+
+def downloads_version(folder: Path, name: str | None = None) -> str:
+    """Text that changes when a file of a published world, which is read in place, does; empty without such a world."""
+    try:
+        found = find_downloads(folder, name)
+    except CheckpointError:
+        return ""
+    parts = (found.engine, found.mistral, found.decoder, found.vae, found.text_encoder, found.image_encoder)
+    files = (sorted(part.rglob("*")) if part.is_dir() else [part] for part in parts if part is not None)
+    return " ".join(file_version(path) for part in files for path in part)
+
+
+def lora_version(name: str) -> str:
+    """Text that changes when the named LoRA file is written again; empty if there is no such file."""
+    found = _loras().get(name)
+    return "" if found is None else file_version(found)
+
+
+def file_version(path: Path) -> str:
+    """Text that changes when a file is written again or removed."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return str(path)
+    return f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
+
+
+def subfolders(root: Path) -> list[Path]:
+    """The folders in a folder, sorted; empty if it does not exist."""
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
+
+def _worlds() -> dict[str, Path]:
+    """World name -> the argument of `open_world`, for all model folders; of equal names the first folder wins."""
+    found: dict[str, Path] = {}
+    for root in reversed(model_folders()):
+        found |= {name: root / name for name in published_worlds(root)}
+        for folder in subfolders(root):
+            pair_half = folder.name.startswith(PAIR)  # MLLM-* or VDM_Decoder-*, whose parent is the folder of the world
+            if not pair_half and ((folder / MANIFEST).is_file() or published_worlds(folder)):
+                found[folder.name] = folder
+    return found
+
+
+def _loras() -> dict[str, Path]:
+    roots = [root / LORAS for root in reversed(model_folders())]  # of equal names the first folder wins
+    return {path.relative_to(root).as_posix(): path for root in roots for path in root.rglob("*.safetensors")}
+
+
+def _not_installed(name: str) -> str:
+    root = model_folders()[0]
+    if name not in PUBLISHED:
+        return f"world {name!r} is not in {root}; put its folder there and press R, or choose toybox"
+    return (
+        f"world {name!r} is not installed; download {_addresses(name)} into {root}, or choose toybox, which needs no "
+        "download"
+    )
+
+
+def _addresses(name: str) -> str:
+    hub, film = "https://huggingface.co", name.capitalize()
+    return (
+        f"{hub}/{ANIMEGAMER} ({ENGINE}{film} and {DECODER}{film}), {hub}/{MISTRAL} (config, tokenizer, and the "
+        f"weights if the engine's file does not contain them) and {hub}/{COGVIDEO} (its vae folder)"
+    )

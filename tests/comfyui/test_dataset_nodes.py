@@ -1,0 +1,191 @@
+"""Films into datasets, and datasets into training, inside a real ComfyUI."""
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from captions_world import NAMES, make_characters
+from comfy_server import message, nodes_run, running
+from PIL import Image
+from stub_endpoint import StubEndpoint
+
+from animegamer_core.data.check import check
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.media.video import read_clip
+
+INPUT = Path(__file__).parents[2] / "workflows" / "input"
+PATIENCE_S = 400  # a busy machine takes ten times as long
+BUILD = {"film": "my-film.mp4", "dataset": "film", "size": "toybox", "captioner": "script", "model_name": ""}
+BUILD |= {"url": "http://127.0.0.1:8000/v1", "model_folder": "none", "characters": "none", "held_out": 0.0}
+CAPTION = "<S>Fox</S><MD>walk</MD><EV>night hill</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+
+
+def build(**inputs):
+    return {"build": {"class_type": "BuildGameDataset", "inputs": BUILD | inputs}}
+
+
+def refusal(server, **inputs):
+    """The error message of the node; None from newer servers, which check choices themselves."""
+    status, answer = server.post("/prompt", {"prompt": build(**inputs)})
+    if status != 200:
+        return None
+    entry = server.wait(answer["prompt_id"], PATIENCE_S)
+    return message(entry, "execution_error")["exception_message"].strip()
+
+
+@pytest.fixture(scope="module")
+def films(server):
+    """The film of the example in the server's input folder, alone and as a season of one."""
+    for folder in (server.input_dir, server.input_dir / "season"):
+        folder.mkdir(exist_ok=True)
+        for path in INPUT.glob("my-film*"):
+            shutil.copy(path, folder)
+    return server.input_dir
+
+
+@pytest.fixture(scope="module")
+def datasets(server):
+    return server.output_dir / "animegamer" / "datasets"
+
+
+@pytest.fixture(scope="module")
+def built(server, films, datasets):
+    """(history entry, dataset) of the film."""
+    look = {"class_type": "PreviewImage", "inputs": {"images": ["build", 2]}}
+    entry = server.run({**build(), "look": look}, PATIENCE_S)
+    return entry, DatasetFolder.open(datasets / "film")
+
+
+def test_films_and_folders_of_films_are_listed(server, films):
+    required = server.get("/object_info/BuildGameDataset")["BuildGameDataset"]["input"]["required"]
+    kind, settings = required["film"]
+    listed = settings["options"] if kind == "COMBO" else kind
+    assert {"my-film.mp4", "season/", "season/my-film.mp4"} <= set(listed)
+    assert not [name for name in listed if "captions" in name or "clips" in name]
+    assert settings["video_upload"] is True
+
+
+def test_a_film_becomes_a_dataset_that_a_person_can_check(server, built):
+    entry, dataset = built
+    assert 10 <= len(dataset.turns) <= 16 and not [item for item in check(dataset.path) if item.serious]
+    spans = [json.loads(line) for line in (INPUT / "my-film.captions.jsonl").read_text().splitlines()]
+    for turn in dataset.turns:
+        (span,) = [row for row in spans if row["start"] - 0.25 <= turn.start and turn.end <= row["end"] + 0.25]
+        assert (list(turn.character), turn.motion) == (span["character"], span["motion"])
+    clip = read_clip(dataset.path / dataset.turns[0].clip)
+    assert clip.frames.shape == (17, 96, 144, 3) and clip.fps == 8
+    assert clip.frames[:, :4].mean() > 20, "the black bars are cut off"
+    shown = entry["outputs"]["build"]
+    assert "whole" in shown["text"][0] and str(dataset.path / "review.html") in shown["text"][0]
+    assert (dataset.path / "review.html").is_file()
+    assert "images" not in shown, "the node shows the film; newer pages would take a picture for a film, too"
+    picture = entry["outputs"]["look"]["images"][0]
+    with Image.open(server.base / picture["type"] / picture["subfolder"] / picture["filename"]) as stats:
+        assert stats.size == (1280, 860) and len(stats.convert("P").getcolors()) > 8
+
+
+def test_a_dataset_is_built_again_only_after_a_change(server, films, built):
+    _, dataset = built
+    assert nodes_run(server.run(build(), PATIENCE_S)) == set(), "the same again"
+    note = next((dataset.path / "films").glob("*.json"))
+    read_at = note.stat().st_mtime_ns
+    os.utime(films / "my-film.captions.jsonl")
+    assert nodes_run(server.run(build(), PATIENCE_S)) == {"build"}
+    assert nodes_run(server.run(build(), PATIENCE_S)) == set()
+    os.utime(films / "my-film.mp4")
+    assert nodes_run(server.run(build(), PATIENCE_S)) == {"build"}
+    assert note.stat().st_mtime_ns == read_at, "the film itself is not read again"
+    shutil.rmtree(dataset.path)
+    assert nodes_run(server.run(build(), PATIENCE_S)) == {"build"}
+    assert DatasetFolder.open(dataset.path).turns == dataset.turns
+
+
+def test_an_interrupted_build_continues_to_the_same_dataset(server, films, built, datasets):
+    _, whole = built
+    parted = datasets / "parted"
+    queued = server.queue(build(dataset="parted"))
+    end = time.monotonic() + PATIENCE_S
+    while not list(parted.glob("films/*.json")):
+        assert time.monotonic() < end, server.log_text()[-2000:]
+        time.sleep(0.01)
+    server.post("/interrupt", {})
+    entry = server.wait(queued, PATIENCE_S)
+    assert message(entry, "execution_interrupted") is not None and not (parted / "turns.jsonl").exists()
+    note = next(parted.glob("films/*.json"))
+    read_at = note.stat().st_mtime_ns
+    server.run(build(dataset="parted"), PATIENCE_S)
+    assert note.stat().st_mtime_ns == read_at, "what was read is not read again"
+    assert (parted / "turns.jsonl").read_bytes() == (whole.path / "turns.jsonl").read_bytes()
+
+
+def test_names_never_become_paths(server, films, built):
+    cases = {
+        "film": ("../output/my-film.mp4", "/etc/hostname", "season", "none found"),
+        "characters": ("../characters", "Miko"),
+        "captioner": ("shell",),
+        "size": ("huge",),
+    }
+    for widget, names in cases.items():
+        for name in names:
+            said = refusal(server, **{widget: name})
+            assert said is None or repr(name) in said and "\n" not in said, said
+    assert "cannot be a folder's name" in refusal(server, dataset="../film")
+    said = refusal(server, captioner="transformers")
+    assert said.startswith("model_folder is 'none'; put its folder into") and "captioners and press R" in said
+
+
+def test_films_that_cannot_be_used_are_refused_in_one_sentence(server, films, datasets):
+    (films / "broken.mp4").write_bytes(b"no film at all")
+    said = refusal(server, film="broken.mp4", dataset="broken", captioner="none")
+    assert "broken.mp4" in said and "\n" not in said
+    shutil.copy(films / "my-film.mp4", films / "bare.mp4")
+    said = refusal(server, film="bare.mp4", dataset="bare")
+    assert "bare.captions.jsonl is missing" in said
+    (datasets / "drawn").mkdir(parents=True)
+    (datasets / "drawn" / "dataset.json").write_text("{}")
+    assert "was not cut from films" in refusal(server, dataset="drawn")
+    for name in ("broken.mp4", "bare.mp4"):
+        (films / name).unlink()
+
+
+@pytest.mark.parametrize("url", ["http://example.org/v1", "https://127.0.0.1@example.org/v1", "ftp://example.org", ""])
+def test_a_graph_does_not_choose_who_gets_the_key(server, films, url):
+    said = refusal(server, captioner="endpoint", url=url, model_name="any", dataset="asked")
+    assert "OPENAI_BASE_URL" in said and "\n" not in said
+
+
+def test_an_endpoint_captions_what_is_cut(films, built, datasets, tmp_path):
+    """Another server, started with a key, captions clips that have no captions yet."""
+    with StubEndpoint(lambda ask: CAPTION) as stub, running(tmp_path / "keyed", OPENAI_API_KEY="secret") as keyed:
+        shutil.copy(films / "my-film.mp4", keyed.input_dir)
+        copied = keyed.output_dir / "animegamer" / "datasets" / "film"
+        shutil.copytree(built[1].path, copied)
+        for name in ("turns.jsonl", "games.jsonl", "dataset.json", "adverbs.jsonl"):
+            (copied / name).unlink(missing_ok=True)
+        asked = {"captioner": "endpoint", "url": stub.url, "model_name": "stub-vl"}
+        entry = keyed.run(build(**asked), PATIENCE_S)
+        dataset = DatasetFolder.open(copied)
+        assert {turn.motion for turn in dataset.turns} == {"walk"} and len(dataset.turns) == len(built[1].turns)
+        assert {ask.headers["authorization"] for ask in stub.asks} == {"Bearer secret"}
+        assert f"requests: {len(dataset.turns)}" in entry["outputs"]["build"]["text"][0]
+        assert "secret" not in keyed.log_text()
+        make_characters(keyed.input_dir / "animegamer" / "characters" / "cast")
+        assert len(NAMES) == 3
+        said = refusal(keyed, **asked, characters="nobody")
+        assert said is None or "'nobody'; choose cast" in said
+
+
+def test_training_takes_the_built_dataset(server, films, built):
+    train = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "of-a-film", "steps": 1, "batch": 2}
+    train |= {"rank": 4, "lr": 1e-4, "games": 1, "seed": 0, "resume": True, "game_dataset": ["build", 0]}
+    prompt = {**build(), "train": {"class_type": "TrainLoRAStage", "inputs": train}}
+    entry = server.run(prompt, PATIENCE_S)
+    assert f"trained on {built[1].path}" in entry["outputs"]["train"]["text"][0]
+    assert nodes_run(server.run(prompt, PATIENCE_S)) == set()
+    shutil.rmtree(server.output_dir / "animegamer" / "runs" / "of-a-film" / "adapt")  # the features are kept
+    again = server.run(prompt, PATIENCE_S)
+    assert nodes_run(again) == {"train"}, "a run that was deleted is made again"
+    assert (server.output_dir / "animegamer" / "runs" / "of-a-film" / "adapt" / "adapt.safetensors").is_file()

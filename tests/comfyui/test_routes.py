@@ -1,0 +1,269 @@
+"""The pack's HTTP routes on a real server."""
+
+import http.client
+import json
+import shutil
+import threading
+import time
+import urllib.error
+import urllib.parse
+
+import pytest
+from tiny_world import save_tiny_world
+
+from animegamer_core.state import clean_text
+from animegamer_core.toybox.world import CHARACTERS, PLACES
+
+WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
+RUN = "Character: Miko; Motion: quickly run; Background: night forest."
+
+
+def turn(story, instruction=WAVE, **more):
+    return {"world": "tiny", "story": story, "instruction": instruction, **more}
+
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.fixture
+def story(request):
+    return f"{request.node.name[:50].split('[')[0]} {time.monotonic_ns()}"
+
+
+def play(server, *args, **more):
+    status, answer = server.post("/animegamer/turn?wait=1", turn(*args, **more))
+    assert status == 200, answer
+    return answer
+
+
+def test_turns_are_played_waited_for_and_listed(server, story, tiny):
+    first, second = play(server, story), play(server, story, "Miko <runs>\nfast", motion="wild", seed=7)
+    assert (first["turn"], second["turn"]) == (1, 2)
+    assert second["state"]["instruction"] == clean_text("Miko <runs> fast")
+    assert server.get_bytes(first["clip"])[4:8] == b"ftyp"
+    assert {"name": story, "world": "tiny", "line": "main", "turns": 2} in server.get("/animegamer/stories")["stories"]
+    branch = play(server, story, RUN, after=1, motion=33.5)
+    assert branch["turn"] == 2
+    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    assert (answer["name"], answer["world"], answer["line"]) == (story, "tiny", "line-2")
+    assert [(line["name"], len(line["turns"])) for line in answer["lines"]] == [("main", 2), ("line-2", 2)]
+    (opening, fast), (_, other) = (line["turns"] for line in answer["lines"])
+    assert (opening["number"], opening["instruction"], opening["seed"], opening["overridden"]) == (1, WAVE, 0, False)
+    assert (fast["seed"], fast["overridden"]) == (8, fast["motion"]["level"] != 5)
+    assert other["motion"]["value"] == 33.5 and other["overridden"]
+    assert (other["steps"], other["guidance"], other["window"]) == (4, tiny.profile.guidance, 4)
+    for number, one in enumerate((opening, other)):
+        before = {"stamina": 50, "social": 50, "entertainment": 50} if number == 0 else opening["gauges"]
+        assert one["changes"] == {name: one["gauges"][name] - before[name] for name in before}
+        path = server.output_dir / one["clip"]["subfolder"] / one["clip"]["filename"]
+        assert path.is_file() and one["shot"] in path.name
+
+
+def test_a_story_finds_its_world_after_its_folder_was_renamed(server, story):
+    other, moved = (server.models_dir / "animegamer" / name for name in ("other", "moved"))
+    address = f"/animegamer/story?name={urllib.parse.quote(story)}"
+    try:
+        save_tiny_world(other, seed=1)
+        play(server, story, world="other")
+        assert server.get(address)["world"] == "other", "not tiny, which is of the same sizes"
+        other.rename(moved)
+        assert server.get(address)["world"] == "moved"
+        listed = {one["name"]: one["world"] for one in server.get("/animegamer/stories")["stories"]}
+        assert listed[story] == "moved"
+        assert play(server, story, RUN, world="moved")["turn"] == 2
+    finally:
+        for folder in (other, moved):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_same_turn_twice_is_two_turns(server, story):
+    assert [play(server, story)["turn"] for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_cached_turn_is_answered_too(server, story):
+    first, again = (play(server, story, after=0) | {"prompt_id": None} for _ in range(2))
+    assert first == again and first["turn"] == 1
+
+
+def test_without_waiting_it_is_an_ordinary_prompt(server, story):
+    status, answer = server.post("/animegamer/turn", turn(story))
+    assert status == 202 and set(answer) == {"prompt_id"}
+    entry = server.wait(answer["prompt_id"])
+    shown = next(iter(entry["outputs"].values()))
+    assert shown["animegamer_state"][0]["turn"] == 1 and entry["status"]["status_str"] == "success"
+
+
+def test_a_turn_continues_the_named_branch(server, story):
+    play(server, story)
+    play(server, story, RUN)
+    play(server, story, WAVE, after=1)
+    assert play(server, story, WAVE, line="main")["turn"] == 3
+    status, answer = server.post("/animegamer/turn?wait=1", turn(story, line="line-9"))
+    assert status == 422 and "no branch 'line-9'" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"story": "../up"}, "story name"),
+        ({"story": "/etc"}, "story name"),
+        ({"story": "runs"}, "reserved for other files"),
+        ({"story": "Evaluations"}, "reserved for other files"),
+        ({"story": 3}, "'story' is 3"),
+        ({"world": "../toybox"}, "world '../toybox' is not known"),
+        ({"world": None}, "'world' is None"),
+        ({"instruction": "   \n"}, "the instruction is empty"),
+        ({"instruction": "# a comment"}, "begins with #"),
+        ({"instruction": "a" * 5000}, "4000 characters"),
+        ({"seed": -1}, "'seed' is -1"),
+        ({"seed": 1 << 64}, "whole number from 0"),
+        ({"seed": 1.5}, "'seed' is 1.5"),
+        ({"seed": True}, "'seed' is True"),
+        ({"after": -2}, "'after' is -2"),
+        ({"motion": "quick"}, "unknown motion scope 'quick'"),
+        ({"motion": 1000}, "'motion' is 1000"),
+        ({"motion": ["fast"]}, "'motion' is ['fast']"),
+        ({"line": 2}, "'line' is 2"),
+        ({"steps": 9}, "unknown field 'steps'"),
+    ],
+)
+def test_a_wrong_turn_gets_one_sentence_and_is_not_queued(server, story, change, named):
+    queued = server.get("/prompt")["exec_info"]["queue_remaining"]
+    status, answer = server.post("/animegamer/turn", turn(story) | change)
+    assert status == 400 and named in answer["error"] and len(answer["error"].splitlines()) == 1
+    assert server.get("/prompt")["exec_info"]["queue_remaining"] == queued
+    assert not (server.output_dir / "animegamer" / story).exists()
+
+
+def raw(server, body, kind="application/json"):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/animegamer/turn", body, {"Content-Type": kind})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"seed": NaN}', b"\xff", b"[" * 60_000])
+def test_a_body_that_is_not_a_json_object_is_refused(server, body):
+    status, answer = raw(server, body)
+    assert status == 400 and "JSON" in answer["error"]
+
+
+def test_large_and_foreign_bodies_are_refused(server, story):
+    large = json.dumps(turn(story) | {"line": "x" * 70_000}).encode()
+    assert raw(server, large)[0] == 413
+    assert raw(server, iter([large[:40_000], large[40_000:]]))[0] == 413, "in chunks, without a length"
+    assert raw(server, json.dumps(turn(story)).encode(), kind="text/plain")[0] == 415, (
+        "a foreign page's form may not play"
+    )
+
+
+@pytest.mark.parametrize("name, status", [("nobody", 404), ("..%2Fup", 400), ("%2Fetc", 400), ("", 400), ("runs", 400)])
+def test_a_story_that_cannot_be_read(server, name, status):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        server.get(f"/animegamer/story?name={name}")
+    assert error.value.code == status and json.loads(error.value.read())["error"]
+
+
+def test_a_damaged_branch_does_not_hide_the_others(server, story):
+    play(server, story)
+    play(server, story, RUN)
+    play(server, story, WAVE, after=1)
+    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    lost = answer["lines"][0]["turns"][1]["state"]
+    (server.output_dir / "animegamer" / story / "turns" / f"{lost}.json").unlink()
+    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
+    assert answer["lines"][0]["turns"] == [] and lost[:12] in answer["lines"][0]["error"]
+    assert len(answer["lines"][1]["turns"]) == 2
+
+
+def test_an_unreadable_branch_hides_neither_its_story_nor_others(server, story):
+    play(server, story)
+    play(server, f"{story} b")
+    play(server, f"{story} b", RUN, after=0)
+    for name, line in ((story, "main"), (f"{story} b", "main")):
+        path = server.output_dir / "animegamer" / name / "lines" / f"{line}.jsonl"
+        path.write_text("no turn\n" + path.read_text())
+    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
+    assert "main.jsonl:1: not a turn" in listed[story]["error"] and listed[f"{story} b"]["line"] == "line-2"
+    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}%20b")
+    assert [len(line["turns"]) for line in answer["lines"]] == [0, 1] and "main.jsonl:1" in answer["lines"][0]["error"]
+
+
+def test_waiting_does_not_block_the_server_and_reports_removed_turns(server, story):
+    """While a long game runs, the server answers, and turns that are removed or interrupted are reported."""
+    play(server, story)
+    prompt = json.loads(json.dumps(last_prompt(server)))
+    game = prompt["animegamer-turn"]["inputs"]
+    game["instructions"], game["steps"], game["story"] = "\n".join([WAVE] * 20), 60, f"{story} long"
+    prompt["animegamer-world"]["inputs"]["world"] = "toybox"  # which takes its time
+    ahead = server.queue(prompt)
+    answers = []
+
+    def ask(number):
+        answers.append(server.post("/animegamer/turn?wait=1", turn(f"{story} {number}")))
+
+    waits = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
+    for wait in waits:
+        wait.start()
+    waiting, slowest, end = [], 0.0, time.monotonic() + 60
+    while len(waiting) < 2 and time.monotonic() < end:
+        begun = time.monotonic()
+        waiting = server.get("/queue")["queue_pending"]
+        slowest = max(slowest, time.monotonic() - begun)
+    assert len(waiting) == 2 and slowest < 3
+    for item in waiting:
+        server.post("/queue", {"delete": [item[1]]})
+    for wait in waits:
+        wait.join(30)
+    assert [status for status, _ in answers] == [409, 409] and "removed from the queue" in answers[0][1]["error"]
+    server.post("/interrupt", {})
+    server.wait(ahead)
+    waited = threading.Thread(target=lambda: answers.append(interrupted(server, story)))
+    waited.start()
+    waited.join(30)
+    assert answers[-1][0] == 409 and "interrupted" in answers[-1][1]["error"]
+
+
+def interrupted(server, story):
+    """The answer to a turn that is interrupted as soon as it runs."""
+
+    def stop():
+        while not server.get("/queue")["queue_running"]:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        server.post("/interrupt", {})
+
+    threading.Thread(target=stop).start()
+    return server.post("/animegamer/turn?wait=1", turn(f"{story} last", world="toybox"))
+
+
+def last_prompt(server):
+    history = server.get("/history?max_items=1")
+    return next(iter(history.values()))["prompt"][2]
+
+
+def test_the_words_of_a_world(server):
+    words = server.get("/animegamer/words?world=toybox")
+    assert words["characters"] == list(CHARACTERS) and words["places"] == list(PLACES)
+    assert "gently" in words["adverbs"] and "run" in words["motions"] and words["times"] == ["day", "night"]
+    assert server.get("/animegamer/words?world=qiqi") == {name: [] for name in words}
+
+
+def test_an_impossible_story_is_refused_before_its_first_turn(server):
+    def asked(**values):
+        try:
+            return 200, server.get(f"/animegamer/words?{urllib.parse.urlencode(values)}")
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["error"]
+
+    assert asked(world="toybox", story="a new one") == asked(world="toybox")
+    status, sentence = asked(world="toybox", story="bad/name?")
+    assert status == 400 and "'bad/name?' cannot be a folder's name" in sentence
+    status, sentence = asked(world="qiqi", story="a new one")
+    assert status == 400 and "qiqi" in sentence and "\n" not in sentence
+    assert "qiqi" in server.get("/animegamer/stories")["absent"]
+
+
+def test_the_routes_are_registered_once(server):
+    assert server.get("/api/animegamer/stories") == server.get("/animegamer/stories")
+    assert not [line for line in server.log_text().splitlines() if "rror" in line and "/animegamer/" in line]

@@ -1,0 +1,229 @@
+"""A vision model in this process: tiny ones of stock classes with random weights, opened from their folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from captions_world import make_characters, make_records
+from PIL import Image
+
+from animegamer_core.data.captions import caption_clips, open_captioner, read_references
+from animegamer_core.data.captions.local import LocalModel, LocalSettings
+from animegamer_core.data.captions.pictures import frame_sheet
+from animegamer_core.data.captions.prompts import captioning_prompt
+from animegamer_core.data.captions.vision_model import Cancelled, Question
+from animegamer_core.media.video import read_clip
+
+TEMPLATE = (
+    "{% for message in messages %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endfor %}"
+)
+SIDE = 28  # px of the pictures that the towers see
+RED, BLUE = (Image.new("RGB", (SIDE, SIDE), colour) for colour in ("red", "blue"))
+
+
+def make_tokenizer(special, whole=()):
+    """Bytes as tokens and the special ones; or, with `whole` replies each a token, every other word unknown."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    names = ["<unk>", "<s>", "</s>", "<pad>", *special]
+    names += [] if whole else sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {name: number for number, name in enumerate(names)}
+    if whole:
+        backend = Tokenizer(models.WordLevel(vocab=vocab, unk_token="<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        backend = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+    ends = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, additional_special_tokens=list(special), **ends)
+    tokenizer.add_tokens(list(whole))
+    return tokenizer
+
+
+def save_llava(folder, whole=()):
+    from transformers import (
+        CLIPImageProcessor,
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+    )
+
+    tokenizer = make_tokenizer(["<image>"], whole)
+    size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    vision = CLIPVisionConfig(**size, image_size=SIDE, patch_size=14, projection_dim=16)
+    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3}
+    text = LlamaConfig(**size, vocab_size=len(tokenizer), max_position_embeddings=8192, **ends)
+    config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=4, vision_feature_layer=-1)
+    crop = {"height": SIDE, "width": SIDE}
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=crop),
+        tokenizer=tokenizer,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=TEMPLATE.replace("IMAGE", "<image>"),
+    )
+    torch.manual_seed(0)
+    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    processor.save_pretrained(folder)
+
+
+CAT = "<S>Cat</S><MD>run</MD><EV>day hill</EV><MA>fast</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+DOG = "<S>Dog</S><MD>sit</MD><EV>night hall</EV><MA>calmly</MA><SC>0</SC><ET>0</ET><ST>1</ST>"
+
+
+def teach(model, lessons):
+    """Train an opened model until it answers each question with its one token, then `</s>`."""
+    vision_model, rows = model._model, []
+    for question, token in lessons:
+        inputs = model._inputs(question)
+        ids_BL = torch.cat([inputs["input_ids"], torch.tensor([[token, 2]])], dim=1)
+        labels_BL = ids_BL.clone()
+        labels_BL[:, :-2] = -100
+        rows.append({"input_ids": ids_BL, "labels": labels_BL, "pixel_values": inputs["pixel_values"]})
+    optimizer = torch.optim.Adam(vision_model.parameters(), 1e-2)
+    for _ in range(300):
+        loss = sum(vision_model(**row, attention_mask=torch.ones_like(row["input_ids"])).loss for row in rows)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if loss < 0.02:
+            return
+    raise AssertionError(f"not learned: {loss}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny-llava"
+    save_llava(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return LocalModel(LocalSettings(folder, device="cpu", max_tokens=8))
+
+
+def ask(model, *pictures, attempt=1):
+    return model.answer(Question("what?", pictures), attempt, threading.Event())
+
+
+def test_a_picture_decides_what_is_said(model):
+    red, blue = ask(model, RED), ask(model, BLUE)
+    assert red.text != blue.text and ask(model, RED) == red
+    assert red.tokens_out == 8 and red.problem == "the reply was cut off at the limit of tokens"
+    assert ask(model, RED, BLUE).tokens_in > red.tokens_in
+
+
+def test_the_vision_tower_sees_the_sheet_itself(model, folder):
+    from transformers import AutoProcessor
+
+    frames = np.random.default_rng(1).integers(0, 255, (17, 30, 48, 3), np.uint8)
+    sheet = frame_sheet(frames, 8)
+    seen = []
+    tower = next(part for name, part in model._model.named_modules() if name.endswith("vision_tower"))
+    hook = tower.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs.get("pixel_values", *args)), with_kwargs=True
+    )
+    ask(model, RED, sheet)
+    hook.remove()
+    wanted = AutoProcessor.from_pretrained(folder).image_processor([RED, sheet], return_tensors="pt")["pixel_values"]
+    assert torch.allclose(seen[0], wanted, atol=1e-5)
+
+
+def test_later_attempts_vary_alike_and_leave_chance_alone(model):
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first, second, again, third = (ask(model, RED, attempt=n).text for n in (1, 2, 2, 3))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert second == again and len({first, second, third}) == 3
+
+
+def test_a_stop_ends_a_reply_half_way(folder):
+    slow = LocalModel(LocalSettings(folder, device="cpu", max_tokens=6000))
+    slow._model.generation_config.eos_token_id = None
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    begun = time.monotonic()
+    with pytest.raises(Cancelled):
+        slow.answer(Question("what?", (RED,)), 1, stop)
+    assert 0.4 < time.monotonic() - begun < 5
+    with pytest.raises(Cancelled):
+        slow.answer(Question("what?", (RED,)), 1, stop)
+
+
+def test_a_random_models_clips_are_set_aside_and_its_replies_kept(folder, tmp_path):
+    dataset = tmp_path / "dataset"
+    records = make_records(dataset, 2)
+    references = read_references(make_characters(tmp_path / "characters"))
+    captioner = open_captioner("transformers", model=folder, device="cpu", max_tokens=6, tries=2)
+    report = caption_clips(dataset, records, captioner, references, workers=2)
+    assert report.records == () and len(report.set_aside) == 2 and report.spent.requests == 4
+    assert report.spent.tokens_in > 4 * 400 and report.spent.tokens_out == 4 * 6 and report.spent.cost is None
+    assert all("2 invalid replies to the matching question" in item.reason for item in report.set_aside)
+    lines = [json.loads(line) for line in (dataset / "captions.jsonl").read_text().splitlines()]
+    assert {line["captioner"] for line in lines} == {"transformers tiny-llava"}
+    assert caption_clips(dataset, records, captioner, references).spent.requests == 0
+    alone = caption_clips(dataset, records[:1], captioner)
+    assert "captioning question" in alone.set_aside[0].reason and alone.spent.requests == 2
+
+
+def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
+    folder = tmp_path / "taught-llava"
+    save_llava(folder, whole=(CAT, DOG))
+    captioner = open_captioner("transformers", model=folder, device="cpu", max_tokens=4)
+    records = make_records(tmp_path / "dataset", 4)
+    sheets = [frame_sheet(read_clip(tmp_path / "dataset" / record.clip).frames, 8) for record in records]
+    tokens = [captioner.model._processor.tokenizer.convert_tokens_to_ids(reply) for reply in (CAT, DOG)]
+    lessons = [(Question(captioning_prompt(1), (sheets[n],)), tokens[n > 0]) for n in (0, 3)]
+    teach(captioner.model, lessons)
+    report = caption_clips(tmp_path / "dataset", [records[0], records[3]], captioner)
+    cat, dog = report.records
+    assert (cat.character, cat.motion, cat.background, cat.adverb) == (("cat",), "run", "day hill", "fast")
+    assert (dog.character, dog.entertainment, dog.stamina) == (("dog",), 0, 1)
+    assert report.spent.requests == 2 and report.spent.tokens_out == 4 and report.set_aside == ()
+
+
+def test_code_in_a_models_folder_is_never_run(folder, tmp_path):
+    strange = tmp_path / "strange"
+    shutil.copytree(folder, strange)
+    config = json.loads((strange / "config.json").read_text())
+    config["model_type"] = "strange"
+    config["auto_map"] = {"AutoConfig": "code.Strange", "AutoModelForImageTextToText": "code.Strange"}
+    (strange / "config.json").write_text(json.dumps(config))
+    (strange / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Strange: pass\n")
+    with pytest.raises(ValueError, match="no vision model that transformers can open"):
+        LocalModel(LocalSettings(strange))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_folders_that_cannot_be_used_are_named(folder, tmp_path):
+    with pytest.raises(ValueError, match="no config.json"):
+        LocalSettings(tmp_path)
+    with pytest.raises(ValueError, match="dtype 'int3'"):
+        LocalSettings(folder, dtype="int3")
+    pickled = tmp_path / "pickled"
+    shutil.copytree(folder, pickled)
+    (pickled / "model.safetensors").unlink()
+    torch.save({}, pickled / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="pickled: no vision model"):
+        LocalModel(LocalSettings(pickled, device="cpu"))
+    mute = tmp_path / "mute"
+    shutil.copytree(folder, mute)
+    (mute / "chat_template.jinja").unlink()
+    with pytest.raises(ValueError, match="no chat template"):
+        LocalModel(LocalSettings(mute, device="cpu"))
+    with pytest.raises(ValueError, match="on abacus"):
+        LocalModel(LocalSettings(folder, device="abacus"))

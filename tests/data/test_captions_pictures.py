@@ -1,0 +1,151 @@
+"""The pictures that a model is shown, and the references they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from animegamer_core.data.captions.pictures import (
+    SHEET_SIDE,
+    KnownCharacters,
+    Reference,
+    evenly,
+    frame_sheet,
+    read_references,
+    reference_sheet,
+)
+
+COLOURS = {"Kiki": (200, 30, 30), "Jiji": (30, 160, 30), "Ursula": (30, 30, 200)}
+
+
+def picture(path, colour, size=(60, 90), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    picture(tmp_path / "Kiki.png", COLOURS["Kiki"])
+    picture(tmp_path / "Jiji" / "front.jpg", COLOURS["Jiji"])
+    picture(tmp_path / "Jiji" / "side.png", COLOURS["Jiji"], (300, 50))
+    picture(tmp_path / "Ursula.webp", COLOURS["Ursula"])
+    (tmp_path / "notes.txt").write_text("not a picture")
+    picture(tmp_path / ".hidden.png", (0, 0, 0))
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def near(colour, wanted):
+    return all(abs(a - b) < 12 for a, b in zip(colour, wanted, strict=True))
+
+
+def test_references_are_files_or_folders_in_the_order_of_names(folder):
+    references = read_references(folder)
+    assert [reference.name for reference in references] == ["Jiji", "Kiki", "Ursula"]
+    assert [len(reference.pictures) for reference in references] == [2, 1, 1]
+
+
+def test_the_sheet_shows_every_reference_below_its_number(folder):
+    sheet = reference_sheet(read_references(folder))
+    assert max(sheet.size) <= SHEET_SIDE
+    pixels = np.asarray(sheet).astype(int)
+    places = {}
+    for name, colour in COLOURS.items():
+        rows, columns = np.nonzero((abs(pixels - colour) < 12).all(-1))
+        assert len(rows) > 5000, name
+        places[name] = (rows.min(), rows.max(), columns.min(), columns.max())
+    for name in COLOURS:
+        top, _, left, right = places[name]
+        band = pixels[max(0, top - 50) : top - 3, left:right].min(-1)
+        ink = np.argwhere(band < 100)
+        assert len(ink) > 20, f"no number above {name}"
+    # Jiji, Kiki, Ursula stand in reading order
+    order = sorted(places, key=lambda name: (places[name][0] // 100, places[name][2]))
+    assert order == ["Jiji", "Kiki", "Ursula"]
+
+
+def test_the_numbers_differ_and_count_from_one(tmp_path):
+    one = Reference("a", (picture(tmp_path / "a.png", "grey", (100, 100)),))
+    sheet = np.asarray(reference_sheet([one] * 4).convert("L"))
+    bands = [sheet[y : y + 50, x : x + 400] for y in (12, 480) for x in (12, 424)]
+    assert all((band < 100).sum() > 100 for band in bands)
+    assert len({band.tobytes() for band in bands}) == 4
+    assert np.array_equal(np.asarray(reference_sheet([one]).convert("L"))[12:62, 12:412], bands[0])
+
+
+def test_a_lone_reference_and_thirty_make_a_sheet(tmp_path):
+    one = Reference("a", (picture(tmp_path / "a.png", "red", (5, 2000)),))
+    for count in (1, 2, 30):
+        assert max(reference_sheet([one] * count).size) <= SHEET_SIDE
+
+
+def test_transparent_grey_and_turned_pictures_are_read(tmp_path):
+    picture(tmp_path / "glass.png", (255, 0, 0, 0), mode="RGBA")
+    picture(tmp_path / "grey.png", 90, mode="L")
+    turned = Image.new("RGB", (80, 40), "blue")
+    exif = turned.getexif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "turned.jpg", exif=exif)
+    glass, grey, blue = read_references(tmp_path)
+    assert near(reference_sheet([glass]).getpixel((100, 200)), (255, 255, 255))
+    assert near(reference_sheet([grey]).getpixel((100, 200)), (90, 90, 90))
+    width, height = reference_sheet([blue]).size
+    assert height > width  # upright after its turn
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda folder: None, "has 0 characters"),
+        (lambda folder: picture(folder / "a;b.png", "red"), "has ';'"),
+        (lambda folder: picture(folder / "<s>.png", "red"), "has '<'"),
+        (lambda folder: picture(folder / "a, b.png", "red"), "has a comma"),
+        (lambda folder: picture(folder / "a  b.png", "red"), "odd spaces"),
+        (lambda folder: picture(folder / ("x" * 81 + ".png"), "red"), "81 characters"),
+        (
+            lambda folder: (picture(folder / "Kiki.png", "red"), picture(folder / "kiki" / "1.png", "red")),
+            "are both named",
+        ),
+        (lambda folder: [picture(folder / f"{n}.png", "red", (2, 2)) for n in range(31)], "has 31 characters"),
+    ],
+)
+def test_folders_that_cannot_be_matched_are_refused(tmp_path, make, sentence):
+    make(tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        read_references(tmp_path)
+
+
+def test_a_missing_folder_and_a_broken_picture_are_named(tmp_path):
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
+        read_references(tmp_path / "nowhere")
+    (tmp_path / "torn.png").write_bytes(picture(tmp_path / "x.png", "red").read_bytes()[:40])
+    with pytest.raises(ValueError, match="torn.png: not a readable picture"):
+        reference_sheet([Reference("torn", (tmp_path / "torn.png",))])
+
+
+def test_frames_stand_in_the_order_of_time():
+    frames = np.zeros((17, 30, 48, 3), np.uint8)
+    frames[:] = (np.arange(17) * 15)[:, None, None, None]
+    for count, columns in ((4, 2), (8, 4)):
+        sheet = np.asarray(frame_sheet(frames, count))[..., 0]
+        seen = [sheet[15 + 42 * (place // columns), 24 + 60 * (place % columns)] for place in range(count)]
+        assert seen == [15 * index for index in evenly(17, count)]
+        assert seen[0] == 0 and seen[-1] == 240
+
+
+def test_large_frames_are_shrunk_and_short_clips_are_shown():
+    assert frame_sheet(np.zeros((17, 480, 720, 3), np.uint8), 8).size == (SHEET_SIDE, 448)
+    assert frame_sheet(np.zeros((1, 30, 48, 3), np.uint8), 8).size == (228, 72)
+    assert evenly(17, 8) == [0, 2, 5, 7, 9, 11, 14, 16] and evenly(17, 4) == [0, 5, 11, 16] and evenly(1, 4) == [0] * 4
+
+
+def test_the_digest_changes_with_names_pictures_and_order(folder):
+    references = read_references(folder)
+    digest = KnownCharacters(tuple(references)).digest
+    assert KnownCharacters(tuple(read_references(folder))).digest == digest
+    assert KnownCharacters(tuple(reversed(references))).digest != digest
+    assert KnownCharacters((Reference("Jojo", references[0].pictures), *references[1:])).digest != digest
+    picture(folder / "Kiki.png", (1, 2, 3))
+    assert KnownCharacters(tuple(read_references(folder))).digest != digest

@@ -1,0 +1,448 @@
+"""Captioning a dataset: who is who, what is set aside, what is paid for, and going on after any end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
+from stub_endpoint import FOREIGN, GOOD, PROSE, Changed, CutOff, Say, Slow, Status, StubEndpoint
+
+from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
+from animegamer_core.data.captions.batch import GIVE_UP
+from animegamer_core.data.captions.reply_log import ANSWERS, open_captions_log
+from animegamer_core.data.captions.vision_model import Reply
+from animegamer_core.data.jsonl_tables import SET_ASIDE
+from animegamer_core.state import Instruction
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def world(tmp_path):
+    folder = tmp_path / "dataset"
+    return folder, make_records(folder, 12), read_references(make_characters(tmp_path / "characters"))
+
+
+@pytest.fixture
+def stub():
+    with StubEndpoint(answer) as stub:
+        yield stub
+
+
+def questions(stub) -> Counter:
+    return Counter(map(seen, stub.asks))
+
+
+def wanted(records, matched=True):
+    return tuple(expected(record, number, matched) for number, record in enumerate(records))
+
+
+def test_every_clip_gets_what_its_pictures_show(world, stub):
+    folder, records, references = world
+    progress = []
+    report = caption_clips(folder, records, endpoint(stub.url), references, 3, lambda *done: progress.append(done))
+    assert report.records == wanted(records)
+    assert {record.character for record in report.records} == {("fox",), *((name,) for name in NAMES)}
+    assert (report.captioned, report.kept, report.uncaptioned, report.set_aside) == (12, 0, 0, ())
+    assert progress == [(done, 12) for done in range(1, 13)]
+    assert questions(stub) == {(step, number): 1 for step in ("matching", "captioning") for number in range(12)}
+    assert (
+        report.spent.requests == 24
+        and report.spent.tokens_in == 2400
+        and report.spent.uncounted == 0
+        and report.spent.cost is None
+    )
+    for record in report.records:
+        parts = (record.character, record.motion, record.background, record.adverb)
+        assert Instruction(parts[0], *parts[1:]).checked().text == record.instruction
+    assert not (folder / SET_ASIDE).exists()
+
+
+def test_without_references_the_subject_is_the_character_and_nothing_is_matched(world, stub):
+    folder, records, _ = world
+    report = caption_clips(folder, records, endpoint(stub.url))
+    assert report.records == wanted(records, matched=False) and report.spent.requests == 12
+    assert {step for step, _ in questions(stub)} == {"captioning"}
+
+
+def test_a_finished_dataset_costs_nothing_again(world, stub):
+    folder, records, references = world
+    first = caption_clips(folder, records, endpoint(stub.url), references, 2)
+    (folder / records[0].clip).unlink()  # kept replies need no pictures
+    again = caption_clips(folder, records, endpoint(stub.url), references)
+    assert again.records == first.records and again.captioned == 12
+    assert again.spent.requests == again.spent.tokens_in == 0 and len(stub.asks) == 24
+    kept = caption_clips(folder, first.records, endpoint(stub.url), references)
+    assert kept.records == first.records and (kept.captioned, kept.kept) == (0, 12) and len(stub.asks) == 24
+
+
+def test_what_a_reply_depends_on_decides_what_is_asked_again(world, stub, tmp_path):
+    folder, records, references = world
+    caption_clips(folder, records, endpoint(stub.url), references)
+    stub.asks.clear()
+    moved = [dataclasses.replace(records[0], motion_level=5), *records[1:]]
+    report = caption_clips(folder, moved, endpoint(stub.url), references)
+    assert questions(stub) == {("captioning", 0): 1} and report.records[0].adverb == "wildly"
+    stub.asks.clear()
+    caption_clips(folder, records, endpoint(stub.url), references[:2])
+    assert {step for step, _ in questions(stub)} == {"matching"} and len(stub.asks) >= 12
+    stub.asks.clear()
+    caption_clips(folder, records[:1], endpoint(stub.url, model="another"), references)
+    assert len(stub.asks) == 2
+
+
+def test_a_reply_that_is_invalid_is_asked_for_again_with_our_own_words(world, stub):
+    folder, records, references = world
+    stub.script[:] = [PROSE, GOOD, FOREIGN, CutOff(), GOOD]
+    report = caption_clips(folder, records[:1], endpoint(stub.url), references)
+    assert report.records == wanted(records)[:1] and report.spent.requests == 5
+    steps = [seen(ask)[0] for ask in stub.asks]
+    assert steps == ["matching"] * 2 + ["captioning"] * 3
+    first, *again = (ask.texts[-1] for ask in stub.asks[2:])
+    assert all(text.startswith(first) and "Expected was" in text and "\u5c11" not in text for text in again)
+    assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, False, True, True]
+
+
+def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world, stub):
+    folder, records, references = world
+    good = stub.good
+    stub.good = lambda ask: "<S>a fox; or not</S>" if seen(ask) == ("captioning", 4) else good(ask)
+    report = caption_clips(folder, records, endpoint(stub.url), references, 2)
+    assert report.records == tuple(record for n, record in enumerate(wanted(records)) if n != 4)
+    (aside,) = report.set_aside
+    assert aside.record == records[4] and aside.reply == "<S>a fox; or not</S>"
+    assert "3 invalid replies to the captioning question" in aside.reason
+    (line,) = map(json.loads, (folder / SET_ASIDE).read_text().splitlines())
+    assert list(line) == ["clip", "reason", "reply", "record"] and line["clip"] == records[4].clip
+    assert read_set_aside(folder) == [aside]
+    asked = len(stub.asks)
+    again = caption_clips(folder, records, endpoint(stub.url), references)
+    assert len(again.set_aside) == 1 and len(stub.asks) == asked  # the invalid replies were paid for too
+    stub.good = good
+    more = caption_clips(folder, [aside.record], endpoint(stub.url, tries=4), references)
+    assert more.records == wanted(records)[4:5] and len(stub.asks) == asked + 1
+    assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
+
+
+def test_a_reply_that_is_shortened_as_it_is_kept_is_reported_the_same_way_again(world, stub):
+    folder, records, references = world
+    stub.script[:] = [GOOD, *[Say("word " * 900)] * 3]
+    report = caption_clips(folder, records[:1], endpoint(stub.url), references)
+    again = caption_clips(folder, records[:1], endpoint(stub.url), references)
+    assert len(stub.asks) == 4 and len(report.set_aside) == 1 and again.set_aside == report.set_aside
+
+
+def test_a_set_aside_clip_of_another_film_keeps_its_line(world, stub):
+    folder, records, _ = world
+    stub.good = lambda ask: "no"
+    caption_clips(folder, records[:2], endpoint(stub.url, tries=1))
+    stub.good = answer
+    caption_clips(folder, records[1:3], endpoint(stub.url, tries=2))
+    assert [item.record.clip for item in read_set_aside(folder)] == [records[0].clip]
+
+
+def test_what_a_person_filled_in_stays(world, stub):
+    folder, records, _ = world
+    told = [dataclasses.replace(records[1], character=("Osono",), stamina=-1), records[2]]
+    report = caption_clips(folder, told, endpoint(stub.url))
+    assert report.records[0] == dataclasses.replace(
+        expected(records[1], 1, matched=False), character=("Osono",), stamina=-1
+    )
+
+
+def test_several_characters_stand_main_first(world, stub):
+    folder, records, references = world
+    good = stub.good
+    stub.good = lambda ask: "[Num]2[ID]3, 1" if seen(ask)[0] == "matching" else good(ask)
+    assert caption_clips(folder, records[:1], endpoint(stub.url), references).records[0].character == ("Chika", "Aoi")
+
+
+def test_tokens_cost_and_trouble_are_counted(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [Status(500), Say("prose prose"), GOOD, Status(429), GOOD]
+    captioner = endpoint(stub.url, price_in=2.0, price_out=1000.0)
+    report = caption_clips(folder, records[:2], captioner)
+    words = sum(len(answer(ask).split()) for ask in stub.asks[2:3] + stub.asks[4:]) + 2
+    assert report.spent.requests == 3 and report.spent.tokens_in == 300 and report.spent.tokens_out == words
+    assert report.spent.cost == pytest.approx(300 * 2e-6 + words * 1e-3)
+    assert report.spent.trouble == {"status 500": 1, "status 429": 1}
+    assert "failed requests: 1 x status 500" in report.text and f"cost {report.spent.cost:.4f}" in report.text
+    later = caption_clips(folder, records[2:3], captioner)
+    assert later.spent.trouble == {} and later.spent.requests == 1  # of the run, not of the captioner's life
+
+
+def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub):
+    folder, records, _ = world
+    good = stub.good
+    (folder / records[3].clip).write_bytes(b"torn")
+    stub.good = lambda ask: good(ask)
+    stub.script[:] = [GOOD, Status(400, message="too large")]
+    report = caption_clips(folder, records[:5], endpoint(stub.url))
+    assert set(report.failures) == {records[1].clip, records[3].clip}
+    assert "too large" in report.failures[records[1].clip] and "cannot be read" in report.failures[records[3].clip]
+    assert report.records[1] == records[1] and report.uncaptioned == 2 and report.stopped is None
+    assert "no answer about 1 clips" in report.text
+    assert caption_clips(folder, records[:3], endpoint(stub.url)).records == wanted(records, matched=False)[:3]
+
+
+def test_a_refused_key_stops_the_run_at_once_and_the_done_part_stays(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [GOOD, GOOD, *[Status(401, message="who are you")] * 30]
+    report = caption_clips(folder, records, endpoint(stub.url))
+    assert "who are you" in report.stopped and report.captioned == 2 and report.uncaptioned == 10
+    assert len(stub.asks) <= 4 and "stopped early" in report.text
+
+
+def test_a_service_that_is_away_is_not_asked_for_every_clip(world, stub):
+    folder, records, _ = world
+    stub.good = lambda ask: "not reached"
+    stub.script[:] = [Status(503)] * 100
+    report = caption_clips(folder, records, endpoint(stub.url, retries=0))
+    assert f"{GIVE_UP} clips in a row" in report.stopped and GIVE_UP <= len(stub.asks) < 12
+    assert report.captioned == 0 and report.set_aside == () and not (folder / SET_ASIDE).exists()
+
+
+def test_a_service_that_answers_now_and_then_is_asked_on(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [*[Status(503)] * (GIVE_UP - 1), GOOD, *[Status(503)] * 4]
+    report = caption_clips(folder, records, endpoint(stub.url, retries=0))
+    assert report.stopped is None and report.captioned == 1 and len(report.failures) == 11
+
+
+def test_a_reply_that_the_service_calls_unfinished_is_not_used(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [Changed(choice={"finish_reason": reason}) for reason in ("length", "content_filter")]
+    report = caption_clips(folder, records[:1], endpoint(stub.url))
+    assert report.records == wanted(records, matched=False)[:1] and len(stub.asks) == 3
+
+
+def test_workers_ask_at_the_same_time_and_no_more_than_allowed(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [Slow(0.15)] * 12
+    report = caption_clips(folder, records, endpoint(stub.url), workers=4)
+    assert report.captioned == 12 and 2 <= stub.most_at_once <= 4
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_stop_from_the_caller_keeps_the_replies_under_way(world, stub):
+    folder, records, _ = world
+    stub.script[:] = [GOOD, *[Slow(0.8)] * 3]
+
+    def on_progress(done, total):
+        while len(stub.asks) < 4:
+            time.sleep(0.005)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        caption_clips(folder, records, endpoint(stub.url), workers=3, on_progress=on_progress)
+    asked = len(stub.asks)
+    assert 4 <= asked <= 5  # nothing new was begun
+    assert len((folder / ANSWERS).read_text().splitlines()) == asked
+    report = caption_clips(folder, records, endpoint(stub.url))
+    assert report.records == wanted(records, matched=False) and len(stub.asks) == 12
+
+
+def test_no_captioner_leaves_everything_as_it_is(world):
+    folder, records, _ = world
+    report = caption_clips(folder, records, open_captioner("none"))
+    assert report.records == tuple(records) and report.uncaptioned == 12 and report.spent.requests == 0
+    assert not (folder / ANSWERS).exists()
+
+
+def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, stub):
+    folder, records, references = world
+    with pytest.raises(ValueError, match="00001.*no motion level"):
+        caption_clips(folder, [records[0], dataclasses.replace(records[1], motion_level=None)], endpoint(stub.url))
+    with pytest.raises(ValueError, match="workers is 0"):
+        caption_clips(folder, records, endpoint(stub.url), workers=0)
+    references[0].pictures[0].write_bytes(b"torn")
+    with pytest.raises(ValueError, match="Aoi.png: not a readable picture"):
+        caption_clips(folder, records, endpoint(stub.url), references)
+    with open_captions_log(folder), pytest.raises(ValueError, match="another run is captioning"):
+        caption_clips(folder, records, endpoint(stub.url))
+    (folder / SET_ASIDE).write_text('{"clip": "x"}\n')
+    with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete this line"):
+        caption_clips(folder, records, endpoint(stub.url))
+    assert stub.asks == []
+
+
+def test_torn_clips_do_not_look_like_a_service_that_is_away(world, stub):
+    folder, records, _ = world
+    for record in records[: GIVE_UP + 2]:
+        (folder / record.clip).write_bytes(b"torn")
+    report = caption_clips(folder, records, endpoint(stub.url))
+    assert report.stopped is None and len(report.failures) == GIVE_UP + 2 and report.captioned == 10 - GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("gpt", {}, "choose one of none, endpoint, transformers, script"),
+        ("endpoint", {"url": "http://host/v1"}, "needs 'model'"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "takes no 'sidecars'"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "tries": 0}, "tries is 0"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "price_in": 1.0}, "one price without the other"),
+        ("none", {"model": "m"}, "it takes no options"),
+        ("script", {}, "needs 'sidecars'"),
+        ("transformers", {"model": "/nowhere"}, "has no config.json"),
+    ],
+)
+def test_captioners_are_opened_by_name(name, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        open_captioner(name, **options)
+    assert open_captioner("none", model=None, url=None) is None  # options of None are as if not given
+
+
+# -- the log
+
+
+def test_a_torn_last_line_is_taken_away_and_others_are_found(tmp_path):
+    with open_captions_log(tmp_path) as log:
+        log.put("k", 1, Reply("one \ud800", "", 3, None), {"clip": "a"})
+        log.put("k", 2, Reply("", "cut off"), {"clip": "a"})
+    path = tmp_path / ANSWERS
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:37])
+    with open_captions_log(tmp_path) as log:
+        assert log.get("k", 1) == Reply("one \ud800", "", 3, None) and log.get("k", 2) == Reply("", "cut off")
+        assert log.get("k", 3) is None and log.written == []
+        log.put("k", 3, Reply("three"), {})
+    assert path.read_bytes().startswith(whole) and len(path.read_bytes().splitlines()) == 3
+    with open_captions_log(tmp_path) as log:
+        assert log.get("k", 3) == Reply("three")
+    path.write_bytes(b"[1]\n" + whole)
+    with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete this line"), open_captions_log(tmp_path):
+        pass
+
+
+def test_many_threads_write_whole_lines(tmp_path):
+    with open_captions_log(tmp_path) as log:
+        threads = [
+            threading.Thread(target=lambda n=n: [log.put(f"{n}", a, Reply("x" * 999), {}) for a in range(20)])
+            for n in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with open_captions_log(tmp_path) as log:
+        assert all(log.get(f"{n}", a) == Reply("x" * 999) for n in range(8) for a in range(20))
+
+
+FULL = """
+import resource, signal, sys
+from animegamer_core.data.captions.reply_log import open_captions_log
+from animegamer_core.data.captions.vision_model import Reply
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+with open_captions_log(sys.argv[1]) as log:
+    for number in range(100):
+        try:
+            log.put(f"{number}", 1, Reply("x" * 300), {})
+        except OSError as error:
+            print(number, error.filename)
+            break
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are POSIX")
+def test_a_full_disk_tears_no_line(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
+    count, name = done.stdout.split()
+    assert int(count) > 3 and name.endswith(ANSWERS)
+    assert (tmp_path / ANSWERS).read_bytes().endswith(b"\n")
+    with open_captions_log(tmp_path) as log:
+        assert log.get(str(int(count) - 1), 1) and not log.get(count, 1)
+
+
+CHILD = """
+import sys
+sys.path.insert(0, "tests/support")
+from pathlib import Path
+from captions_world import endpoint, make_records
+from animegamer_core.data.captions import caption_clips, read_references
+url, folder, characters = sys.argv[1:]
+records = make_records(Path(folder), 12)
+report = caption_clips(folder, records, endpoint(url), read_references(characters), workers=3)
+print(report.captioned)
+"""
+
+
+def slow_answer(ask):
+    time.sleep(0.03)
+    return answer(ask)
+
+
+def written_questions(folder) -> set:
+    """(step, clip number) of the whole lines of the log."""
+    path = folder / ANSWERS
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    values = [json.loads(line) for line in lines if line.endswith(b"\n")]
+    return {(line["step"], int(Path(line["clip"]).stem)) for line in values}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL is POSIX")
+def test_a_kill_at_any_moment_loses_and_repeats_nothing_that_was_written(world, tmp_path):
+    folder, records, references = world
+    kept: set = set()
+    with StubEndpoint(slow_answer) as stub:
+        for kill_after in (2, 5, 7):
+            stub.asks.clear()
+            child = subprocess.Popen([sys.executable, "-c", CHILD, stub.url, folder, tmp_path / "characters"], cwd=ROOT)
+            while len(stub.asks) < kill_after and child.poll() is None:
+                time.sleep(0.002)
+            assert child.poll() is None, "the run ended before it could be killed"
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            asked = set(questions(stub))
+            assert not asked & kept, "a reply that was written was asked for again"
+            assert kept <= written_questions(folder), "a reply that was written is gone"
+            kept = written_questions(folder)
+        assert kept and len(kept) < 24
+        stub.asks.clear()
+        report = caption_clips(folder, records, endpoint(stub.url), references)
+        assert report.records == wanted(records)
+        assert set(questions(stub)) == {(s, n) for s in ("matching", "captioning") for n in range(12)} - kept
+        assert set(questions(stub).values()) == {1}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT from outside is POSIX")
+def test_an_interrupt_waits_for_the_replies_under_way(world, tmp_path):
+    folder, _, _ = world
+    with StubEndpoint(slow_answer, [GOOD] * 3 + [Slow(0.5)] * 21) as stub:
+        command = [sys.executable, "-c", CHILD, stub.url, folder, tmp_path / "characters"]
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A job in the background ignores Ctrl-C, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        while len(stub.asks) < 6 and child.poll() is None:
+            time.sleep(0.002)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30)
+        assert child.returncode != 0 and "KeyboardInterrupt" in errors
+        assert written_questions(folder) == set(questions(stub)) and len(stub.asks) <= 8

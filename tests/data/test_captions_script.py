@@ -1,0 +1,116 @@
+"""Captions by rule: spans that a person wrote down, and the drawn film's own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from animegamer_core.data.captions import caption_clips, open_captioner, read_set_aside
+from animegamer_core.data.captions.script import read_spans
+from animegamer_core.data.records import ClipRecord
+
+SPAN = {
+    "start": 0.0,
+    "end": 10.0,
+    "character": ["Kiki", "Jiji"],
+    "motion": "fly on a broom",
+    "background": "night harbour town",
+    "adverbs": {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"},
+    "social": 1,
+    "entertainment": 0,
+    "stamina": -1,
+}
+SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo", "adverb": "gladly"}
+del SECOND["adverbs"]
+
+
+def sidecar(folder, *spans):
+    path = folder / "tale.captions.jsonl"
+    path.write_text("".join(json.dumps(span) + "\n" for span in spans))
+    return path
+
+
+def record(start: float, level: int = 3, film: str = "tale") -> ClipRecord:
+    clip = f"clips/{film}/{round(start * 100):05d}.mp4"
+    return ClipRecord(film=film, start=start, end=start + 2, clip=clip, motion_value=1.0, motion_level=level)
+
+
+def run(folder, records, spans=(SPAN, SECOND), **kwargs):
+    captioner = open_captioner("script", sidecars={"tale": sidecar(folder, *spans)})
+    return caption_clips(folder, records, captioner, **kwargs)
+
+
+def test_a_clip_is_captioned_by_the_span_that_it_lies_in(tmp_path):
+    report = run(tmp_path, [record(2.0, 1), record(8.0, 5), record(12.0)], workers=3)
+    first, second, third = report.records
+    assert first.character == ("Kiki", "Jiji") and first.adverb == "barely" and second.adverb == "wildly"
+    assert first.background == "night harbour town" and (first.social, first.entertainment, first.stamina) == (1, 0, -1)
+    assert third.character == ("Tombo",) and third.adverb == "gladly" and third.captioned
+    assert report.spent.requests == 0 and report.captioned == 3
+
+
+def test_cuts_may_be_a_little_off_and_no_more(tmp_path):
+    report = run(tmp_path, [record(9.8), record(10.05), record(9.0), record(18.2), record(30.0), record(0.0, film="x")])
+    assert [clip.start for clip in report.records] == [9.8, 10.05, 18.2]
+    assert [clip.character for clip in report.records] == [("Tombo",)] * 3
+    reasons = {item.record.film + str(item.record.start): item.reason for item in read_set_aside(tmp_path)}
+    assert "0 spans of 'tale' contain 9.00 to 11.00 s" in reasons["tale9.0"] and set(reasons) == {
+        "tale9.0",
+        "tale30.0",
+        "x0.0",
+    }
+
+
+def test_spans_that_overlap_decide_nothing(tmp_path):
+    report = run(tmp_path, [record(5.0)], [SPAN, {**SPAN, "character": ["Osono"]}])
+    assert "2 spans" in report.set_aside[0].reason and report.records == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"start": "soon"}, "start is 'soon'; expected seconds"),
+        ({"start": -1}, "start is -1"),
+        ({"end": float("nan")}, "end is nan"),
+        ({"end": 0}, "start 0.0 is not before end 0.0"),
+        ({"character": []}, r"character is \[\]"),
+        ({"character": [3]}, "character is 3"),
+        ({"character": ["a; b"]}, "character 'a; b' has ';'"),
+        ({"motion": "say: hello"}, "motion 'say: hello' has ':'"),
+        ({"motion": " "}, "motion ' ' is empty"),
+        ({"background": "a\nb"}, "line break"),
+        ({"background": None}, "background is missing"),
+        ({"adverb": "well"}, "either adverb"),
+        ({"adverbs": {"1": "x"}}, "one word for each level 1 to 5"),
+        ({"adverbs": {**SPAN["adverbs"], "3": "<s>"}}, "adverb of level 3 '<s>'"),
+        ({"social": 2}, "social is 2; expected 0 or 1"),
+        ({"stamina": 0}, "stamina is 0; expected -1 or 1"),
+        ({"stamina": True}, "stamina is True"),
+        ({"mood": "gay"}, "unknown key 'mood'"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(tmp_path, change, sentence):
+    with pytest.raises(ValueError, match=rf"tale.captions.jsonl:2: .*{sentence}"):
+        read_spans(sidecar(tmp_path, SPAN, {**SPAN, **change}))
+
+
+def test_a_missing_sidecar_and_a_torn_line_are_named(tmp_path):
+    with pytest.raises(ValueError, match="captions.jsonl is missing; captioner `script` needs"):
+        open_captioner("script", sidecars={"tale": tmp_path / "tale.captions.jsonl"})
+    path = sidecar(tmp_path, SPAN)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="jsonl:1: "):
+        read_spans(path)
+
+
+def test_the_drawn_films_own_sidecar_is_read(tmp_path):
+    film = pytest.importorskip("animegamer_core.toybox.film")
+    path = tmp_path / "drawn.mp4"
+    truth = film.make_film(path, film.FilmPlan(seed=1, scenes=3, seconds=(2.2, 2.8), size=(96, 144), short=0.0))
+    captioner = open_captioner("script", sidecars={"drawn": path.with_suffix(".captions.jsonl")})
+    drawn = [row for row in truth.scenes if row.scene is not None]
+    records = [record(row.clear_start, film="drawn") for row in drawn if row.clear_end - row.clear_start >= 2]
+    report = caption_clips(tmp_path, records, captioner)
+    assert len(report.records) == len(records) > 0
+    assert [clip.character[0] for clip in report.records] == [row.scene["character"] for row in drawn][: len(records)]

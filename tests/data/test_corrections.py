@@ -1,0 +1,262 @@
+"""Corrections of a dataset's captions: applied whole or not at all, and again without harm."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.data import corrections
+from animegamer_core.data.check import check
+from animegamer_core.data.corrections import apply_corrections
+from animegamer_core.data.dataset import DatasetError, DatasetFolder
+from animegamer_core.data.jsonl_tables import CAPTION_FIELDS, LOCK
+from animegamer_core.data.records import ClipRecord
+from animegamer_core.files import locked
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+
+TABLES = ("turns.jsonl", "games.jsonl", "dataset.json", "dropped.jsonl", "set_aside.jsonl")
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory):
+    """A Toybox dataset; its third clip is set aside, and it has a dropped segment."""
+    folder = tmp_path_factory.mktemp("drawn") / "dataset"
+    write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
+    lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
+    aside = json.loads(lines.pop(2))
+    record = {name: None if name in CAPTION_FIELDS else value for name, value in aside.items()}
+    (folder / "turns.jsonl").write_text("".join(lines))
+    row = {"clip": aside["clip"], "reason": "[ID] 7 is no picture", "reply": "[Num]1[ID]7", "record": record}
+    (folder / "set_aside.jsonl").write_text(json.dumps(row) + "\n")
+    row = {"film": aside["film"], "start": 90.0, "end": 92.0, "reason": "still"}
+    (folder / "dropped.jsonl").write_text(json.dumps(row) + "\n")
+    games = (folder / "games.jsonl").read_text().replace(f'"{aside["clip"]}", ', "")
+    (folder / "games.jsonl").write_text(games)
+    assert aside["clip"] == ASIDE
+    return folder
+
+
+FIRST, SECOND, ASIDE, FOURTH = (f"clips/train-00000-{turn:02d}.mp4" for turn in range(4))
+HELD = "clips/heldout-00000-00.mp4"
+WHOLE = {"character": ["Miko"], "motion": "run", "background": "day beach", "adverb": ""}
+WHOLE |= {"social": 0, "entertainment": 1, "stamina": -1}
+
+
+@pytest.fixture
+def folder(drawn, tmp_path):
+    return shutil.copytree(drawn, tmp_path / "dataset")
+
+
+def apply(folder, *rows):
+    file = folder.parent / "corrections.jsonl"
+    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return apply_corrections(folder, file)
+
+
+def tables(folder) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+def lines(folder, name) -> list[dict]:
+    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+def turns(folder) -> dict[str, ClipRecord]:
+    return {turn.clip: turn for turn in DatasetFolder.open(folder).turns}
+
+
+def test_only_what_was_corrected_changes(folder):
+    before = turns(folder)
+    change = {"character": ["Miko", "Zo\u00eb"], "motion": "ride a broom", "stamina": 1, "adverb": ""}
+    assert apply(folder, {"clip": FIRST, **change}, {"clip": FOURTH, "social": before[FOURTH].social}) == 1
+    after = turns(folder)
+    assert after.pop(FIRST) == dataclasses.replace(before.pop(FIRST), **{**change, "character": ("Miko", "Zo\u00eb")})
+    assert after == before and list(after) == list(before)
+    assert DatasetFolder.open(folder).info["statistics"]["characters"]["Zo\u00eb"] == 1
+    assert not [problem for problem in check(folder) if problem.serious]
+
+
+def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
+    before = tables(folder)
+    assert apply(folder, {"clip": SECOND, "drop": True}) == 1
+    assert SECOND not in turns(folder) and SECOND not in (folder / "games.jsonl").read_text()
+    row = lines(folder, "dropped.jsonl")[-1]
+    assert (row["film"], row["start"], row["end"]) == ("train-00000", 2.0, 4.0) and row["reason"] == "dropped in review"
+    assert DatasetFolder.open(folder).info["statistics"]["clips"] == 9
+    assert not [problem for problem in check(folder) if problem.serious or "no table" in problem.text]
+    assert apply(folder, {"clip": SECOND, "drop": False}) == 1
+    after = tables(folder)
+    assert all(after[name] == before[name] for name in ("turns.jsonl", "dropped.jsonl", "set_aside.jsonl"))
+
+
+@pytest.mark.parametrize("gone", [slice(0, 1), slice(1, 2), slice(None)])
+def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
+    (game,) = (row for row in lines(folder, "games.jsonl") if row["held_out"])
+    for _ in range(2):
+        for drop in (True, False):
+            assert apply(folder, *({"clip": clip, "drop": drop} for clip in game["clips"][gone])) == len(
+                game["clips"][gone]
+            )
+        opened = DatasetFolder.open(folder)
+        assert {opened.turns[clip].clip for clip in opened.held_out_clips} == set(game["clips"])
+        assert not {opened.turns[clip].clip for clip in opened.training_clips} & set(game["clips"])
+        assert opened.info["statistics"]["games"] == len(opened.games)
+        assert not [problem for problem in check(folder) if problem.serious]
+    before = tables(folder)
+    assert apply(folder, {"clip": game["clips"][gone][0], "drop": False}) == 0 and tables(folder) == before
+    assert apply(folder, {"clip": FIRST, "drop": True}) == 1 == apply(folder, {"clip": FIRST, "drop": False})
+    opened = DatasetFolder.open(folder)
+    assert FIRST in {opened.turns[clip].clip for clip in opened.training_clips}
+
+
+def test_a_game_of_dropped_clips_alone_is_gone(folder):
+    game = lines(folder, "games.jsonl")[0]
+    assert apply(folder, *({"clip": clip, "drop": True} for clip in game["clips"])) == len(game["clips"])
+    assert game["game"] not in [row["game"] for row in lines(folder, "games.jsonl")]
+
+
+def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole(folder):
+    assert apply(folder, {"clip": ASIDE, **WHOLE}) == 1
+    assert list(turns(folder))[:4] == [FIRST, SECOND, ASIDE, FOURTH]
+    assert turns(folder)[ASIDE].captioned and lines(folder, "set_aside.jsonl") == []
+    assert apply(folder, {"clip": ASIDE, "drop": True}) == 1
+
+
+def test_a_clip_set_aside_can_be_dropped(folder):
+    assert apply(folder, {"clip": ASIDE, "drop": True}) == 1
+    assert lines(folder, "set_aside.jsonl") == [] and lines(folder, "dropped.jsonl")[-1]["record"]["clip"] == ASIDE
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's pictures"),
+        ({"clip": FIRST, "motion_level": 3, "motion": "run"}, "motion_level is measured"),
+        ({"clip": FIRST, "start": 3.0}, "start is where the clip was cut from its film"),
+        ({"clip": FIRST, "stamina": 0}, "stamina is 0; expected -1, 1 or null"),
+        ({"clip": FIRST, "motion": "  "}, "motion is '  '; expected a phrase"),
+        ({"clip": FIRST, "character": "Miko"}, "character is 'Miko'; expected a list of names"),
+        ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
+        ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
+        ({"clip": FIRST, "character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
+        ({"clip": FIRST, "motion": "\ud800"}, "surrogates not allowed"),
+        ({"clip": FIRST}, "nothing to change"),
+        ({"clip": FIRST, "drop": True, "motion": "run"}, "no other change"),
+        ({"clip": FIRST, "drop": "yes"}, "drop is 'yes'; expected true or false"),
+        ({"clip": "clips/other.mp4", "motion": "run"}, "'clips/other.mp4' is not a clip of this dataset"),
+        ({"clip": "../turns.jsonl", "drop": True}, "is not a clip of this dataset"),
+        ({"clip": "clips/other.mp4", "drop": False}, "is not a clip of this dataset"),
+        ({"clip": ASIDE, "motion": "run"}, "was set aside, and character is still missing"),
+        ({"clip": SECOND, "motion": "run"}, "is corrected in line 1 too"),
+        ({"motion": "run"}, "expected an object with clip"),
+        (["clip"], "expected an object with clip"),
+        ('{"clip": "cut o', "not a line of JSON"),
+        ("", "not a line of JSON"),
+    ],
+)
+def test_one_bad_line_is_named_and_nothing_changes(folder, row, sentence):
+    before = tables(folder)
+    good = {"clip": SECOND, "motion": "swim"}
+    with pytest.raises(DatasetError) as caught:
+        apply(folder, good, {"clip": FOURTH, "drop": True}, row)
+    assert "corrections.jsonl:3: " in str(caught.value) and sentence in str(caught.value)
+    assert tables(folder) == before
+
+
+def test_every_bad_line_is_named_at_once(folder):
+    with pytest.raises(DatasetError) as caught:
+        apply(folder, *({"clip": FIRST, "social": number} for number in range(2, 16)))
+    assert str(caught.value).count("corrections.jsonl:") == 10 and "... and 4 more" in str(caught.value)
+
+
+def test_what_holds_no_correction_is_reported(folder):
+    with pytest.raises(DatasetError, match="has no corrections"):
+        apply(folder)
+    with pytest.raises(DatasetError, match=r"absent\.jsonl: no such file; export corrections"):
+        apply_corrections(folder, folder / "absent.jsonl")
+    (folder / "dropped.jsonl").write_text('["all"]\n')
+    with pytest.raises(DatasetError, match=r"dropped.jsonl:1: expected an object; correct or delete the line"):
+        apply(folder, {"clip": FIRST, "motion": "hop"})
+    (folder / "dropped.jsonl").write_text("{")
+    with pytest.raises(DatasetError, match=r"dropped.jsonl:1: not a line of JSON"):
+        apply(folder, {"clip": FIRST, "motion": "run"})
+
+
+def killed_after(writes: int, work) -> None:
+    """Do a piece of work that is killed before it replaces one file more than so many."""
+    written = []
+
+    def write(path, text):
+        if len(written) == writes:
+            raise KeyboardInterrupt
+        written.append(path)
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+    with mock.patch.object(corrections, "write_text", write), contextlib.suppress(KeyboardInterrupt):
+        work()
+
+
+CHANGES = st.sampled_from(
+    [
+        {"drop": True},
+        {"motion": "hop"},
+        {"character": ["Beni", "Miko"], "social": 1},
+        {"stamina": 1},
+        {"adverb": "calmly"},
+    ]
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data(), st.dictionaries(st.sampled_from([FIRST, SECOND, FOURTH, HELD]), CHANGES, min_size=1))
+def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(drawn, tmp_path_factory, data, changes):
+    """Killed before any of its writes, the folder still reads; applied again it is as if it had never been killed."""
+    rows = [{"clip": clip, **change} for clip, change in changes.items()] + [{"clip": ASIDE, **WHOLE}]
+    base = tmp_path_factory.mktemp("kill")
+    whole, killed = (shutil.copytree(drawn, base / name / "dataset") for name in ("whole", "killed"))
+    assert apply(whole, *rows) >= 1
+    killed_after(data.draw(st.integers(0, 6)), lambda: apply(killed, *rows))
+    held = {row["record"]["clip"] for name in TABLES[3:] for row in lines(killed, name) if "record" in row}
+    assert held | set(turns(killed)) == {ASIDE, *turns(drawn)}
+    apply(killed, *rows)
+    assert tables(killed) == tables(whole)
+    assert apply(killed, *rows) == 0
+
+
+@pytest.mark.parametrize("clip", [SECOND, HELD])
+def test_a_clip_that_comes_back_is_never_between_tables(clip, folder, tmp_path):
+    apply(folder, {"clip": clip, "drop": True})
+    for writes in range(6):
+        killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
+        killed_after(writes, lambda killed=killed: apply(killed, {"clip": clip, "drop": False}))
+        assert clip in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+        apply(killed, {"clip": clip, "drop": False})
+        assert clip in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+        opened = DatasetFolder.open(killed)
+        assert (clip == HELD) == (clip in {opened.turns[number].clip for number in opened.held_out_clips})
+
+
+def test_a_held_out_clip_whose_dropping_was_killed_comes_back_held_out(folder, tmp_path):
+    for writes in range(5):
+        killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
+        killed_after(writes, lambda killed=killed: apply(killed, {"clip": HELD, "drop": True}))
+        apply(killed, {"clip": HELD, "drop": True})
+        apply(killed, {"clip": HELD, "drop": False})
+        opened = DatasetFolder.open(killed)
+        assert HELD in {opened.turns[number].clip for number in opened.held_out_clips}
+
+
+def test_it_waits_for_no_build_and_writes_into_no_other_folder(folder, tmp_path):
+    with locked(folder / LOCK, ""), pytest.raises(ValueError, match="a build is finishing"):
+        apply(folder, {"clip": FIRST, "motion": "run"})
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DatasetError, match="is this a dataset folder"):
+        apply_corrections(tmp_path / "other", tmp_path / "corrections.jsonl")
+    assert not list((tmp_path / "other").iterdir())

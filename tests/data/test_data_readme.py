@@ -1,0 +1,110 @@
+"""What docs/dataset.md says of the files of a dataset is what their readers take."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, review, stats_picture
+from animegamer_core.data.captions import reply_log
+from animegamer_core.data.captions.script import read_spans
+from animegamer_core.data.films import film_index
+from animegamer_core.data.records import ClipRecord
+
+PAGE = (Path(__file__).parents[2] / "docs" / "dataset.md").read_text(encoding="utf-8")
+
+
+def section(heading: str) -> str:
+    return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def example(heading: str) -> str:
+    return re.search(r"```json\n(.*?)```", section(heading), re.DOTALL)[1]
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """The folder of the examples: the clip of turns.jsonl, and the other one that games.jsonl plays."""
+    first = ClipRecord.from_dict(json.loads(example("turns.jsonl")))
+    (game,) = map(json.loads, example("games.jsonl").splitlines())
+    assert game["clips"][0] == first.clip
+    second = dataclasses.replace(first, start=first.end, end=first.end + 2, clip=game["clips"][1])
+    for record in (first, second):
+        (tmp_path / record.clip).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / record.clip).touch()
+    (tmp_path / dataset.TURNS).write_text(dataset.turns_text([first, second]))
+    (tmp_path / dataset.GAMES).write_text(example("games.jsonl"))
+    return tmp_path
+
+
+def test_a_clip_has_the_described_keys_and_a_caption_that_makes_an_instruction():
+    record = ClipRecord.from_dict(json.loads(example("turns.jsonl")))
+    assert json.loads(record.to_json()) == json.loads(example("turns.jsonl"))
+    assert record.clip == f"clips/{record.film}/{round(1000 * record.start):08d}.mp4" and record.captioned
+    jsonl_tables.check_instruction(record)
+    rows = re.findall(r"^\| (`.*?`) \|", section("turns.jsonl"), re.MULTILINE)
+    described = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(described) == sorted(field.name for field in dataclasses.fields(ClipRecord))
+
+
+def test_all_but_place_and_clip_may_be_null():
+    values = json.loads(example("turns.jsonl"))
+    keys = list(values)
+    empty = dict.fromkeys(keys[keys.index("character") :])
+    assert not ClipRecord.from_dict({**values, **empty}).captioned
+    for key in keys[: keys.index("character")]:
+        with pytest.raises(ValueError, match=f"{key} is missing"):
+            ClipRecord.from_dict({**values, key: None})
+
+
+def test_the_game_is_one_of_the_dataset(folder):
+    read, problems = dataset.read_dataset(folder)
+    assert problems == [] and [game.clips for game in read.games] == [(0, 1)] and read.training_clips == (0, 1)
+    game = json.loads(example("games.jsonl"))
+    (folder / dataset.GAMES).write_text(json.dumps({"game": game["game"], "clips": game["clips"]}))
+    assert dataset.DatasetFolder.open(folder).training_clips == (0, 1)
+
+
+def test_the_sidecar_is_one_that_the_script_reads(tmp_path):
+    path = tmp_path / "film.captions.jsonl"
+    values = json.loads(example("captions beside a film"))
+    one = {**{name: value for name, value in values.items() if name != "adverbs"}, "adverb": "gently"}
+    path.write_text(example("captions beside a film") + json.dumps(one))
+    by_level, alike = read_spans(path)
+    assert by_level.adverbs == ("slightly", "gently", "evenly", "quickly", "madly") and alike.adverbs == 5 * ("gently",)
+    assert (by_level.start, by_level.end, by_level.characters) == (0.0, 4.29, ("Yuzu", "Nori"))
+
+
+def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
+    file = tmp_path / corrections.CORRECTIONS
+    file.write_text(example("corrections"))
+    assert corrections.apply_corrections(folder, file) == 2
+    (left,) = dataset.DatasetFolder.open(folder).turns
+    asked = [json.loads(line) for line in example("corrections").splitlines()]
+    assert (left.clip, left.adverb) == (asked[0]["clip"], asked[0]["adverb"])
+    file.write_text(json.dumps({**asked[1], "drop": False}) + "\n")
+    assert corrections.apply_corrections(folder, file) == 1 and len(dataset.DatasetFolder.open(folder).turns) == 2
+
+
+def test_every_file_of_the_folder_is_named():
+    tree = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
+    first_words = " ".join(line.split("  ")[0] for line in tree.splitlines())
+    captions = Path(reply_log.ANSWERS)
+    for name in (
+        *(dataset.TURNS, dataset.GAMES, dataset.INFO, f"{dataset.CLIPS}/", f"{film_index.FILMS}/"),
+        *(
+            jsonl_tables.DROPPED,
+            jsonl_tables.SET_ASIDE,
+            jsonl_tables.LOCK,
+            assemble.ADVERBS,
+            captions.name,
+            f"{captions.stem}.lock",
+        ),
+        *(review.REVIEW, stats_picture.PICTURE),
+    ):
+        assert name in first_words, name
+    assert corrections.REVIEWED in tree

@@ -1,0 +1,252 @@
+"""The dataset folder and its caches: read, checked, written, continued after a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.data.cache import Feature, FeatureStore, compute_feature, write_feature
+from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, DatasetWriter, read_dataset
+from animegamer_core.media.video import write_clip
+
+KEYS = (
+    "film start end clip character motion background adverb motion_value motion_level social entertainment stamina"
+).split()
+
+
+def record(number: int, **changes) -> ClipRecord:
+    values = {
+        "film": "squares",
+        "start": 2.0 * number,
+        "end": 2.0 * number + 2,
+        "clip": f"clips/{number:04d}.safetensors",
+        "character": ("Miko", "Taro"),
+        "motion": "fly on a broomstick",
+        "background": "night harbour",
+        "adverb": "quickly",
+        "motion_value": 1.0 + number,
+        "social": 1,
+        "entertainment": 1,
+        "stamina": -1,
+    }
+    return ClipRecord(**{**values, **changes})
+
+
+def frames(number: int) -> np.ndarray:
+    return np.full((3, 4, 6, 3), number, np.uint8)
+
+
+def fill(writer: DatasetWriter, numbers) -> None:
+    for number in numbers:
+        writer.add(record(number), frames(number))
+
+
+def finished(path, count: int = 10) -> DatasetFolder:
+    writer = DatasetWriter(path)
+    fill(writer, range(count))
+    games = [("first", [f"clips/{n:04d}.safetensors" for n in range(5)], False)]
+    games.append(("second", [f"clips/{n:04d}.safetensors" for n in (7, 5, 6)], True))
+    return writer.finish(games, {"film": "drawn"}, {"height": 4}, {"backend": "dis", "threshold": 0.2})
+
+
+def test_a_folder_reads_back_what_was_written(tmp_path):
+    folder = finished(tmp_path)
+    again = DatasetFolder.open(tmp_path)
+    assert again.turns == folder.turns and again.games == folder.games
+    assert [turn.motion_level for turn in again.turns] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert again.games[1].clips == (7, 5, 6) and again.games[1].held_out
+    assert again.training_clips == (0, 1, 2, 3, 4, 8, 9) and again.held_out_clips == (5, 6, 7)
+    assert np.array_equal(again.frames(4), frames(4))
+    assert again.motion_table.values == (1.5, 3.5, 5.5, 7.5, 9.5)
+    assert all(again.motion_table.level(turn.motion_value) == turn.motion_level for turn in again.turns)
+    assert again.info["statistics"]["characters"] == {"Miko": 10, "Taro": 10}
+    assert json.loads((tmp_path / "turns.jsonl").read_text().splitlines()[0]).keys() == set(KEYS)
+
+
+def test_a_record_says_its_instruction():
+    turn = dataclasses.replace(record(1), motion_level=3)
+    assert turn.instruction == (
+        "Character: Miko, Taro; Motion: quickly fly on a broomstick; Background: night harbour."
+    )
+    assert turn.motion_text == "quickly fly on a broomstick"
+    assert turn.levels == (3, 1, 1, -1)
+    with pytest.raises(ValueError, match=r"clips/0001.*no caption"):
+        _ = dataclasses.replace(turn, motion=None).instruction
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"motion_level": 7}, "motion_level is 7; expected 1 to 5, or null"),
+        ({"motion_level": True}, "motion_level is True"),
+        ({"social": -1}, "social is -1; expected 0, 1 or null"),
+        ({"stamina": 0}, "stamina is 0; expected -1, 1 or null"),
+        ({"character": "Miko"}, "character is 'Miko'; expected a list"),
+        ({"character": []}, "expected a list of names"),
+        ({"end": 1.0, "start": 3.0}, "start 3.0 is not before end 1.0"),
+        ({"clip": "../secret.mp4"}, "expected the path of an .mp4"),
+        ({"clip": "/etc/passwd.mp4"}, "expected the path of an .mp4"),
+        ({"clip": "clips\\0003.mp4"}, "forward slashes"),
+        ({"clip": "clips/0003.exe"}, "expected the path of an .mp4"),
+        ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
+        ({"clip": "clips/0001.safetensors"}, "is in line 2 too"),
+        ({"motion_value": float("nan")}, "motion_value is nan"),
+        ({"end": float("inf")}, "end is inf; expected seconds"),
+        ({"film": None}, "film is missing"),
+        ({"motoin": "run"}, "unknown key 'motoin'"),
+    ],
+)
+def test_errors_name_the_line(tmp_path, change, sentence):
+    finished(tmp_path)
+    path = tmp_path / "turns.jsonl"
+    lines = path.read_text().splitlines()
+    lines[3] = json.dumps({**json.loads(lines[3]), **change})
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DatasetError) as caught:
+        DatasetFolder.open(tmp_path)
+    assert "turns.jsonl:4: " in str(caught.value) and sentence in str(caught.value)
+
+
+def test_clips_are_looked_for_where_they_are_read(tmp_path):
+    finished(tmp_path)
+    whole = DatasetFolder.open(tmp_path)
+    (tmp_path / whole.turns[3].clip).unlink()
+    with pytest.raises(DatasetError, match=r"turns.jsonl:4: clip .* is missing; restore the file"):
+        DatasetFolder.open(tmp_path)
+    bare = DatasetFolder.open(tmp_path, clips=False)
+    assert bare == whole and bare.digest(captions=True) == whole.digest(captions=True)
+    with (tmp_path / "turns.jsonl").open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(DatasetError, match="turns.jsonl:"):
+        DatasetFolder.open(tmp_path, clips=False)
+
+
+def test_every_problem_is_found_at_once(tmp_path):
+    finished(tmp_path)
+    path = tmp_path / "turns.jsonl"
+    lines = path.read_text().splitlines()
+    lines[1] = '{"film": "cut of'
+    lines[8] = lines[8].replace('"stamina": -1', '"stamina": 5')
+    path.write_text("\n".join(lines) + "\n")
+    with (tmp_path / "games.jsonl").open("a") as file:
+        file.write('{"game": "third", "clips": ["clips/0042.safetensors"]}\n')
+        file.write('{"game": "second", "clips": ["clips/0004.safetensors"]}\n')
+    problems = read_dataset(tmp_path)[1]
+    places = [f"{problem.file}:{problem.line}" for problem in problems]
+    assert places == ["turns.jsonl:2", "turns.jsonl:9", "games.jsonl:1", "games.jsonl:3", "games.jsonl:4"]
+    assert "clips/0042.safetensors" in problems[3].text and "rename one" in problems[4].text
+
+
+def test_what_is_not_a_dataset_is_reported(tmp_path):
+    with pytest.raises(DatasetError, match=r"turns.jsonl: is missing"):
+        DatasetFolder.open(tmp_path)
+    finished(tmp_path)
+    (tmp_path / "dataset.json").write_text('{"format": 99}')
+    with pytest.raises(DatasetError, match="format 1"):
+        DatasetFolder.open(tmp_path)
+    (tmp_path / "dataset.json").unlink()
+    with pytest.raises(DatasetError, match="no settings.motion"):
+        _ = DatasetFolder.open(tmp_path).motion_table
+
+
+def test_a_killed_writer_continues(tmp_path):
+    whole = finished(tmp_path / "whole")
+    broken = tmp_path / "broken"
+    fill(DatasetWriter(broken), range(4))
+    with (broken / "turns.jsonl").open("a") as file:
+        file.write('{"film": "squares", "sta')  # killed within a line
+    write_clip(broken / "clips/0004.safetensors", frames(99), 8)  # killed between clip and line
+    writer = DatasetWriter(broken)
+    assert len(writer.turns) == 4 and "clips/0003.safetensors" in writer and "clips/0004.safetensors" not in writer
+    fill(writer, range(10))
+    assert finished(broken).turns == whole.turns
+    for name in ("turns.jsonl", "games.jsonl", "dataset.json"):
+        assert (broken / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert np.array_equal(DatasetFolder.open(broken).frames(4), frames(4))
+
+
+def test_a_writer_refuses_a_bad_record(tmp_path):
+    writer = DatasetWriter(tmp_path)
+    with pytest.raises(ValueError, match="stamina is 0"):
+        writer.add(record(0, stamina=0), frames(0))
+    assert not (tmp_path / "turns.jsonl").exists() and not list((tmp_path / "clips").iterdir())
+
+
+def test_digests_tell_pictures_from_captions(tmp_path):
+    folder = finished(tmp_path)
+    recaptioned = dataclasses.replace(
+        folder, turns=(dataclasses.replace(folder.turns[0], motion="run"), *folder.turns[1:])
+    )
+    assert folder.digest(captions=False) == recaptioned.digest(captions=False)
+    assert folder.digest(captions=True) != recaptioned.digest(captions=True)
+
+
+# --- caches ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=st.integers(1, 40), rows=st.integers(1, 12), seed=st.integers(0, 99))
+def test_shards_gather_as_one_tensor(count, rows, seed):
+    whole = torch.randn(count, 2, 3, generator=torch.Generator().manual_seed(seed))
+    feature = Feature(tuple(whole.split(rows)))
+    chosen = torch.randint(count, (7,), generator=torch.Generator().manual_seed(seed))
+    assert len(feature) == count
+    assert torch.equal(feature.gather(chosen), whole[chosen])
+    assert torch.equal(feature.to("cpu").gather(chosen), whole[chosen])
+
+
+def test_a_cache_resumes_and_never_computes_a_shard_twice(tmp_path):
+    whole = torch.arange(40).reshape(10, 4).float()
+    computed = []
+
+    def compute(part: range) -> torch.Tensor:
+        if len(computed) == 3:
+            raise KeyboardInterrupt
+        computed.append(part)
+        return whole[part.start : part.stop]
+
+    with pytest.raises(KeyboardInterrupt):
+        write_feature(tmp_path, "text", 10, compute, digest="a", shard_bytes=48)
+    with pytest.raises(ValueError, match="missing or unfinished"):
+        FeatureStore.open(tmp_path, ["text"])
+    done = {row for part in computed[1:] for row in part}
+    more = []
+    write_feature(tmp_path, "text", 10, lambda part: more.append(part) or whole[part.start : part.stop], digest="a")
+    assert done.isdisjoint(row for part in more for row in part) and done
+    store = FeatureStore.open(tmp_path, ["text"])
+    chosen = torch.tensor([9, 0, 4, 4])
+    assert torch.equal(store.gather(["text"], chosen, "cpu")["text"], whole[chosen])
+    resident = FeatureStore.open(tmp_path, ["text"], device="cpu")
+    assert torch.equal(resident.gather(["text"], chosen, "cpu")["text"], whole[chosen])
+    again = []
+    write_feature(tmp_path, "text", 10, lambda part: again.append(part) or whole[part.start : part.stop], digest="b")
+    assert {row for part in again for row in part} == set(range(10))
+
+
+def test_a_broken_cache_is_named(tmp_path):
+    write_feature(tmp_path, "text", 4, lambda part: torch.zeros(len(part), 3), digest="a", shard_bytes=24)
+    shard = tmp_path / "text-00001.safetensors"
+    kept = shard.read_bytes()
+    shard.write_bytes(kept[:-5])
+    with pytest.raises(ValueError, match=r"text-00001.safetensors cannot be read"):
+        FeatureStore.open(tmp_path, ["text"])
+    shard.write_bytes(kept.replace(b'"digest":"a"', b'"digest":"z"'))
+    with pytest.raises(ValueError, match="another dataset"):
+        FeatureStore.open(tmp_path, ["text"])
+
+
+def test_a_store_holds_features_of_one_length():
+    store = FeatureStore.of(a=torch.zeros(4, 2))
+    assert len(store.with_feature("b", torch.zeros(4))) == 4 and "b" not in store
+    with pytest.raises(ValueError, match="differ in length"):
+        store.with_feature("b", torch.zeros(5))
+    with pytest.raises(ValueError, match="no feature 'b'"):
+        store.gather(["b"], torch.tensor([0]), "cpu")
+    feature = compute_feature(5, lambda part: torch.tensor(list(part)), rows=2)
+    assert feature.gather(torch.arange(5)).tolist() == [0, 1, 2, 3, 4]

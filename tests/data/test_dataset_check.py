@@ -1,0 +1,309 @@
+"""`dataset check`: each thing that can be wrong with a dataset folder is named with its file and line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import time
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from animegamer_core.data.check import Problem, check
+from animegamer_core.data.clip_info import ClipInfo, read_clip_info
+from animegamer_core.data.dataset import DatasetError, DatasetFolder
+from animegamer_core.data.jsonl_tables import CAPTION_FIELDS
+from animegamer_core.media.video import write_clip
+
+CLIP = "clips/train-00000-01.mp4"  # line 2 of turns.jsonl, clip 2 of the first game
+
+
+def edit(folder, name, number, **changes):
+    """Change values of a line."""
+    lines = (folder / name).read_text().splitlines()
+    lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes})
+    (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def told(folder, deep=False):
+    return [str(problem) for problem in check(folder, deep)]
+
+
+def info(folder):
+    return json.loads((folder / "dataset.json").read_text())
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_good_dataset_has_no_problem(folder, deep):
+    heard = []
+    assert check(folder, deep, lambda done, count: heard.append((done, count))) == []
+    assert heard == [(number, 11) for number in range(1, 12)]
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "sentence"),
+    [
+        (2, {"stamina": 0}, "stamina is 0; expected -1, 1 or null"),
+        (2, {"clip": "clips/none.mp4"}, "clips/none.mp4 is missing"),
+        (2, {"end": 5.0}, "the clip lasts 3 s; 17 frames at 8 fps take 2 s"),
+        (3, {"start": 3.0, "end": 5.0}, "start 3 is inside clips/train-00000-01.mp4, which ends at 4"),
+        (4, {"start": 0.0, "end": 2.0}, "start 0 is before the clip above (4); sort by time"),
+        (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels are measured, so set it to 1"),
+        (2, {"motion_level": None, "motion_value": 90.0}, "motion_level is None, but motion_value 90"),
+        (2, {"motion_value": None, "motion_level": None}, "clips without a motion_value: 1 of 11, this is the first"),
+        (2, {"motion": "run; Background: x"}, "remove the `;`"),
+        (2, {"character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
+        (2, {"motion": None, "stamina": None}, "captioned in part: motion, stamina is null"),
+        (2, dict.fromkeys(CAPTION_FIELDS), "clips without a caption: 1 of 11, this is the first"),
+    ],
+)
+def test_a_wrong_line_is_named(folder, number, changes, sentence):
+    edit(folder, "turns.jsonl", number, **changes)
+    problems = [problem for problem in check(folder) if problem.serious]
+    assert f"turns.jsonl:{number}: " in str(problems[0]) and sentence in str(problems[0]), problems
+
+
+def test_a_dataset_without_any_caption_is_for_the_video_part(folder):
+    for number in range(1, 12):
+        edit(folder, "turns.jsonl", number, **dict.fromkeys(CAPTION_FIELDS))
+    problem = check(folder)[0]
+    assert not problem.serious and "turns.jsonl:1: note: clips without a caption: 11 of 11" in str(problem)
+    assert not any(problem.serious for problem in check(folder))
+
+
+def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder):
+    games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    edit(folder, "games.jsonl", 1, clips=games[0]["clips"][::-1])
+    edit(folder, "games.jsonl", 2, clips=[*games[1]["clips"], games[2]["clips"][0]])
+    first, *rest = told(folder)
+    assert first.startswith("games.jsonl:1: clips/train-00000-02.mp4 (4 s) follows clips/train-00000-03.mp4 (6 s)")
+    assert rest[-1] == (
+        "games.jsonl:2: clips that a held-out game has too: 1, the first is clips/heldout-00000-00.mp4; "
+        "training would see what validation is measured on"
+    )
+    for held_out in (1, "true", None):
+        edit(folder, "games.jsonl", 3, held_out=held_out)
+        assert f"games.jsonl:3: held_out is {held_out!r}; expected true or false" in told(folder)
+        with pytest.raises(DatasetError, match="games.jsonl:3: held_out"):
+            DatasetFolder.open(folder)
+    (folder / "games.jsonl").unlink()
+    assert any(line.startswith("games.jsonl: note: no game") for line in told(folder))
+
+
+@pytest.mark.parametrize("edges", [None, [1, 2, 3], [1, 2, 2, 3], [1, 2, "3", 4], "1234"])
+def test_edges_part_five_levels(folder, edges):
+    known = info(folder)
+    known["settings"]["motion"]["edges"] = edges
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert told(folder)[0].startswith("dataset.json: ") and "four rising numbers" in told(folder)[0]
+
+
+@pytest.mark.parametrize("values", [["a", 1, 2, 3, 4], 5, [1, 2, 3, 4], [], "12345", {"1": 2}])
+def test_medians_are_five_numbers(folder, values):
+    known = info(folder)
+    known["settings"]["motion"]["values"] = values
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert len(told(folder)) == 1 and told(folder)[0].startswith(f"dataset.json: settings.motion.values is {values}")
+    with pytest.raises(DatasetError, match=r"has no settings.motion.edges \(four rising numbers\) and values \(five\)"):
+        assert DatasetFolder.open(folder).motion_table
+
+
+@pytest.mark.parametrize("settings", [[], 5, {"motion": []}])
+def test_settings_that_a_person_left_as_no_object_are_reported(folder, settings):
+    (folder / "dataset.json").write_text(json.dumps({**info(folder), "settings": settings}))
+    assert "dataset.json: has no settings.motion.edges" in told(folder)[0]
+    with pytest.raises(DatasetError, match="finish the dataset first"):
+        assert DatasetFolder.open(folder).motion_table
+
+
+def test_statistics_and_medians_are_those_of_the_clips(folder):
+    known = info(folder)
+    known["statistics"]["clips"] = 12
+    known["settings"]["motion"]["values"][0] = 99.0
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert told(folder) == [
+        "dataset.json: settings.motion.values: 99 is not in level 1",
+        "dataset.json: note: statistics.clips is 12, but in the tables it is 11",
+    ]
+    (folder / "dataset.json").unlink()
+    assert "dataset.json: is missing; finish the dataset first" in told(folder)
+
+
+def test_a_level_with_hardly_any_clip_is_noted(folder):
+    edit(folder, "turns.jsonl", 5, motion_value=0.0, motion_level=1)
+    known = info(folder)
+    known["settings"]["motion"] |= {"edges": [0.001, 0.002, 2.6, 7.6], "values": [0, 0.0015, 2, 5, 20]}
+    (folder / "dataset.json").write_text(json.dumps(known))
+    notes = told(folder)
+    assert "turns.jsonl: note: level 2 has 0 of 11 clips; few to learn from" in notes
+    assert "turns.jsonl:5: note: clips without motion (motion_value 0): 1, this is the first" in notes
+
+
+def test_what_was_left_out_is_read_too(folder):
+    (folder / "dropped.jsonl").write_text('{"film": "a", "start": 0.0, "end": 2.0}\n{"fi\n')
+    record = json.loads((folder / "turns.jsonl").read_text().splitlines()[0])
+    rows = [{"clip": record["clip"], "reason": "no tag", "record": record}, {"clip": "clips/x.mp4"}]
+    (folder / "set_aside.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
+    assert [line.split("; expected")[0].split(" (")[0] for line in told(folder)] == [
+        "set_aside.jsonl: note: clips without a valid caption: 4; the review page shows them",
+        "set_aside.jsonl:1: clips/train-00000-00.mp4 has a line in turns.jsonl too; delete one",
+        "set_aside.jsonl:2: reason is missing",
+        "set_aside.jsonl:3: clip is missing",
+        "dropped.jsonl:1: reason is missing",
+        "dropped.jsonl:2: not a line of JSON",
+    ]
+
+
+def test_files_in_no_table_are_noted(folder):
+    (folder / "clips" / "part-17-x.mp4").write_bytes(b"x")
+    (folder / "clips" / "film").mkdir()
+    (folder / "clips" / "film" / "00007.mp4").write_bytes(b"x")
+    assert told(folder) == [
+        "clips: note: clips/part-17-x.mp4 is left by a run that was killed; delete them",
+        "clips: note: clips/film/00007.mp4 is in no table; delete them, or build again",
+    ]
+
+
+@pytest.mark.parametrize("kept", [0, 20, 5000, -1])
+def test_a_cut_off_clip_is_noticed_without_decoding(folder, kept):
+    (folder / CLIP).write_bytes((folder / CLIP).read_bytes()[:kept])
+    (line,) = told(folder)
+    assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: the file is ")
+
+
+def test_what_is_not_an_mp4_is_reported(folder):
+    (folder / CLIP).write_bytes(b"<!doctype html><html></html>" * 9)
+    assert "not an mp4 file" in told(folder)[0]
+
+
+def test_a_damaged_frame_is_found_by_a_deep_check(folder):
+    data = bytearray((folder / CLIP).read_bytes())
+    start = data.index(b"mdat") + 4 + 2000
+    data[start : start + 4000] = bytes(4000)
+    (folder / CLIP).write_bytes(data)
+    assert told(folder) == []
+    (line,) = told(folder, deep=True)
+    assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: ")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_clips_agree_in_size_length_and_frame_rate(folder, deep):
+    clips = sorted((folder / "clips").iterdir())
+    frames = np.random.default_rng(0).integers(0, 255, (17, 96, 144, 3), np.uint8)
+    write_clip(clips[0], frames[:, :64], 8)
+    write_clip(clips[1], frames[:9], 8)
+    write_clip(clips[2], frames, 12)
+    assert sorted(line.split(": ")[1] for line in told(folder, deep)) == [
+        "clips/heldout-00000-00.mp4 has size 144 x 64; the dataset's is 144 x 96",
+        "clips/heldout-00000-01.mp4 has frames 9; the dataset's is 17",
+        "clips/heldout-00000-02.mp4 has fps 12; the dataset's is 8",
+    ]
+
+
+def test_clips_are_what_the_builds_settings_say(folder):
+    known = info(folder)
+    known["settings"] = {"motion": known["settings"]["motion"], "fps": 8}
+    known["settings"]["clips"] = {"height": 480, "width": 720, "frames": 9, "fps": 8}
+    (folder / "dataset.json").write_text(json.dumps(known))
+    first = [line.split(": ", 1)[1] for line in told(folder) if line.startswith("turns.jsonl:1: ")]
+    assert first == [
+        "the clip lasts 2 s; 9 frames at 8 fps take 1 s",
+        "clips/train-00000-00.mp4 has size 144 x 96; the dataset's is 720 x 480",
+        "clips/train-00000-00.mp4 has frames 17; the dataset's is 9",
+    ]
+
+
+def test_settings_of_clips_that_are_no_numbers_are_shown_as_they_stand(folder):
+    known = info(folder)
+    known["settings"] |= {"fps": "eight"}
+    (folder / "dataset.json").write_text(json.dumps(known))
+    assert any("has fps 8; the dataset's is eight" in line for line in told(folder))
+
+
+def test_an_interrupt_does_not_wait_for_the_other_clips(folder):
+    opened = []
+
+    def slow(path, deep):
+        opened.append(path)
+        time.sleep(0.05)
+        return read_clip_info(path, deep)
+
+    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()] * 40
+    lines = []
+    for number, row in enumerate(rows):
+        shutil.copy(folder / row["clip"], folder / f"clips/{number}.mp4")
+        lines.append(json.dumps({**row, "film": str(number), "clip": f"clips/{number}.mp4"}) + "\n")
+    (folder / "turns.jsonl").write_text("".join(lines))
+    (folder / "games.jsonl").unlink()
+
+    def stop(done, count):
+        raise KeyboardInterrupt
+
+    cores = mock.patch("os.cpu_count", return_value=2)  # threads are two a core: of 110, half are open
+    with mock.patch("animegamer_core.data.check.read_clip_info", slow), cores, pytest.raises(KeyboardInterrupt):
+        check(folder, on_progress=stop)
+    assert len(opened) < len(rows) / 2
+
+
+def test_a_deep_check_without_a_decoder_is_reported(folder):
+    with mock.patch("importlib.util.find_spec", return_value=None), pytest.raises(ValueError, match="needs PyAV"):
+        check(folder, deep=True)
+
+
+def test_both_kinds_of_clips_tell_the_same(tmp_path):
+    frames = np.zeros((9, 32, 48, 3), np.uint8)
+    for suffix in (".mp4", ".safetensors"):
+        write_clip(tmp_path / f"a{suffix}", frames, 8)
+        for deep in (False, True):
+            assert read_clip_info(tmp_path / f"a{suffix}", deep) == ClipInfo((48, 32), 9, 8.0)
+    write_clip(tmp_path / "b.mp4", frames, 7.992)
+    assert read_clip_info(tmp_path / "b.mp4") == read_clip_info(tmp_path / "b.mp4", deep=True)
+    (tmp_path / "b.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not a clip"):
+        read_clip_info(tmp_path / "b.safetensors")
+
+
+def test_boxes_with_long_and_open_lengths_are_read(tmp_path):
+    """Other programs write 64-bit lengths, or 0 for a last box that reaches to the end."""
+    write_clip(tmp_path / "a.mp4", np.zeros((9, 32, 48, 3), np.uint8), 8)
+    data = (tmp_path / "a.mp4").read_bytes()
+    at = data.index(b"mdat") - 4
+    content = data[at + 8 :]
+    for box in (struct.pack(">I4sQ", 1, b"mdat", 16 + len(content)), struct.pack(">I4s", 0, b"mdat")):
+        (tmp_path / "b.mp4").write_bytes(data[:at] + box + content)
+        assert read_clip_info(tmp_path / "b.mp4") == ClipInfo((48, 32), 9, 8.0)
+
+
+@pytest.mark.parametrize("line", ['{"clip": "', '{"klip": "clips/train-00000-01.mp4"}'])
+def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
+    lines = (folder / "turns.jsonl").read_text().splitlines()
+    (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
+    (stray,) = (text for text in told(folder) if CLIP in text and text.startswith("clips: "))
+    assert stray == f"clips: note: {CLIP} is in no table; correct the unreadable lines first"
+
+
+def test_what_is_not_a_dataset_is_reported(tmp_path):
+    (problem,) = check(tmp_path / "absent")
+    assert problem.serious and f"turns.jsonl: is missing in {tmp_path / 'absent'}; is this" in str(problem)
+    assert str(Problem("dataset.json", 0, "is odd", False)) == "dataset.json: note: is odd"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_many_clips_take_seconds(folder, tmp_path):
+    """2,000 clips in 4 s would be 500 a second, a seventh of what was measured on a busy 2-core CPU."""
+    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
+    lines = []
+    for number in range(2000):
+        row = {**rows[number % 11], "film": "long", "start": 2.0 * number, "end": 2.0 * number + 2}
+        row["clip"] = f"clips/{number:05d}.mp4"
+        os.link(folder / rows[number % 11]["clip"], folder / row["clip"])
+        lines.append(json.dumps(row) + "\n")
+    (folder / "turns.jsonl").write_text("".join(lines))
+    (folder / "games.jsonl").unlink()
+    began = time.monotonic()
+    assert not [problem for problem in check(folder) if problem.serious]
+    assert time.monotonic() - began < 4

@@ -1,0 +1,397 @@
+"""`dataset build` as people meet it: broken films, full disks, Ctrl-C, pipes; each in a sentence, with all kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from animegamer_core.__main__ import main
+from animegamer_core.cli import dataset as dataset_cli
+from animegamer_core.cli import endpoint_options
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.toybox.film import make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+
+av = pytest.importorskip("av")
+resource = pytest.importorskip("resource")
+pytest.importorskip("cv2")
+pytest.importorskip("scenedetect")
+
+PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0, sound=True)
+# The command in a process of its own, in spans so short that what ends it finds some of them finished.
+COMMAND = """
+import sys
+from animegamer_core.data.films import cutting
+cutting.SPAN_SECONDS = 0.5
+from animegamer_core.__main__ import main
+if __name__ == "__main__":
+    sys.exit(main(["dataset", *sys.argv[1:]]))
+"""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+needs_root = pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may do this")
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("films") / "film.mp4"
+    make_film(path, PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(film, tmp_path_factory) -> Path:
+    """The dataset of the film, built without trouble."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    assert main(build(film, out)) == 0
+    return out
+
+
+def build(film: Path, out: Path, *options: str) -> list[str]:
+    return ["dataset", "build", str(film), "--out", str(out), "--spec", "tiny", "--workers", "1", *options]
+
+
+def spawn(film: Path, out: Path, *options: str, **how) -> subprocess.Popen:
+    command = [sys.executable, "-c", COMMAND, *build(film, out, *options)[1:]]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
+    return subprocess.Popen(command, env=ENVIRONMENT, **how)
+
+
+def tables(out: Path) -> dict[str, bytes]:
+    files = [*out.glob("*.jsonl"), *out.glob("dataset.json"), *out.rglob("*.mp4"), *(out / "films").iterdir()]
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+def one_sentence(words: str) -> str:
+    """The line on standard error, which is all that is there but for lines of progress."""
+    lines = [line for line in words.splitlines() if line and not line.startswith("  ")]
+    assert len(lines) == 1 and "Traceback" not in words, words
+    return lines[0]
+
+
+def test_a_build_reports_what_it_did_and_what_comes_next(film, tmp_path, capsys):
+    assert main(build(film, tmp_path / "my out", "--captioner", "script")) == 0
+    told, progress = capsys.readouterr()
+    assert "1 film, 6 clips" in told and "captions: 6 new" in told and "review.html" in told
+    assert f"train STAGE --dataset '{tmp_path}/my out' --world WORLD --spec tiny --out RUN" in told
+    assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
+    assert (tmp_path / "my out" / "review.html").is_file() and (tmp_path / "my out" / "stats.png").is_file()
+    assert main(["dataset", "check", str(tmp_path / "my out"), "--deep"]) == 0
+
+
+def test_a_build_without_captions_reports_what_that_is_good_for(film, whole, tmp_path, capsys):
+    assert main(build(film, whole)) == 0
+    assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
+
+
+def test_commands_for_published_sizes_are_those_that_train_takes(tmp_path, capsys):
+    dataset = DatasetFolder(tmp_path, (), ())
+    dataset_cli._print_next(dataset, "release")
+    commands = [line[6:].split()[3:] for line in capsys.readouterr().out.splitlines() if line.startswith("then: ")]
+    from animegamer_core.cli.train import add_arguments
+
+    parser = dataset_cli.argparse.ArgumentParser()
+    add_arguments(parser)
+    stages = [parser.parse_args(words[1:]) for words in commands]
+    assert [args.stage for args in stages] == ["warmup", "joint", "predict", "adapt"]
+    assert [str(path) for path in stages[-1].start] == [
+        "runs/joint/joint.safetensors",
+        "runs/predict/predict.safetensors",
+    ]
+
+
+def sound_only(path: Path) -> None:
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("aac", rate=8000, layout="mono")
+        frame = av.AudioFrame(format="fltp", layout="mono", samples=1024)
+        frame.planes[0].update(bytes(4096))
+        frame.sample_rate, frame.pts = 8000, 0
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode())
+
+
+def no_frames(path: Path) -> None:
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=24)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        sound = file.add_stream("aac", rate=8000, layout="mono")
+        frame = av.AudioFrame(format="fltp", layout="mono", samples=1024)
+        frame.planes[0].update(bytes(4096))
+        frame.sample_rate, frame.pts = 8000, 0
+        file.mux(sound.encode(frame))
+        file.mux(sound.encode())
+
+
+BROKEN = {
+    "sound.mp4": (sound_only, "has no video beside its sound"),
+    "frames.mkv": (no_frames, r"frames\.mkv: has no picture that can be decoded \(zero frames\)"),
+    "text.mkv": (lambda path: path.write_text("no film at all\n" * 50), r"it is not a film|is a text"),
+    "empty.mp4": (lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)"),
+    "second.mp4": (
+        lambda path: make_film(path, FilmPlan(seed=1, scenes=1, seconds=(1.0, 1.0), size=(64, 96), fps=12.0)),
+        r"has no clip: a clip lasts 2 s, and the longest scene of these films 1\.0 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_what_is_not_a_film_ends_in_one_sentence(name, tmp_path, capsys):
+    make, words = BROKEN[name]
+    make(tmp_path / name)
+    assert main(build(tmp_path / name, tmp_path / "out")) == 2
+    assert re.search(words, one_sentence(capsys.readouterr().err))
+
+
+def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, whole, tmp_path, capsys):
+    shutil.copy(film, tmp_path / "film.mp4")
+    (tmp_path / "bad.mp4").write_text("no film")
+    assert main(build(tmp_path, tmp_path / "out")) == 1
+    told, words = capsys.readouterr()
+    assert "1 film, 6 clips" in told and "bad.mp4" in one_sentence(words)
+    assert tables(tmp_path / "out")["turns.jsonl"] == tables(whole)["turns.jsonl"]
+
+
+def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, whole, tmp_path, capsys):
+    data = film.read_bytes()
+    cut = tmp_path / "film.mkv"
+    with av.open(str(film)) as read, av.open(str(cut), "w") as written:
+        source = read.streams.video[0]
+        track = written.add_stream_from_template(source)
+        for packet in read.demux(source):
+            if packet.dts is not None:
+                packet.stream = track
+                written.mux(packet)
+    data = cut.read_bytes()
+    cut.write_bytes(data[: len(data) * 4 // 5])
+    for _ in range(2):
+        assert main(build(cut, tmp_path / "out")) == 1
+        told, words = capsys.readouterr()
+        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in told
+    info = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    assert "ends at" in info["provenance"]["films"]["film"]["broken"]
+    assert main(build(cut, tmp_path / "two", "--workers", "2")) == 1
+    assert tables(tmp_path / "two") == tables(tmp_path / "out")
+    assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
+
+
+@pytest.mark.parametrize("out", ["notes.txt", "notes.txt/out"])
+def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(out, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "film.mp4").write_text("no film, which only a reader can tell")
+    assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
+    told = one_sentence(capsys.readouterr().err)
+    assert told.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
+        ("--threshold", "nan", "threshold is nan; expected px a frame, 0 or more"),
+        ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
+        ("--workers", "0", "workers is 0; expected 1 or more"),
+        ("--workers", "-2", "workers is -2; expected 1 or more"),
+        ("--turns", "0", "turns is 0; expected 2 or more, the clips of the shortest game"),
+        ("--turns", "1", "turns is 1; expected 2 or more"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, capsys):
+    assert main(build(film, tmp_path / "out", option, value)) == 2
+    assert words in one_sentence(capsys.readouterr().err)
+    assert not list(tmp_path.rglob("*.mp4"))
+
+
+@needs_root
+def test_a_film_that_this_user_may_not_read_is_reported(film, tmp_path):
+    tmp_path.chmod(0o755)
+    with_no_rights = Path(f"/tmp/forbidden-{os.getpid()}")
+    with_no_rights.mkdir()
+    shutil.copy(film, with_no_rights / "film.mp4")
+    (with_no_rights / "film.mp4").chmod(0o600)
+    (with_no_rights / "out").mkdir()
+    (with_no_rights / "out").chmod(0o777)
+    try:
+        words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
+        assert one_sentence(words).endswith("film.mp4: cannot be read (Permission denied)")
+        (with_no_rights / "out").chmod(0o755)
+        (with_no_rights / "film.mp4").chmod(0o644)
+        words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
+        told = "the output folder cannot be written to (Permission denied); name another"
+        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {told}"
+    finally:
+        shutil.rmtree(with_no_rights)
+
+
+def as_nobody(command: list[str]) -> str:
+    """What the command says to a user without rights, in a process that read its modules as root."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.dup2(writer, 2)
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+        os.setuid(65534)
+        try:
+            main(command)
+        finally:
+            sys.stderr.flush()
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        words = told.read()
+    os.waitpid(child, 0)
+    return words
+
+
+@needs_root
+def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film, whole, tmp_path):
+    kilobytes = sum(path.stat().st_size for path in whole.rglob("*.mp4")) // 1024
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        for room in (16, kilobytes // 2, kilobytes):
+            subprocess.run(["mount", "-o", f"remount,size={room}k", str(tmp_path)], check=True)
+            process = spawn(film, tmp_path / "out", "--captioner", "script")
+            _, words = process.communicate(timeout=120)
+            assert process.returncode == 2
+            assert one_sentence(words).endswith(
+                "what is finished is kept; free some space and run the same command to continue"
+            )
+        assert list((tmp_path / "out").rglob("*.mp4"))
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
+        assert spawn(film, tmp_path / "out").wait(timeout=120) == 0
+        assert tables(tmp_path / "out").keys() >= tables(whole).keys()
+        same = [name for name in tables(whole) if name.endswith(".mp4") or name == "turns.jsonl"]
+        assert all(tables(tmp_path / "out")[name] == tables(whole)[name] for name in same)
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of processes")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_quota_is_reported_like_a_full_disk(film, whole, tmp_path, workers):
+    largest = max(path.stat().st_size for path in whole.rglob("*.mp4"))
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, resource.RLIM_INFINITY))
+
+    process = spawn(film, tmp_path / "out", "--workers", workers, preexec_fn=limit)
+    _, words = process.communicate(timeout=120)
+    assert process.returncode == 2 and "File too large; what is finished is kept" in one_sentence(words)
+    assert main(build(film, tmp_path / "out")) == 0
+    assert tables(tmp_path / "out") == tables(whole)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole, tmp_path, workers):
+    out = tmp_path / "out"
+    process = spawn(
+        film,
+        out,
+        "--workers",
+        workers,
+        start_new_session=True,  # a terminal tells every process of the group
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while process.poll() is None and not (out / "films" / "film.jsonl").exists():
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    told, words = process.communicate(timeout=60)
+    assert process.returncode == 130 and told == ""
+    assert one_sentence(words) == "stopped; what is finished is kept; run the same command to continue"
+    assert main(build(film, out)) == 0
+    assert tables(out) == tables(whole)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of a shell")
+@pytest.mark.parametrize("task", ["check", "stats", "build"])
+def test_a_broken_pipe_is_not_an_error(task, film, whole, tmp_path):
+    words = {"check": [str(whole)], "stats": [str(whole)], "build": build(film, whole)[2:]}[task]
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, task, *words],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert "Traceback" not in (told := process.stderr.read()) and "Broken" not in told and "Exception" not in told
+    assert process.wait() == 1
+
+
+def test_progress_is_quiet_where_there_is_no_terminal(capsys, monkeypatch):
+    clock = iter(0.01 * number for number in range(10_000))
+    monkeypatch.setattr(endpoint_options.time, "monotonic", lambda: next(clock))
+    show = endpoint_options.Progress().show
+    for done in range(1, 3001):
+        show("clips captioned", done, 3000)
+    lines = capsys.readouterr().err.splitlines()
+    assert 3 <= len(lines) <= 4 and lines[-1] == "  clips captioned: 3000 of 3000"
+    show("seconds of film", 3, 0)
+    assert capsys.readouterr().err == ""
+
+
+def options(*words: str):
+    parser = dataset_cli.argparse.ArgumentParser()
+    dataset_cli.add_arguments(parser)
+    return parser.parse_args(["build", "--out", "out", *words])
+
+
+def test_options_of_captioners_reach_them(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    pytest.importorskip("openai")
+    words = (
+        "--captioner endpoint --url http://localhost:1/v1 --model m --tries 5 --timeout 7 --retries 2 --max-tokens 99"
+    )
+    captioner = dataset_cli._captioner(options(*words.split(), "--price-in", "1", "--price-out", "2"), [])
+    asked = captioner.model.settings
+    assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
+    for words, said in (
+        ("--captioner none --url http://localhost", "captioner 'none' takes no 'url'"),
+        ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
+        ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
+        ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' takes no 'device'"),
+        ("--captioner transformers --model nowhere --captioner-dtype bfloat16", "nowhere has no config.json"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            dataset_cli._captioner(options(*words.split()), [])
+
+
+def test_a_rebuild_reports_clips_that_people_dropped(film, whole, tmp_path, capsys):
+    out = shutil.copytree(whole, tmp_path / "out")
+    clip = DatasetFolder.open(out).turns[0].clip
+    (tmp_path / "corrections.jsonl").write_text(json.dumps({"clip": clip, "drop": True}) + "\n")
+    main(["dataset", "check", str(out), "--apply", str(tmp_path / "corrections.jsonl")])
+    assert "1 clip corrected" in capsys.readouterr().out
+    assert main(build(film, out)) == 0
+    assert "1 film, 5 clips, left out: 1 dropped in review\n" in capsys.readouterr().out
+
+
+def test_a_script_needs_all_films_of_the_dataset(whole, tmp_path, capsys):
+    command = ["dataset", "build", "--out", str(whole), "--spec", "tiny", "--captioner", "script"]
+    assert main(command) == 2
+    assert "captioner 'script' reads files beside the films; name film.mp4 too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["0/2", "3/2", "1", "a/b", "1/0"])
+def test_a_shard_that_is_none_is_refused(words, film, tmp_path, capsys):
+    assert main(build(film, tmp_path / "out", "--shard", words)) == 2
+    assert "expected" in one_sentence(capsys.readouterr().err) and not (tmp_path / "out").exists()
+
+
+def test_shards_leave_finishing_to_a_last_call(film, whole, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(build(film, out, "--shard", "2/2")) == 0
+    assert main(build(film, out, "--shard", "1/2")) == 0
+    assert "shard 1/2: 1 of 1 films cut to their end" in capsys.readouterr().out
+    assert not (out / "turns.jsonl").exists()
+    assert main(["dataset", "build", "--out", str(out), "--spec", "tiny"]) == 0
+    assert tables(out) == tables(whole)

@@ -1,0 +1,143 @@
+"""`dataset stats`: the table says what the tables hold, and the picture is drawn from the same counts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from animegamer_core.data.dataset import DatasetError, DatasetFolder
+from animegamer_core.data.jsonl_tables import CAPTION_FIELDS
+from animegamer_core.data.stats import DatasetFacts, stats
+from animegamer_core.data.stats_picture import draw_stats, stats_figure, write_stats
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn") / "dataset"
+    write_dataset(folder, DatasetGames(games=3, held_out=1, turns=4), workers=1)
+    return folder
+
+
+@pytest.fixture
+def folder(drawn, tmp_path):
+    return shutil.copytree(drawn, tmp_path / "dataset")
+
+
+def change(folder, **values):
+    """Change values of every second line."""
+    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
+    for row in rows[::2]:
+        row |= values
+    (folder / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def row(text, name):
+    """The cells of a table's line that begins with a name."""
+    line = next(line for line in text.splitlines() if line.startswith(f"{name} "))
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_the_table_counts_what_is_there(folder):
+    turns = DatasetFolder.open(folder).turns
+    text = stats(folder)
+    assert row(text, "clips")[1] == f"{len(turns)} of 4 films, 0:00:{2 * len(turns)}"
+    assert row(text, "games")[1].startswith("4 (1 held out) of 4 to 5 clips, median ")
+    assert row(text, "captions")[1] == f"whole {len(turns)}, in part 0, none 0, set aside 0"
+    for level, name in enumerate(("still", "gentle", "brisk", "fast", "wild"), start=1):
+        values = [turn.motion_value for turn in turns if turn.motion_level == level]
+        assert row(text, f"{level} {name}")[1:] == [
+            str(len(values)),
+            f"{100 * len(values) / len(turns):.0f} %",
+            f"{min(values):.2f} .. {max(values):.2f}",
+            f"{np.median(values):.2f}",
+        ]
+    for name in {name for turn in turns for name in turn.character}:
+        assert row(text, name)[1] == str(sum(name in turn.character for turn in turns))
+    gauges = [turn.stamina for turn in turns]
+    assert row(text, "stamina")[1:] == [str(gauges.count(-1)), "0", str(gauges.count(1)), "0"]
+
+
+def test_what_is_missing_and_what_was_left_out_is_counted(folder):
+    count = len(DatasetFolder.open(folder).turns)
+    change(folder, **dict.fromkeys(CAPTION_FIELDS))
+    reasons = ["still", "duplicate of clips/a.mp4", "duplicate of clips/b.mp4"]
+    dropped = [{"film": "other", "start": 0.0, "end": 2.0, "reason": reason} for reason in reasons]
+    (folder / "dropped.jsonl").write_text("".join(json.dumps(line) + "\n" for line in dropped) + "{cut of")
+    (folder / "set_aside.jsonl").write_text('{"clip": "clips/c.mp4", "reason": "no tag", "record": {}}\n')
+    text = stats(folder)
+    empty = (count + 1) // 2
+    assert row(text, "captions")[1] == f"whole {count - empty}, in part 0, none {empty}, set aside 1"
+    assert row(text, "dropped")[1] == "3 segments: duplicate 2, still 1"
+    assert row(text, "other")[1:] == ["0", "0 %", "3"]
+    assert row(text, "social")[4] == str(empty)
+
+
+def test_a_dataset_without_captions_games_or_levels_is_reported_too(folder):
+    values = dict.fromkeys([*CAPTION_FIELDS, "motion_value", "motion_level"])
+    for _ in range(2):
+        change(folder, **values)
+        lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
+        (folder / "turns.jsonl").write_text("".join(lines[::2]))
+    for name in ("games.jsonl", "dataset.json"):
+        (folder / name).unlink()
+    text = stats(folder)
+    assert "motion level" not in text and "character" not in text and row(text, "games")[1] == "0 (0 held out)"
+    assert draw_stats(folder).size == (1280, 860)
+    (folder / "turns.jsonl").write_text("")
+    assert row(stats(folder), "clips")[1] == "0 of 0 films, 0:00:00" and draw_stats(folder).size == (1280, 860)
+
+
+def test_long_and_odd_names_stay_on_one_line(folder):
+    change(folder, film="a film\nwith a line break and " + "very " * 30 + "long name", background="x" * 500)
+    text = stats(folder)
+    assert max(map(len, text.splitlines())) < 130 and "a film with a line break" in text
+    assert draw_stats(folder).size == (1280, 860)
+
+
+@pytest.mark.parametrize("settings", [[], "none", {"motion": 5}])
+def test_settings_that_a_person_left_as_no_object_are_left_out(folder, settings):
+    info = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**info, "settings": settings}))
+    assert "magnitudes under" not in stats(folder) and draw_stats(folder).size == (1280, 860)
+
+
+def test_the_picture_shows_the_same_counts(folder):
+    facts = DatasetFacts.of(DatasetFolder.open(folder))
+    panels = {axes.get_label(): axes for axes in stats_figure(facts).axes}
+    counts = [facts.level(level).size for level in range(1, 6)]
+    assert [bar.get_width() for bar in panels["Motion levels"].containers[1]] == counts
+    assert [text.get_text().split()[0] for text in panels["Motion levels"].texts[1::2]] == list(map(str, counts))
+    parts = panels["Motion values"].containers  # of the histogram, one a level
+    assert [sum(bar.get_height() for bar in part) for part in parts] == counts
+    shown = [text.get_text() for text in panels["Characters"].texts[::2]]
+    assert shown == list(facts.characters)
+
+
+def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):
+    def drawn(name):
+        change(folder, character=[name])
+        return np.asarray(draw_stats(folder)).astype(int)
+
+    pictures = [drawn(name) for name in ("\u5343\u5c0b", "\u5c0f\u660e", "$x$", "x")]
+    assert all((one != other).any() for one, other in itertools.pairwise(pictures))
+
+
+def test_without_matplotlib_the_way_to_get_it_is_said(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ValueError, match=r"pip install -e \"\.\[data\]\""):
+        draw_stats(folder)
+
+
+def test_the_picture_is_written_whole(folder):
+    path = write_stats(folder)
+    assert path == folder / "stats.png" and path.read_bytes().startswith(b"\x89PNG")
+    assert not list(folder.glob("part-*"))
+    with pytest.raises(DatasetError, match="is this a dataset folder"):
+        stats(folder / "clips")

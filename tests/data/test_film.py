@@ -1,0 +1,583 @@
+"""Reading films of every kind, and what broken ones say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.data.films.colour import tone_map
+from animegamer_core.data.films.film import FilmError, FilmFrame, frames_at, probe, read_frames
+from animegamer_core.data.films.film_file import Clock, frame_rate
+from animegamer_core.data.films.find import find_films
+from animegamer_core.data.films.scenes import SceneSettings
+from animegamer_core.data.films.survey import survey_film
+
+HEIGHT, WIDTH, FPS = 48, 80, 24
+H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}
+LUMA = {"bt709": (0.2126, 0.0722), "bt601": (0.299, 0.114), "bt2020": (0.2627, 0.0593)}  # share of red, of blue
+
+
+def numbered(count: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarray]:
+    """Grey pictures that tell their number: 16, 17, 18 ... in three bits of stripes, safe from lossy coding."""
+    bits = (np.arange(count)[:, None] >> np.arange(8)) & 1
+    rows = 32 + 192 * np.repeat(bits, height // 8, axis=1)
+    return list(np.broadcast_to(rows[:, :, None, None], (count, height, width, 3)).astype(np.uint8))
+
+
+def number_of(picture: np.ndarray) -> int:
+    """The number that a picture of `numbered` shows."""
+    rows = picture.mean(axis=(1, 2)).reshape(8, -1).mean(axis=1) > 128
+    return int((rows << np.arange(8)).sum())
+
+
+def write_film(
+    path: Path,
+    pictures: Iterable[np.ndarray],
+    *,
+    codec: str = "libx264",
+    times: Callable[[int], int] | None = None,
+    sound: float = 0.0,
+    options: dict[str, str] | None = None,
+    tags: dict[str, object] | None = None,
+) -> Path:
+    """A film at 24 fps; times: presentation times in 1/24 s. tags: attributes of the stream and its codec."""
+    with av.open(str(path), "w", options=options or {}) as container:
+        stream = container.add_stream(codec, rate=FPS)
+        stream.height, stream.width, stream.pix_fmt = HEIGHT, WIDTH, "yuv420p"
+        for name, value in (tags or {}).items():
+            setattr(stream.codec_context, name, value)
+        voice = container.add_stream("aac", rate=44100, layout="mono") if sound else None
+        for index, picture in enumerate(pictures):
+            frame = as_frame(picture, stream.pix_fmt)
+            frame.pts, frame.time_base = times(index) if times else index, Fraction(1, FPS)
+            if frame.format.name == stream.pix_fmt:
+                frame.color_range, frame.colorspace = stream.codec_context.color_range, stream.codec_context.colorspace
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+        if voice:
+            mux_silence(container, voice, "fltp", sound)
+    return path
+
+
+def mux_silence(
+    container: av.container.OutputContainer, voice: av.AudioStream, form: str, seconds: float = 1.0
+) -> None:
+    for block in range(int(seconds * 44100 / 1152)):
+        samples = np.zeros((1, 1152), np.float32 if form == "fltp" else np.int16)
+        frame = av.AudioFrame.from_ndarray(samples, format=form, layout="mono")
+        frame.rate, frame.pts = 44100, 1152 * block
+        container.mux(voice.encode(frame))
+    container.mux(voice.encode())
+
+
+def as_frame(picture: np.ndarray, pixels: str) -> av.VideoFrame:
+    return av.VideoFrame.from_ndarray(picture, format="rgb24" if picture.ndim == 3 else pixels)
+
+
+def times_of(path: Path, start: float = 0.0, stop: float | None = None) -> list[float]:
+    return [frame.seconds for frame in read_frames(path, start, stop, threads=1)]
+
+
+def noise(count: int) -> np.ndarray:
+    """Pictures that compress badly, so that a file holds more than its header."""
+    return np.random.default_rng(0).integers(0, 255, (count, HEIGHT, WIDTH, 3)).astype(np.uint8)
+
+
+# --- whole films ------------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "mp4": "libx264",
+    "mkv": "libx264",
+    "mov": "libx264",
+    "avi": "libx264",  # states when pictures are decoded, not shown
+    "ts": "libx264",
+    "flv": "libx264",
+    "webm": "libvpx-vp9",
+    "mpg": "mpeg2video",
+    "wmv": "wmv2",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_frames_come_in_order_at_their_times_from_every_kind_of_file(kind, tmp_path):
+    film = write_film(tmp_path / f"film.{kind}", numbered(60), codec=KINDS[kind])
+    frames = list(read_frames(film))
+    assert [number_of(frame.rgb) for frame in frames] == list(range(60))
+    assert [frame.index for frame in frames] == list(range(60))
+    assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(60)], abs=1e-3)
+    assert frames[0].seconds == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reading_within_a_film_begins_with_the_frame_shown_there(kind, tmp_path):
+    rough = np.random.default_rng(0).integers(-20, 20, (60, HEIGHT, WIDTH, 3))
+    pictures = (np.stack(numbered(60)) + rough).astype(
+        np.uint8
+    )  # in a program stream only pictures of some size have times
+    film = write_film(tmp_path / f"film.{kind}", pictures, codec=KINDS[kind], tags={"bit_rate": 2_000_000})
+    frames = list(read_frames(film, 1.01, 1.2))
+    assert [number_of(frame.rgb) for frame in frames] == [24, 25, 26, 27, 28]
+    assert [number_of(frame.rgb) for frame in read_frames(film, 1000.0)] == [59]
+
+
+def test_a_stream_without_times_plays_at_its_own_rate(tmp_path):
+    film = write_film(tmp_path / "film.h264", numbered(30))
+    assert probe(film).fps == FPS
+    assert times_of(film) == pytest.approx([n / FPS for n in range(30)])
+    assert [number_of(frame.rgb) for frame in read_frames(film, 0.5, 0.6)] == [12, 13, 14]
+
+
+@pytest.mark.parametrize("kind", ["mp4", "mkv"])
+def test_a_variable_frame_rate_keeps_its_times(kind, tmp_path):
+    shown = [0, 1, 2, 5, 6, 11, 12, 13, 30, 31]
+    film = write_film(tmp_path / f"film.{kind}", numbered(10), times=lambda index: shown[index])
+    assert times_of(film) == pytest.approx([n / FPS for n in shown], abs=1e-3)
+    assert number_of(next(read_frames(film, 20 / FPS)).rgb) == 7
+    assert probe(film).variable == (kind == "mp4")  # Matroska's header names one rate all the same
+
+
+@pytest.mark.parametrize("first", [-7, 50])
+def test_the_first_shown_frame_is_at_0_whatever_the_file_begins_with(first, tmp_path):
+    film = write_film(
+        tmp_path / "film.mkv",
+        numbered(48),
+        times=lambda index: index + first,
+        options={"avoid_negative_ts": "disabled"},
+    )
+    assert times_of(film) == pytest.approx([n / FPS for n in range(48)], abs=1.1e-3)
+    assert number_of(next(read_frames(film, 1.01)).rgb) == 24
+
+
+def test_an_edit_list_hides_frames_before_the_first(tmp_path):
+    film = write_film(tmp_path / "film.mp4", numbered(48), tags={"gop_size": 1, "max_b_frames": 0})
+    data = bytearray(film.read_bytes())
+    entry = data.index(b"elst") + 12  # (duration in 1/1000 s, first shown in the track's time, rate)
+    with av.open(str(film)) as container:
+        base = container.streams.video[0].time_base
+    data[entry : entry + 8] = (1000).to_bytes(4, "big") + int(0.5 / base).to_bytes(4, "big")
+    film.write_bytes(data)
+    frames = list(read_frames(film))
+    assert (number_of(frames[0].rgb), frames[0].seconds) == (12, 0.0)
+    assert number_of(next(read_frames(film, 0.51)).rgb) == 24
+
+
+def clocked(times: Sequence[float | None], seconds: float) -> list[float]:
+    """The times that frames get in a file of this length that states `times`."""
+    clock = Clock(times[0], 1 / FPS, seconds)
+    return [clock.read(time) for time in times]
+
+
+def test_joined_recordings_are_one_film_wherever_reading_begins(tmp_path):
+    parts = [write_film(tmp_path / f"{n}.ts", numbered(120)[n * 60 : n * 60 + 60]) for n in range(2)]
+    film = tmp_path / "film.ts"
+    film.write_bytes(b"".join(part.read_bytes() for part in parts))
+    frames = list(read_frames(film))
+    assert [number_of(frame.rgb) for frame in frames] == list(range(120))
+    assert frames[-1].seconds == pytest.approx(119 / FPS, abs=1 / FPS)
+    for time in (1.0, 3.5):
+        shown = [frame for frame in frames if frame.seconds <= time + 1e-3][-1]
+        assert number_of(next(read_frames(film, time)).rgb) == shown.index
+
+
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=40), st.sampled_from([0.0, 10.0]))
+def test_times_rise_whatever_a_file_states(times, seconds):
+    read = clocked(times, seconds)
+    assert read[0] == 0.0
+    assert all(early < late for early, late in zip(read, read[1:], strict=False))
+
+
+def test_one_wrong_time_moves_no_other_frame():
+    right = [n / FPS for n in range(20)]
+    read = clocked([*right[:5], 9999.0, *right[6:12], right[3], *right[13:]], 1.0)
+    assert [read[n] for n in range(20) if n not in (5, 12)] == [right[n] for n in range(20) if n not in (5, 12)]
+
+
+def test_a_clock_that_starts_again_within_a_film_continues_at_the_usual_rate():
+    part = [n / FPS for n in range(24)]
+    assert clocked([*part, *part], 0.0) == pytest.approx([n / FPS for n in range(48)], abs=1 / FPS)
+    assert clocked([0.0] * 48, 0.0)[-1] == pytest.approx(47 / FPS, abs=1 / FPS)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def coded(rgb: Sequence[float], matrix: str, full: bool, bits: int, pixels: str) -> np.ndarray:
+    """A plain picture as planes of Y'CbCr, computed by the formulas of ITU-T H.273."""
+    red, green, blue = (value / 255 for value in rgb)
+    kr, kb = LUMA[matrix]
+    luma = kr * red + (1 - kr - kb) * green + kb * blue
+    planes = np.array([luma, (blue - luma) / (2 - 2 * kb), (red - luma) / (2 - 2 * kr)])
+    scale = 2 ** (bits - 8)
+    if full:
+        codes = planes * (2**bits - 1) + np.array([0, 2 ** (bits - 1), 2 ** (bits - 1)])
+    else:
+        codes = (planes * np.array([219, 224, 224]) + np.array([16, 128, 128])) * scale
+    kind = np.uint8 if bits == 8 else np.uint16
+    sizes = (HEIGHT, HEIGHT // 4, HEIGHT // 4)
+    return np.concatenate([np.full((rows, WIDTH), round(code), kind) for rows, code in zip(sizes, codes, strict=True)])
+
+
+def plain_film(path: Path, rgb: Sequence[float], matrix: str, full: bool, bits: int, **tags: object) -> Path:
+    pixels = "yuv420p" if bits == 8 else "yuv420p10le"
+    picture = coded(rgb, matrix, full, bits, pixels)
+    told = {"pix_fmt": pixels, "colorspace": H273[matrix], "color_range": 2 if full else 1, **tags}
+    return write_film(path, [picture] * 3, codec="ffv1", tags=told)
+
+
+@pytest.mark.parametrize("bits", [8, 10])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("matrix", LUMA)
+def test_matrix_range_and_depth_are_read_correctly(matrix, full, bits, tmp_path):
+    for number, rgb in enumerate([(200, 60, 20), (20, 180, 90), (255, 255, 255), (0, 0, 0), (128, 128, 128)]):
+        film = plain_film(tmp_path / f"{number}.mkv", rgb, matrix, full, bits)
+        assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 3, rgb
+
+
+def test_an_untagged_small_picture_is_bt601(tmp_path):
+    film = plain_film(tmp_path / "film.mkv", (200, 60, 20), "bt601", False, 8, colorspace=2, color_range=0)
+    assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
+
+
+def test_an_untagged_large_picture_is_bt709(tmp_path):
+    picture = np.repeat(np.repeat(coded((200, 60, 20), "bt709", False, 8, "yuv420p")[:, :1], 16, 0), 1280, 1)
+    film = write_film(tmp_path / "film.mkv", [picture], codec="ffv1", tags={"height": 768, "width": 1280})
+    assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_rotated_film_is_shown_upright(degrees, tmp_path):
+    """The matrix of a phone that was held upright: its pictures are to be turned `degrees` to the right."""
+    picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    picture[: HEIGHT // 2, : WIDTH // 2] = 255  # top left
+    film = write_film(tmp_path / "film.mp4", [picture] * 3)
+    data = bytearray(film.read_bytes())
+    cos, sin = {90: (0, 1), 180: (-1, 0), 270: (0, -1)}[degrees]
+    matrix = [cos << 16, sin << 16, 0, -sin << 16, cos << 16, 0, 0, 0, 1 << 30]
+    at = data.index(b"tkhd") + 4 + 40
+    data[at : at + 36] = b"".join(value.to_bytes(4, "big", signed=True) for value in matrix)
+    film.write_bytes(data)
+
+    info, shown = probe(film), next(read_frames(film)).rgb
+    expected = np.rot90(picture, -degrees // 90)
+    assert (info.height, info.width) == shown.shape[:2] == expected.shape[:2]
+    assert info.rotation == 360 - degrees
+    assert np.abs(shown.astype(int) - expected).mean() < 8
+
+
+@pytest.mark.parametrize(("aspect", "size"), [(Fraction(16, 11), (48, 116)), (Fraction(8, 9), (54, 80))])
+def test_pixels_that_are_not_square_are_made_so(aspect, size, tmp_path):
+    film = write_film(tmp_path / "film.mkv", numbered(3), tags={"sample_aspect_ratio": aspect})
+    info = probe(film)
+    assert (info.height, info.width) == next(read_frames(film)).rgb.shape[:2] == size
+
+
+def test_a_film_that_changes_its_size_keeps_that_of_its_first_frame(tmp_path):
+    first = write_film(tmp_path / "a.ts", numbered(24)).read_bytes()
+    second = write_film(tmp_path / "b.ts", numbered(24, 96, 160), tags={"height": 96, "width": 160}).read_bytes()
+    film = tmp_path / "film.ts"
+    film.write_bytes(first + second)
+    frames = list(read_frames(film))
+    assert {frame.rgb.shape for frame in frames} == {(HEIGHT, WIDTH, 3)}
+    assert [number_of(frame.rgb) for frame in frames][-1] == 23 and len(frames) >= 46
+
+
+@pytest.mark.parametrize(("trc", "hdr", "white"), [(16, "pq", 0.5807), (18, "hlg", 0.75)])
+def test_hdr_is_tone_mapped(trc, hdr, white, tmp_path):
+    """Paper white of BT.2408 becomes nearly white, black stays black, and more light is never darker."""
+    shades = []
+    for number, code in enumerate([0.0, white / 2, white, 1.0]):
+        rgb = [255 * code] * 3
+        film = plain_film(tmp_path / f"{number}.mkv", rgb, "bt2020", False, 10, color_trc=trc, color_primaries=9)
+        assert probe(film).hdr == hdr
+        shades.append(next(read_frames(film)).rgb[5, 5].astype(int))
+    assert all(np.ptp(shade) <= 2 for shade in shades), "grey stays grey"
+    black, dim, paper, peak = (int(shade.mean()) for shade in shades)
+    assert black == 0 and 20 < dim < 140 and 215 <= paper <= 245 and peak == 255
+
+
+def test_dolby_vision_alone_is_refused_by_name(tmp_path):
+    film = write_film(tmp_path / "film.mp4", numbered(3), codec="libx265", options={"movflags": "faststart"})
+    data = film.read_bytes()
+    assert data.count(b"hev1") == 1
+    film.write_bytes(data.replace(b"hev1", b"dvh1"))
+    assert "is Dolby Vision" in sentence(film)
+
+
+def test_hdr_colours_come_out_in_the_primaries_of_ordinary_screens():
+    wide = np.array([[[0.9, 0.2, 0.2]]])  # code of PQ in BT.2020
+    light = tone_map((wide * 65535).astype(np.uint16), "pq")
+    assert light[0, 0, 0] > 200 and light[0, 0, 1:].max() < 10
+
+
+def test_probe_reports_what_a_film_is(tmp_path):
+    info = probe(write_film(tmp_path / "film.mp4", numbered(48), sound=2.0))
+    assert (info.width, info.height, info.fps, info.codec) == (WIDTH, HEIGHT, FPS, "h264")
+    assert info.seconds == pytest.approx(2.0) and not info.variable and info.hdr == "" and info.rotation == 0
+
+
+def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_path):
+    """As browsers and screen recorders write it."""
+    path = tmp_path / "film.webm"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libvpx", rate=1000)
+        stream.height, stream.width, stream.pix_fmt = HEIGHT, WIDTH, "yuv420p"
+        for index, picture in enumerate(numbered(30)):
+            frame = as_frame(picture, stream.pix_fmt)
+            frame.pts, frame.time_base = round(1000 * index / 29), Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert probe(path).fps == 25
+    assert times_of(path) == pytest.approx([n / 29 for n in range(30)], abs=1e-3)
+    survey = survey_film(path, SceneSettings(), threads=1)
+    assert survey.broken is None and survey.seconds == pytest.approx(1.04, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("told", "frames", "seconds", "fps"),
+    [
+        (239.0, 0, 0.0, 239.0),
+        (240.0, 2400, 10.0, 239.9),
+        (1000.0, 0, 10.0, 25.0),
+        (1000.0, 300, 0.0, 25.0),
+        (1000.0, 1, 10.0, 25.0),
+        (90000.0, 9000, 1.0, 25.0),
+    ],
+)
+def test_a_doubtful_rate_is_counted_where_the_header_allows_it(told, frames, seconds, fps):
+    assert frame_rate(told, frames, seconds) == pytest.approx(fps)
+
+
+# --- frames at times --------------------------------------------------------------------------------------------------
+
+
+def at(*seconds: float) -> list[FilmFrame]:
+    return [FilmFrame(n, time, np.full((2, 2, 3), n, np.uint8)) for n, time in enumerate(seconds)]
+
+
+def test_the_frame_shown_at_a_time_is_the_last_that_began():
+    frames = at(0.0, 0.1, 0.2, 0.7)
+    shown = [int(rgb[0, 0, 0]) for rgb in frames_at(frames, [0.0, 0.1, 0.1, 0.15, 0.6999, 0.7, 5.0])]
+    assert shown == [0, 1, 1, 1, 3, 3, 3]
+
+
+def test_a_time_before_the_first_frame_shows_the_first():
+    assert [int(rgb[0, 0, 0]) for rgb in frames_at(at(1.0, 2.0), [0.0, 0.5, 2.5])] == [0, 0, 1]
+
+
+def test_only_one_frame_past_the_last_time_is_taken():
+    frames = iter(at(*(n / 10 for n in range(10))))
+    assert len(list(frames_at(frames, [0.0, 0.3]))) == 2
+    assert next(frames).index == 5
+
+
+def test_no_frames_cannot_be_shown():
+    with pytest.raises(ValueError, match="no frame"):
+        list(frames_at([], [0.0]))
+
+
+# --- finding films ----------------------------------------------------------------------------------------------------
+
+
+def test_films_are_found_in_folders_and_named_files_are_taken_as_they_are(tmp_path):
+    for name in ("b/2.MKV", "b/deep/1.mp4", "b/notes.txt", "b/.hidden.mp4", "odd.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = find_films([tmp_path / "odd.bin", tmp_path / "b", tmp_path / "b" / "2.MKV"])
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["b/2.MKV", "b/deep/1.mp4", "odd.bin"]
+
+
+def test_no_film_found_is_said(tmp_path):
+    with pytest.raises(ValueError, match="no film found"):
+        find_films([tmp_path])
+    with pytest.raises(FilmError, match="No such file"):
+        find_films([tmp_path / "missing.mp4"])
+
+
+@pytest.mark.parametrize("out", ["", "mine"])
+def test_the_clips_of_datasets_among_the_films_are_not_films(out, tmp_path):
+    """As where a dataset is built into the folder of its films, and the same command is given again."""
+    clips = [tmp_path / out / "clips" / "one" / "0.mp4", tmp_path / "other" / "clips" / "two" / "0.mp4"]
+    films = [tmp_path / "one.mp4", tmp_path / "clips of a trip" / "two.mp4", tmp_path / "films" / "clips" / "three.mp4"]
+    for path in (*clips, *films):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "other" / "turns.jsonl").touch()
+    assert find_films([tmp_path], tmp_path / out) == sorted(films)
+    assert find_films([clips[1].parent.parent]) == [clips[1]], "named itself"
+
+
+# --- broken films -----------------------------------------------------------------------------------------------------
+
+
+def sentence(path: Path) -> str:
+    """What both readers say of a file that is no film."""
+    with pytest.raises(FilmError) as probed:
+        probe(path)
+    with pytest.raises(FilmError) as read:
+        next(read_frames(path))
+    assert str(probed.value) == str(read.value) and "\n" not in str(read.value) and path.name in str(read.value)
+    return str(read.value)
+
+
+def test_sound_alone_is_not_a_film(tmp_path):
+    with av.open(str(tmp_path / "song.m4a"), "w") as container:
+        mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"), "fltp")
+    assert "has no video beside its sound" in sentence(tmp_path / "song.m4a")
+
+
+def test_a_song_with_a_cover_picture_is_not_a_film(tmp_path):
+    song = tmp_path / "song.mp3"
+    with av.open(str(song), "w") as container:
+        voice = container.add_stream("mp3", rate=44100, layout="mono")
+        cover = container.add_stream("mjpeg", rate=1)
+        cover.height, cover.width, cover.pix_fmt = HEIGHT, WIDTH, "yuvj420p"
+        cover.disposition = av.stream.Disposition.attached_pic
+        container.mux([*cover.encode(av.VideoFrame.from_ndarray(numbered(1)[0], format="rgb24")), *cover.encode()])
+        mux_silence(container, voice, "s16p")
+    assert "has only a cover picture beside its sound" in sentence(song)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "notes.mp4", "notes.mkv"])
+def test_a_text_is_not_a_film(name, tmp_path):
+    (tmp_path / name).write_text("Once upon a time\n" * 300)
+    assert "no film" in sentence(tmp_path / name) or "not a film" in sentence(tmp_path / name)
+
+
+def test_a_picture_is_not_a_film(tmp_path):
+    from PIL import Image
+
+    Image.fromarray(numbered(1)[0]).save(tmp_path / "still.png")
+    assert "is a picture, not a film" in sentence(tmp_path / "still.png")
+
+
+def test_an_empty_file_and_a_folder_and_nothing_are_distinguished(tmp_path):
+    (tmp_path / "empty.mp4").touch()
+    assert "is empty" in sentence(tmp_path / "empty.mp4")
+    assert "is a folder" in sentence(tmp_path)
+    assert "No such file" in sentence(tmp_path / "missing.mp4")
+
+
+def test_a_film_of_zero_frames_is_refused(tmp_path):
+    film = write_film(tmp_path / "film.mkv", [], sound=1.0)
+    assert "zero frames" in sentence(film)
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """(address of a server of the folder `served`, the paths it was asked for)."""
+    paths = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, *_):
+            paths.append(self.path)
+
+    (tmp_path / "served").mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=tmp_path / "served")) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+
+
+def test_a_playlist_fetches_nothing(asked, tmp_path):
+    address, paths = asked
+    write_film(tmp_path / "served" / "a.ts", numbered(24))
+    playlist = tmp_path / "film.m3u8"
+    playlist.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{address}/a.ts\n#EXT-X-ENDLIST\n")
+    sentence(playlist)
+    assert paths == []
+    allowed = {"protocol_whitelist": "file,http,tcp"}  # without any, FFmpeg itself lets a file name files alone
+    with av.open(str(playlist), container_options=allowed) as container:
+        assert len(list(container.decode(video=0))) == 24
+    assert "/a.ts" in paths, "the playlist names nothing that could be fetched"
+
+
+def test_an_mp4_without_its_end_says_that_the_index_is_missing(tmp_path):
+    film = write_film(tmp_path / "film.mp4", noise(60))
+    film.write_bytes(film.read_bytes()[: film.stat().st_size // 2])
+    assert "index is missing" in sentence(film)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("mp4", {"movflags": "faststart"}), ("mkv", {}), ("flv", {})])
+def test_a_film_that_breaks_off_gives_what_it_has_and_then_says_where(kind, options, tmp_path):
+    film = write_film(tmp_path / f"film.{kind}", noise(120), sound=5.0, options=options)
+    whole = [frame.rgb for frame in read_frames(film)]
+    film.write_bytes(film.read_bytes()[: film.stat().st_size * 6 // 10])
+    read = []
+    with pytest.raises(FilmError, match=r"ends at \d\.\d s of 5\.\d s: the file is truncated or damaged"):
+        read.extend(frame.rgb for frame in read_frames(film))
+    assert 40 < len(read) < 80
+    assert all(np.array_equal(*pair) for pair in zip(read[:40], whole, strict=False))
+
+
+def test_a_part_before_the_break_is_read_without_complaint(tmp_path):
+    film = write_film(tmp_path / "film.mkv", noise(120), sound=5.0)
+    film.write_bytes(film.read_bytes()[: film.stat().st_size * 6 // 10])
+    assert len(times_of(film, 0.5, 1.0)) == 12
+
+
+def test_a_part_behind_the_break_is_said_to_be_missing(tmp_path):
+    film = write_film(tmp_path / "film.mp4", noise(120), sound=5.0, options={"movflags": "faststart"})
+    film.write_bytes(film.read_bytes()[: film.stat().st_size * 6 // 10])
+    frames = read_frames(film, 4.5, 4.8)
+    assert next(frames).seconds < 3.5
+    with pytest.raises(FilmError, match="is truncated or damaged"):
+        next(frames)
+
+
+def test_sound_that_outlasts_the_pictures_is_not_an_error(tmp_path):
+    film = write_film(tmp_path / "film.mkv", numbered(24), sound=5.0)
+    assert len(times_of(film)) == 24
+
+
+@pytest.mark.parametrize("kind", ["mkv", "mp4"])
+def test_damage_within_a_film_costs_only_the_frames_it_hits(kind, tmp_path):
+    film = write_film(tmp_path / f"film.{kind}", noise(120), tags={"gop_size": 12})
+    whole = [frame.rgb.astype(int) for frame in read_frames(film)]
+    data = bytearray(film.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
+    film.write_bytes(data)
+    frames = list(read_frames(film))
+    assert 70 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
+    assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_film_that_another_user_may_not_read_is_reported(place, tmp_path):
+    film = write_film(tmp_path / "film.mp4", numbered(3))  # in a folder that only root may enter
+    if place == "file":
+        film = film.rename(f"/tmp/forbidden-{os.getpid()}.mp4")
+        film.chmod(0o600)
+    try:
+        assert as_nobody(film) == f"{film}: cannot be read (Permission denied)"
+    finally:
+        film.unlink()
+
+
+def as_nobody(film: Path) -> str:
+    """What `probe` says to a user without rights: root may read everything."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setuid(65534)
+        try:
+            probe(film)
+        except FilmError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        return told.read()

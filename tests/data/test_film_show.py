@@ -1,0 +1,142 @@
+"""The whole way: a film with known truth becomes a dataset, a world is trained on that alone, and a game is played."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from film_truth import rank_correlation, true_motion
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.films.film_index import read_film_index
+from animegamer_core.data.motion import level_edges, level_of
+from animegamer_core.toybox.film import FilmTruth, make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+from animegamer_core.train.stages import STAGES_IN_ORDER
+
+av = pytest.importorskip("av")
+pytest.importorskip("cv2")
+pytest.importorskip("scenedetect")
+
+PLAN = FilmPlan(
+    seed=22,
+    scenes=18,
+    seconds=(2.2, 3.4),
+    short=0.4,
+    size=(180, 320),
+    borders=("letterbox", "pillarbox"),
+    fades=1,
+    cross_fades=1,
+    flashes=1,
+    stills=1,
+    repeats=1,
+    credits=True,
+    dark_opening=True,
+    variable=True,
+    sound=True,
+)
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory) -> tuple[Path, FilmTruth]:
+    path = tmp_path_factory.mktemp("film") / "film.mp4"
+    return path, make_film(path, PLAN)
+
+
+@pytest.fixture(scope="module")
+def dataset(film, tmp_path_factory) -> DatasetFolder:
+    return built(film[0], tmp_path_factory.mktemp("dataset") / "film", "toybox")
+
+
+def built(film: Path, out: Path, spec: str) -> DatasetFolder:
+    command = ["dataset", "build", str(film), "--captioner", "script", "--out", str(out), "--spec", spec]
+    assert main([*command, "--turns", "5", "--workers", "1"]) == 0
+    return DatasetFolder.open(out)
+
+
+def test_the_film_is_what_the_issue_asks_for(film):
+    path, truth = film
+    with av.open(str(path)) as file:
+        times = [frame.pts for frame in file.decode(video=0)]
+        assert len(set(np.diff(times))) > 1 and file.streams.audio
+    assert {"cut", "black", "cross"} <= {cut.kind for cut in truth.cuts} | {"black"}
+    assert len({scene.crop for scene in truth.scenes if scene.kind == "scene"}) == 2
+    assert {"credits", "dark", "still"} <= {scene.kind for scene in truth.scenes}
+
+
+def test_cuts_and_crops_are_those_of_the_truth(film, dataset):
+    _, truth = film
+    scenes = read_film_index(dataset.path)["film"].survey.scenes
+    found = [item.scene.start for item in scenes[1:]]
+    hard = [cut.seconds for cut in truth.cuts if cut.kind == "cut"]
+    frame = 1.01 / PLAN.fps
+    matched = [cut for cut in hard if any(abs(cut - own) <= frame for own in found)]
+    transitions = [own for own in found if any(cut.start - frame <= own <= cut.end + frame for cut in truth.cuts)]
+    assert len(matched) >= 0.98 * len(hard) and len(transitions) >= 0.98 * len(found)
+    for item in scenes:
+        true = truth.scene_at((item.scene.start + item.scene.end) / 2)
+        if true.crop is not None:
+            assert np.abs(np.subtract(dataclasses.astuple(item.crop), true.crop)).max() <= 2
+
+
+def test_clips_lie_within_scenes_and_in_order(film, dataset):
+    _, truth = film
+    starts = [turn.start for turn in dataset.turns]
+    assert starts == sorted(starts) and len(starts) >= 8
+    for turn in dataset.turns:
+        inside = [cut.seconds for cut in truth.cuts if turn.start + 1.01 / PLAN.fps < cut.seconds < turn.end - 0.01]
+        assert not inside, (turn.clip, inside)
+        assert truth.scene_at((turn.start + turn.end) / 2).kind in ("scene", "dark")
+    clips = [dataset.turns[clip].clip for game in dataset.games for clip in game.clips]
+    assert clips == sorted(clips) and any(game.held_out for game in dataset.games)
+
+
+def test_levels_rank_like_the_motion_that_was_drawn(film, dataset):
+    true = true_motion(dataset, film[1], PLAN)
+    levels = [level_of(value, level_edges(true)) for value in true]
+    assert rank_correlation([turn.motion_value for turn in dataset.turns], true) >= 0.95
+    assert rank_correlation([turn.motion_level for turn in dataset.turns], levels) >= 0.95
+
+
+FEW = {
+    "vae": ("--clip-lengths", "1", "--steps", "4"),
+    "towers": ("--steps", "4"),
+    "warmup": ("--steps", "2"),
+    "joint": ("--steps", "4"),
+    "predict": ("--steps", "4"),
+    "adapt": ("--steps", "2"),
+}
+
+
+@pytest.mark.parametrize("spec", ["tiny", pytest.param("toybox", marks=pytest.mark.soak)])
+def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, tmp_path, capsys):
+    dataset, world = built(film[0], tmp_path / "dataset", spec), tmp_path / "world"
+    assert tuple(FEW) == STAGES_IN_ORDER
+    for stage, options in FEW.items():
+        command = [
+            "train",
+            stage,
+            "--dataset",
+            str(dataset.path),
+            "--world",
+            str(world),
+            "--out",
+            str(tmp_path / stage),
+        ]
+        fast = ("--batch", "16", "--lr-warmup", "1", "--precision", "no", "--validate-every", "0", "--seed", "1")
+        assert main([*command, "--spec", spec, "--recipe", "scratch", *options, *fast]) == 0, capsys.readouterr()
+    turns = dataset.turns[:2]
+    (tmp_path / "game.txt").write_text("".join(turn.instruction + "\n" for turn in turns))
+    play = ["play", str(tmp_path / "game.txt"), "--world", str(world), "--out", str(tmp_path / "out"), "--steps", "2"]
+    assert main(play) == 0
+    assert "warning" not in capsys.readouterr().err  # all words of the film are the engine's own
+    shots = sorted((tmp_path / "out" / "game").rglob("*.mp4"))
+    assert len(shots) >= 2
+    made = open_world(world)
+    assert made.motion_table.values == tuple(dataset.info["settings"]["motion"]["values"])
+    told = {"dataset": "dataset", "motion backend": "dis", "motion threshold": "0.2"}
+    assert made.provenance == told  # by which an evaluation measures its shots

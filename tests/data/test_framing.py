@@ -1,0 +1,264 @@
+"""Borders are found to 2 pixels, whatever the scenes show, and frames are made to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.toybox.film import make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+
+HEIGHT, WIDTH = 180, 320
+NONE, LETTERBOX, PILLARBOX, BOTH = (0, 0, 0, 0), (22, 22, 0, 0), (0, 0, 40, 40), (15, 15, 33, 33)
+SECONDS = 2.0  # of each scene
+Picture = Callable[[int, int, np.random.Generator], np.ndarray]  # (height, width) -> RGB
+
+
+def daylight(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    """Soft shapes of every brightness, black among them."""
+    shapes = rng.uniform(-40, 255, (height // 20 + 2, width // 20 + 2, 3)).astype(np.float32)
+    return cv2.resize(shapes, (width, height), interpolation=cv2.INTER_CUBIC).clip(0, 255).astype(np.uint8)
+
+
+def night(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    """Darkness, and one lamp somewhere."""
+    picture = rng.integers(0, 14, (height, width, 3)).astype(np.uint8)
+    y, x = rng.integers(20, height - 30), rng.integers(20, width - 40)
+    picture[y : y + 12, x : x + 20] = 250
+    return picture
+
+
+def darkness(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    return np.zeros((height, width, 3), np.uint8)
+
+
+def sky_over_ground(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    """A black sky that ends in a straight horizon."""
+    picture = daylight(height, width, rng)
+    picture[: int(rng.integers(height // 5, height // 2))] = 4
+    return picture
+
+
+def vignette(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    """A picture that sinks into the dark towards its edges."""
+    y, x = np.hanning(height)[:, None, None], np.hanning(width)[None, :, None]
+    return (daylight(height, width, rng) * y * x).astype(np.uint8)
+
+
+def credits(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+    picture = np.zeros((height, width, 3), np.uint8)
+    for line in range(2, 7):
+        cv2.putText(picture, "Directed by Miko Taro", (width // 4, line * height // 8), 0, 0.5, (255, 255, 255), 1)
+    return picture
+
+
+def shot(picture: Picture, crop: Sequence[int], seed: int, size: tuple[int, int] = (HEIGHT, WIDTH)) -> list[np.ndarray]:
+    """Six frames of a scene, two seconds long, with its borders."""
+    rng = np.random.default_rng(seed)
+    height, width = size[0] - crop[0] - crop[1], size[1] - crop[2] - crop[3]
+    still = picture(height, width + 18, rng)
+    moving = [still[:, 3 * step : 3 * step + width] for step in range(6)]
+    return [np.pad(frame, ((crop[0], crop[1]), (crop[2], crop[3]), (0, 0))) for frame in moving]
+
+
+def samples_of(shots: Sequence[Sequence[np.ndarray]]) -> list[BorderSample]:
+    frames = [frame for shot in shots for frame in shot]
+    return [border_sample(FilmFrame(-1, number * SECONDS / 6, frame)) for number, frame in enumerate(frames)]
+
+
+def scenes_of(count: int) -> list[Scene]:
+    return [Scene(number * SECONDS, (number + 1) * SECONDS, "cut") for number in range(count)]
+
+
+def found(shots: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, int, int, int]]:
+    return [astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes_of(len(shots)))]
+
+
+def near(crops: Sequence[Sequence[int]], truth: Sequence[Sequence[int]]) -> bool:
+    return len(crops) == len(truth) and int(np.abs(np.array(crops) - np.array(truth)).max()) <= 2
+
+
+@pytest.mark.parametrize("crop", [NONE, LETTERBOX, PILLARBOX, BOTH, (25, 21, 0, 0)])
+def test_borders_of_every_kind_are_found(crop):
+    assert near(found([shot(daylight, crop, seed) for seed in range(4)]), [crop] * 4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 50), st.integers(0, 80), st.integers(0, 10**6))
+def test_a_single_scene_tells_borders_of_any_width(rows, columns, seed):
+    crop = (rows, rows, columns, columns)
+    assert near(found([shot(daylight, crop, seed)]), [crop])
+
+
+def test_the_aspect_may_change_with_every_scene():
+    crops = [LETTERBOX, NONE, PILLARBOX, BOTH, LETTERBOX, NONE]
+    assert near(found([shot(daylight, crop, seed) for seed, crop in enumerate(crops)]), crops)
+
+
+@pytest.mark.parametrize("dim", [night, darkness, credits, vignette])
+@pytest.mark.parametrize("crop", [NONE, LETTERBOX, PILLARBOX, BOTH])
+def test_a_scene_that_shows_no_borders_takes_the_borders_around_it(dim, crop):
+    """Also where it is the first of the film."""
+    shots = [shot(dim, crop, 0), shot(daylight, crop, 1), shot(dim, crop, 2), shot(daylight, crop, 3)]
+    assert near(found(shots), [crop] * 4)
+
+
+def test_the_nearest_scene_with_borders_is_used():
+    crops = [LETTERBOX] * 3 + [PILLARBOX] * 3
+    shots = [shot(darkness if seed in (1, 2, 3, 4) else daylight, crop, seed) for seed, crop in enumerate(crops)]
+    assert near(found(shots), crops)
+
+
+def test_a_lamp_where_the_others_have_a_border_is_not_cut_off():
+    def lamp_above(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+        picture = darkness(height, width, rng)
+        picture[4:16, 100:180] = 250
+        return picture
+
+    crops = found([shot(daylight, LETTERBOX, 0), shot(lamp_above, NONE, 1), shot(daylight, LETTERBOX, 2)])
+    assert near(crops, [LETTERBOX, NONE, LETTERBOX])
+
+
+def test_a_dark_sky_is_not_a_border():
+    shots = [shot(sky_over_ground if seed == 2 else daylight, LETTERBOX, seed) for seed in range(4)]
+    assert near(found(shots), [LETTERBOX] * 4)
+    assert near(found([shot(sky_over_ground, crop, 1) for crop in (NONE, LETTERBOX, BOTH)]), [NONE, LETTERBOX, BOTH])
+    assert near(found([shot(sky_over_ground, LETTERBOX, 1)] * 4 + [shot(daylight, LETTERBOX, 2)]), [LETTERBOX] * 5)
+
+
+def test_unlike_borders_are_accepted_where_all_scenes_have_them():
+    crop = (40, 12, 0, 0)
+    shots = [shot(sky_over_ground if seed == 3 else daylight, crop, seed) for seed in range(5)]
+    assert near(found(shots), [crop] * 5)
+
+
+def test_noise_in_the_borders_is_ignored():
+    rng = np.random.default_rng(0)
+    shots = [shot(daylight, crop, seed) for seed, crop in enumerate([LETTERBOX, BOTH, PILLARBOX])]
+    noisy = [[(frame + rng.normal(6, 7, frame.shape)).clip(0, 255).astype(np.uint8) for frame in one] for one in shots]
+    assert near(found(noisy), [LETTERBOX, BOTH, PILLARBOX])
+
+
+def test_subtitles_in_the_border_are_ignored():
+    shots = [shot(daylight, LETTERBOX, seed) for seed in range(2)]
+    for frame in shots[1]:
+        cv2.putText(frame, "I have been expecting you", (90, HEIGHT - 7), 0, 0.35, (255, 255, 255), 1)
+    assert near(found(shots), [LETTERBOX] * 2)
+
+
+def test_a_flash_over_the_borders_is_ignored():
+    shots = [shot(daylight, BOTH, seed) for seed in range(2)]
+    shots[0][2] = np.full_like(shots[0][2], 255)
+    shots[1][4] = np.zeros_like(shots[1][4])
+    assert near(found(shots), [BOTH] * 2)
+
+
+def test_what_is_seen_in_a_fade_is_ignored():
+    shots = [shot(daylight, NONE, 0), shot(daylight, PILLARBOX, 1)]
+    shots[1][:4] = shots[0][:4]
+    scenes = [Scene(0.0, 2.0, "start"), Scene(2.0, 4.0, "fade", fade_in=1.3)]
+    assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [NONE, PILLARBOX])
+
+
+def test_scenes_of_one_format_get_one_crop():
+    """Their own measures differ by a pixel, and clips of one film must not."""
+    shots = [shot(daylight, (22 + seed % 2, 22, 0, 0), seed) for seed in range(6)]
+    assert len(set(found(shots))) == 1
+
+
+def test_without_anything_to_go_by_nothing_is_cut_off():
+    assert found([shot(darkness, LETTERBOX, 0), shot(credits, LETTERBOX, 1)]) == [NONE, NONE]
+    assert crops_of_scenes([], scenes_of(2)) == [Crop(), Crop()]
+
+
+def test_a_scene_without_a_sample_takes_the_borders_around_it():
+    shots = [shot(daylight, LETTERBOX, 0)]
+    scenes = [Scene(0.0, 2.0, "start"), Scene(2.0, 2.1, "cut")]
+    assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [LETTERBOX] * 2)
+
+
+def test_borders_survive_hard_compression(tmp_path):
+    crops = [LETTERBOX, BOTH, NONE, PILLARBOX]
+    shots = [shot(daylight, crop, seed) for seed, crop in enumerate(crops)]
+    film = compressed(tmp_path / "film.mp4", [frame for one in shots for frame in one for _ in range(2)])
+    samples = [border_sample(frame) for frame in read_frames(film)]
+    scenes = [Scene(number * 2.0, number * 2.0 + 2.0, "cut") for number in range(4)]
+    assert near([astuple(crop) for crop in crops_of_scenes(samples, scenes)], crops)
+
+
+def compressed(path: Path, frames: Sequence[np.ndarray]) -> Path:
+    """Six frames a second, of the poorest quality that anybody would watch."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=6, options={"crf": "38", "preset": "ultrafast"})
+        stream.height, stream.width = frames[0].shape[:2]
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def test_a_generated_film_is_cropped_to_two_pixels(tmp_path):
+    plan = FilmPlan(
+        seed=7,
+        scenes=8,
+        seconds=(1.0, 1.5),
+        size=(HEIGHT, WIDTH),
+        borders=("letterbox", "both", "none", "pillarbox"),
+        fades=1,
+        cross_fades=1,
+        flashes=2,
+        credits=True,
+        dark_opening=True,
+        short=0.0,
+    )
+    truth = make_film(tmp_path / "film.mp4", plan)
+    samples = [border_sample(frame) for frame in read_frames(tmp_path / "film.mp4") if frame.index % 8 == 0]
+    scenes = [Scene(part.start, part.end, "cut") for part in truth.scenes]
+    pairs = [
+        (astuple(crop), part.crop)
+        for crop, part in zip(crops_of_scenes(samples, scenes), truth.scenes, strict=True)
+        if part.crop is not None
+    ]
+    assert near(*zip(*pairs, strict=True)) and len(pairs) == 8
+
+
+# --- fitting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(480, 720), (96, 144), (40, 400), (400, 40)])
+@pytest.mark.parametrize("crop", [Crop(), Crop(22, 22), Crop(15, 13, 33, 31)])
+def test_a_frame_comes_out_in_the_size_asked_for(size, crop):
+    frame = daylight(HEIGHT, WIDTH, np.random.default_rng(0))
+    assert fit(frame, crop, size).shape == (*size, 3)
+
+
+def test_what_remains_is_the_middle_in_its_own_shape():
+    """A disc in the middle of the picture stays round, stays in the middle, and the border is gone."""
+    frame = np.pad(np.full((200, 400, 3), 200, np.uint8), ((30, 30), (50, 10), (0, 0)))
+    cv2.circle(frame, (250, 130), 60, (20, 20, 20), -1)
+    out = fit(frame, Crop(30, 30, 50, 10), (96, 144)) < 100
+    rows, columns = np.flatnonzero(out[..., 0].any(1)), np.flatnonzero(out[..., 0].any(0))
+    assert abs(len(rows) - 96 * 0.6) <= 2 and abs(len(columns) - len(rows)) <= 2
+    assert abs(rows.mean() - 47.5) <= 1 and abs(columns.mean() - 71.5) <= 1
+    assert not out[0].any() and not out[:, 0].any() and not out[:, -1].any()
+
+
+def test_a_frame_of_the_right_size_is_untouched():
+    frame = daylight(96, 144, np.random.default_rng(1))
+    assert np.array_equal(fit(frame, Crop(), (96, 144)), frame)
+
+
+def test_a_crop_that_leaves_nothing_is_refused():
+    with pytest.raises(ValueError, match="leaves nothing"):
+        fit(np.zeros((20, 20, 3), np.uint8), Crop(10, 10), (96, 144))

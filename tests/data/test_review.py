@@ -1,0 +1,152 @@
+"""The review page as a file: what it holds, that nothing in it can break out, that it is whole by itself."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.jsonl_tables import CAPTION_FIELDS
+from animegamer_core.data.review import write_review
+from animegamer_core.media.page import script_safe
+
+
+class Page(HTMLParser):
+    """What a browser makes of the file: texts of script and style, and every address in it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.scripts, self.styles, self.addresses, self.policy, self._into = {}, [], [], "", None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.addresses += [given[name] for name in ("src", "href", "action") if name in given]
+        self._into = (tag, given.get("id"))
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+
+    def handle_data(self, data):
+        tag, name = self._into or (None, None)
+        if tag == "script":
+            self.scripts[name] = self.scripts.get(name, "") + data
+        elif tag == "style":
+            self.styles.append(data)
+
+    def handle_endtag(self, tag):
+        self._into = None
+
+    @property
+    def data(self):
+        return json.loads(self.scripts["dataset"])
+
+
+def rows_of(folder, name):
+    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+def write_rows(folder, name, rows):
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_the_page_is_whole_by_itself_and_tells_the_tables(folder):
+    path = write_review(folder)
+    page = Page(path)
+    assert path == folder / "review.html"
+    assert all(address.startswith("#i-") for address in page.addresses), "drawings of its own alone"
+    opened = DatasetFolder.open(folder)
+    data = page.data
+    turns = [dict(zip(data["keys"], clip["values"], strict=True)) for clip in data["clips"]]
+    assert turns == rows_of(folder, "turns.jsonl")
+    assert (data["name"], data["digest"]) == ("dataset", opened.digest(captions=True))
+    assert data["clips"][-1]["game"] == {"name": "heldout-00000", "at": 4, "of": 4, "held_out": True}
+    text = path.read_text(encoding="utf-8")
+    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/2000/svg", "", text) and "__" not in text
+    assert "innerHTML" not in text and "eval(" not in text
+
+
+def test_its_policy_names_its_own_script_and_style(folder):
+    page = Page(write_review(folder))
+    sources = {name: rest for name, *rest in (part.split() for part in page.policy.split(";"))}
+    for kind, text in (("script-src", page.scripts[None]), ("style-src", page.styles[0])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert sources[kind] == [f"'sha256-{digest}'"]
+    assert sources["default-src"] == ["'none'"] and "connect-src" not in sources
+
+
+def test_the_same_dataset_makes_the_same_page(folder):
+    before = write_review(folder).read_bytes()
+    assert write_review(folder).read_bytes() == before
+    rows = rows_of(folder, "turns.jsonl")
+    write_rows(folder, "turns.jsonl", [{**rows[0], "motion": "hop"}, *rows[1:]])
+    digest = json.loads(re.search(rb'"digest":("[0-9a-f]+")', before)[1])
+    assert Page(write_review(folder)).data["digest"] != digest
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_no_text_ends_the_block_that_it_stands_in(value):
+    text = script_safe(value)
+    assert json.loads(text) == value
+    assert not set("<>&\u2028\u2029") & set(text) and text.isascii()
+
+
+def test_words_that_look_like_markup_or_like_the_pages_own_marks_stay_words(folder):
+    evil = "</script><script>alert(1)</script><!--__SCRIPT__ __STYLE__ __DATA__ \\1 \\g<0>"
+    rows = rows_of(folder, "turns.jsonl")
+    write_rows(folder, "turns.jsonl", [{**row, "motion": evil, "film": evil} for row in rows])
+    write_rows(folder, "dropped.jsonl", [{"film": evil, "start": 0.0, "end": 2.0, "reason": evil}])
+    page = Page(write_review(folder))
+    assert set(page.scripts) == {None, "dataset"} and "alert(1)" not in page.scripts[None]
+    assert page.data["clips"][0]["values"][page.data["keys"].index("motion")] == evil
+    assert page.data["dropped"] == [[evil, 0.0, 2.0, evil, None]]
+
+
+def test_clips_that_were_set_aside_stand_in_their_place(folder):
+    rows = rows_of(folder, "turns.jsonl")
+    record = {**rows.pop(1), **dict.fromkeys(CAPTION_FIELDS)}
+    write_rows(folder, "turns.jsonl", rows)
+    (folder / "games.jsonl").unlink()
+    aside = {"clip": record["clip"], "reason": "no tag", "reply": None, "record": record}
+    write_rows(folder, "set_aside.jsonl", [aside, {"clip": "clips/x.mp4", "reason": "of another time"}])
+    data = Page(write_review(folder)).data
+    at = data["keys"].index("clip")
+    assert [clip["values"][at] for clip in data["clips"]] == [
+        rows[0]["clip"],
+        record["clip"],
+        *(r["clip"] for r in rows[1:]),
+    ]
+    assert data["clips"][1]["aside"] == {"reason": "no tag", "reply": ""} and data["clips"][0]["aside"] is None
+
+
+def test_what_a_person_dropped_can_be_brought_back_and_odd_lines_are_harmless(folder):
+    row = rows_of(folder, "turns.jsonl")[0]
+    dropped = [
+        {"film": row["film"], "start": 0.0, "end": 2.0, "reason": "dropped in review", "record": row},
+        {"film": 7, "start": None, "reason": None, "record": "none"},
+        ["not", "an", "object"],
+    ]
+    write_rows(folder, "dropped.jsonl", dropped)
+    assert Page(write_review(folder)).data["dropped"] == [
+        [row["film"], 0.0, 2.0, "dropped in review", row["clip"]],
+        ["7", 0, 0, "None", None],
+    ]
+
+
+def test_a_dataset_with_bad_lines_is_shown_and_tells_them(folder):
+    with (folder / "turns.jsonl").open("a") as file:
+        file.write("{\n")
+    data = Page(write_review(folder)).data
+    assert len(data["clips"]) == 11 and data["problems"][0].startswith("turns.jsonl:12: not a line of JSON")
+
+
+def test_what_is_not_a_dataset_is_reported(tmp_path):
+    with pytest.raises(ValueError, match="is this a dataset folder"):
+        write_review(tmp_path)
+    assert not (tmp_path / "review.html").exists()

@@ -1,0 +1,298 @@
+"""Scenes: cuts, fades and flashes of generated films against their truth, and of pictures made for one case each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.scenes import Scene, SceneFinder, SceneSettings
+from animegamer_core.data.films.thumbnails import Thumbnail, change
+from animegamer_core.data.films.transitions import blank_fades
+from animegamer_core.toybox.film import FilmTruth, make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+
+cv2 = pytest.importorskip("cv2")
+pytest.importorskip("scenedetect")
+FPS = 24.0
+
+FILMS = {
+    "hard": FilmPlan(
+        seed=11,
+        scenes=16,
+        seconds=(0.9, 1.7),
+        size=(120, 214),
+        borders=("none", "letterbox", "both"),
+        similar=0.6,
+        wild=0.3,
+        short=0.2,
+        fades=2,
+        cross_fades=2,
+        flashes=5,
+        credits=True,
+        dark_opening=True,
+        grain=3.0,
+    ),
+    "variable": FilmPlan(
+        seed=12,
+        scenes=9,
+        seconds=(1.0, 1.8),
+        size=(96, 128),
+        fps=24000 / 1001,
+        borders=("pillarbox",),
+        similar=0.5,
+        wild=0.3,
+        held=0.7,
+        fades=1,
+        flashes=2,
+        variable=True,
+    ),
+}
+
+
+def found(pictures: Iterable[np.ndarray], fps: float = FPS) -> list[Scene]:
+    """The scenes of pictures that are shown one after the other at a steady rate."""
+    finder, count = SceneFinder(SceneSettings(), fps), 0
+    for picture in pictures:
+        finder.add(FilmFrame(count, count / fps, picture))
+        count += 1
+    return finder.finish(count / fps)
+
+
+def picture(seed: int) -> np.ndarray:
+    """A soft picture (90, 160, 3) of its own for every seed."""
+    blocks = np.random.default_rng(seed).integers(30, 225, (9, 16, 3), dtype=np.uint8)
+    return cv2.resize(blocks, (160, 90), interpolation=cv2.INTER_CUBIC)
+
+
+def numbers(scenes: Sequence[Scene]) -> list[int]:
+    """The first frame of each scene but the first."""
+    return [round(scene.start * FPS) for scene in scenes[1:]]
+
+
+def shown(*spans: tuple[np.ndarray, int]) -> Iterator[np.ndarray]:
+    for image, count in spans:
+        for _ in range(count):
+            yield image
+
+
+def mixed(first: np.ndarray, second: np.ndarray, count: int) -> Iterator[np.ndarray]:
+    for share in np.arange(1, count + 1) / (count + 1):
+        yield np.rint((1 - share) * first + share * second).astype(np.uint8)
+
+
+@pytest.fixture(scope="module", params=sorted(FILMS))
+def film(request, tmp_path_factory) -> tuple[FilmTruth, list[Scene]]:
+    pytest.importorskip("av")
+    path = tmp_path_factory.mktemp("scenes") / f"{request.param}.mp4"
+    truth = make_film(Path(path), FILMS[request.param])
+    finder = SceneFinder(SceneSettings(), truth.fps)
+    for frame in read_frames(path):
+        finder.add(frame)
+    return truth, finder.finish(truth.seconds)
+
+
+def test_every_hard_cut_is_found_within_a_frame_and_nothing_else_is(film):
+    truth, scenes = film
+    transitions = {scene.start for scene in scenes[1:]}
+    frame = 1.01 / truth.fps
+    missed = []
+    for cut in truth.cuts:
+        near = {at for at in transitions if cut.start - frame <= at <= cut.end + frame}
+        missed += [] if near else [cut.kind]
+        assert len(near) <= 1, (cut, near)
+        transitions -= near
+    assert not transitions and missed in ([], ["cross"])  # wild motion on both sides may hide a cross-fade
+
+
+def test_scenes_tell_how_they_begin_and_which_of_their_seconds_a_fade_takes(film):
+    truth, scenes = film
+    assert scenes[0].begins == "start"
+    for before, after in zip(scenes, scenes[1:], strict=False):
+        cut = min(truth.cuts, key=lambda cut: abs(cut.seconds - after.start))
+        rises_from_black = truth.scene_at(cut.seconds).kind == "credits" and after.fade_in > 0
+        assert after.begins == ("fade" if cut.kind != "cut" or rises_from_black else "cut")
+        if cut.kind != "cut":
+            assert before.end - before.fade_out <= cut.start + 0.1
+            assert after.start + after.fade_in >= cut.end - 0.1
+
+
+def test_flashed_frames_are_named_and_few_others(film):
+    truth, scenes = film
+    told = [first for scene in scenes for first, _ in scene.flashes]
+    true = [
+        seconds + frame / truth.fps
+        for scene in truth.scenes
+        for seconds, count in scene.flashes
+        for frame in range(count)
+    ]
+    assert true and all(any(abs(one - other) < 0.01 for other in told) for one in true)
+    assert len(told) <= len(true) + 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(9, 30), min_size=1, max_size=6), st.integers(0, 2**20))
+def test_hard_cuts_of_still_pictures_are_exact(lengths, seed):
+    spans = [(picture(seed + number), length) for number, length in enumerate(lengths)]
+    scenes = found(shown(*spans))
+    assert numbers(scenes) == np.cumsum(lengths)[:-1].tolist()
+    assert scenes[0].start == 0 and scenes[-1].end == pytest.approx(sum(lengths) / FPS)
+    assert all(before.end == after.start for before, after in zip(scenes, scenes[1:], strict=False))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+@pytest.mark.parametrize("flash", [np.full((90, 160, 3), 255, np.uint8), np.zeros((90, 160, 3), np.uint8), picture(9)])
+def test_up_to_three_frames_of_something_else_are_a_flash(frames, flash):
+    (scene,) = found(shown((picture(1), 30), (flash, frames), (picture(1), 30)))
+    assert [round(first * FPS) for first, _ in scene.flashes] == list(range(30, 30 + frames))
+
+
+def test_longer_interruptions_and_flashes_between_two_scenes_are_cuts():
+    assert numbers(found(shown((picture(1), 30), (picture(2), 9), (picture(1), 30)))) == [30, 39]
+    white = np.full((90, 160, 3), 255, np.uint8)
+    scenes = found(shown((picture(1), 30), (white, 2), (picture(2), 30)))
+    assert numbers(scenes) == [30] and scenes[1].fade_in == pytest.approx(2 / FPS)
+
+
+@pytest.mark.parametrize("tone", [0, 255])
+@pytest.mark.parametrize("count", [6, 12, 30])
+@pytest.mark.parametrize("held", [1, 10])
+def test_a_fade_through_black_or_white_is_one_cut(tone, count, held):
+    blank = np.full((90, 160, 3), tone, np.uint8)
+    frames = [
+        *shown((picture(1), 40)),
+        *mixed(picture(1), blank, count),
+        *shown((blank, held)),
+        *mixed(blank, picture(2), count),
+        *shown((picture(2), 40)),
+    ]
+    before, after = found(frames)
+    assert 40 + count - 2 <= round(after.start * FPS) <= 40 + count + held and after.begins == "fade"
+    assert round((before.end - before.fade_out) * FPS) <= 42
+    assert round((after.start + after.fade_in) * FPS) >= 40 + 2 * count + held - 2
+
+
+def test_a_cross_fade_is_one_cut_in_its_middle():
+    frames = [*shown((picture(1), 40)), *mixed(picture(1), picture(2), 14), *shown((picture(2), 40))]
+    before, after = found(frames)
+    assert abs(round(after.start * FPS) - 47) <= 1 and after.begins == "fade"
+    assert round((before.end - before.fade_out) * FPS) <= 41 and round((after.start + after.fade_in) * FPS) >= 53
+
+
+def test_a_cross_fade_is_found_where_pictures_are_held_for_long_and_between_scenes_that_move():
+    finder, seconds = SceneFinder(SceneSettings(), 12.0), 0.0  # a varying rate: half as many frames as a steady one
+    frames = [(picture(1), 9 / 24)] * 12 + [(mix, 1 / 24) for mix in mixed(picture(1), picture(2), 10)]
+    for number, (image, held) in enumerate([*frames, *[(picture(2), 9 / 24)] * 12]):
+        finder.add(FilmFrame(number, seconds, image))
+        seconds += held
+    assert [scene.begins for scene in finder.finish(seconds)] == ["start", "fade"]
+    wide = [cv2.resize(picture(seed), (640, 90), interpolation=cv2.INTER_CUBIC) for seed in (3, 8)]
+    shares = np.clip((np.arange(120) - 50) / 14, 0, 1)
+    for step in (1, 2):
+        moving = [[image[:, step * at : step * at + 160] for at in range(120)] for image in wide]
+        pans = [np.rint((1 - s) * one + s * two).astype(np.uint8) for s, one, two in zip(shares, *moving, strict=True)]
+        before, after = found(pans)
+        assert 50 <= round(after.start * FPS) <= 64 and after.begins == "fade"
+        assert (before.end - before.fade_out) * FPS < 55 and (after.start + after.fade_in) * FPS > 60
+
+
+def test_tones_that_give_way_to_one_another_are_nothing_to_fade():
+    white, black = (np.full((90, 160, 3), tone, np.uint8) for tone in (255, 0))
+    assert len(found([*shown((white, 20)), *mixed(white, black, 14), *shown((black, 20))])) <= 2
+
+
+@pytest.mark.parametrize("tone", [0, 255])
+def test_a_flash_is_no_fade_where_the_picture_goes_at_once_and_a_quick_fade_is_one(tone):
+    last, blank = picture(1).astype(np.float32), np.full((90, 160, 3), tone, np.uint8)
+    grey = last.mean()
+    rising = [np.rint(grey + (0.4 + 0.01 * at) * (last - grey)).astype(np.uint8) for at in range(60)]
+    (only,) = found([*rising[:30], blank, blank, *rising[32:]])
+    assert [round(first * FPS) for first, _ in only.flashes] == [30, 31]
+    shares = (np.arange(1, 10) / 10) ** 3  # ever quicker into the blank, ever slower out of it
+    into = [np.rint((1 - share) * picture(1) + share * blank).astype(np.uint8) for share in shares]
+    out = [np.rint((1 - share) * picture(2) + share * blank).astype(np.uint8) for share in shares[::-1]]
+    scenes = found([*shown((picture(1), 40)), *into, blank, blank, *out, *shown((picture(2), 40))])
+    assert [scene.begins for scene in scenes] == ["start", "fade"]
+
+
+def test_a_film_that_begins_and_ends_in_black_has_its_fades_but_no_more_scenes():
+    black = np.zeros((90, 160, 3), np.uint8)
+    frames = [
+        *shown((black, 6)),
+        *mixed(black, picture(1), 12),
+        *shown((picture(1), 40)),
+        *mixed(picture(1), black, 12),
+        *shown((black, 6)),
+    ]
+    (scene,) = found(frames)
+    assert (scene.start, scene.end, scene.begins) == (0, pytest.approx(76 / FPS), "start")
+    assert scene.fade_in == pytest.approx(18 / FPS, abs=0.1) and scene.fade_out == pytest.approx(18 / FPS, abs=0.1)
+
+
+def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
+    wide = cv2.resize(picture(3), (1600, 90), interpolation=cv2.INTER_CUBIC)
+    for held in (1, 2, 3):
+        pan = [wide[:, 5 * (at // held * held) :][:, :160] for at in range(120)]
+        assert len(found(pan)) == 1
+
+
+def test_a_cut_between_two_figures_in_one_place_is_found():
+    place, other = picture(4), picture(4)
+    other[20:80, 50:100] = picture(5)[20:80, 50:100]
+    assert numbers(found(shown((place, 30), (other, 30)))) == [30]
+
+
+def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
+    (scene,) = found([picture(1)])
+    assert (scene.start, scene.end) == (0, 1 / FPS)
+    assert SceneFinder(SceneSettings(), FPS).finish(0.0) == []
+
+
+def test_times_are_the_frames_own():
+    finder, seconds = SceneFinder(SceneSettings(), FPS), 0.0
+    starts = []
+    for number in range(60):
+        starts.append(seconds)
+        finder.add(FilmFrame(number, seconds, picture(1 + number // 20)))
+        seconds += 0.04 if number % 3 else 0.11
+    assert [scene.start for scene in finder.finish(seconds)] == [starts[0], starts[20], starts[40]]
+
+
+def test_frames_out_of_order_and_impossible_rates_are_refused():
+    finder = SceneFinder(SceneSettings(), FPS)
+    finder.add(FilmFrame(0, 1.0, picture(1)))
+    with pytest.raises(ValueError, match=r"1\.0 s"):
+        finder.add(FilmFrame(1, 1.0, picture(1)))
+    with pytest.raises(ValueError, match="0 frames a second"):
+        SceneFinder(SceneSettings(), 0)
+
+
+def test_settings_go_into_json_and_their_thresholds_matter():
+    assert json.loads(json.dumps(dataclasses.asdict(SceneSettings())))["flash_frames"] == 3
+    frames = list(shown((picture(1), 30), (picture(2), 30)))
+    finder = SceneFinder(SceneSettings(change=9.0), FPS)
+    for number, image in enumerate(frames):
+        finder.add(FilmFrame(number, number / FPS, image))
+    assert len(finder.finish(60 / FPS)) == 1
+
+
+def test_a_change_is_small_for_a_shift_and_great_for_another_picture():
+    wide = cv2.resize(picture(3), (400, 90), interpolation=cv2.INTER_CUBIC)
+    first, moved, other = (Thumbnail.of(0, image) for image in (wide[:, :160], wide[:, 6:166], picture(8)))
+    assert change(first, moved) < 3 < 20 < change(first, other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["", "black", "white", "flat"]), st.floats(0, 80)), max_size=60))
+def test_fades_lie_within_the_film_in_order_and_around_their_cut(frames):
+    blanks, spreads = [kind for kind, _ in frames], [spread for _, spread in frames]
+    transitions = blank_fades(blanks, spreads, 20)
+    assert all(0 <= join.begins <= join.number <= join.ends <= len(frames) for join in transitions)
+    assert [join.number for join in transitions] == sorted(join.number for join in transitions)

@@ -1,0 +1,195 @@
+"""Segments: their times, and which of a generated film are left out and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.data.films.film import frames_at, read_frames
+from animegamer_core.data.films.framing import Crop, fit
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.data.films.segments import Duplicates, segments_of, signature, why_left_out
+from animegamer_core.data.motion import motion_value
+from animegamer_core.toybox.film import FilmTruth, SceneTruth, make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+
+cv2 = pytest.importorskip("cv2")
+
+PLAN = FilmPlan(
+    seed=21,
+    scenes=11,
+    seconds=(2.3, 4.4),
+    size=(180, 270),
+    short=0.0,
+    fades=1,
+    flashes=2,
+    stills=2,
+    repeats=2,
+    credits=True,
+    dark_opening=True,
+    grain=3.0,
+)
+SECONDS = st.floats(0, 5000, allow_nan=False)
+
+
+@st.composite
+def scenes(draw) -> Scene:
+    start, length = draw(SECONDS), draw(st.floats(0.04, 40))
+    fade_in, fade_out = (draw(st.sampled_from((0.0, 0.3, 1.1))) for _ in range(2))
+    return Scene(start, start + length, "cut", min(fade_in, length), min(fade_out, length))
+
+
+@given(scenes(), st.sampled_from(((17, 8), (9, 4), (33, 8))), st.sampled_from((0.0, 0.08, 0.5)))
+def test_no_segment_crosses_a_border_and_times_rise(scene, shape, margin):
+    frames, fps = shape
+    segments = segments_of(scene, frames, fps, margin)
+    length = (frames - 1) / fps
+    for segment in segments:
+        times = segment.times
+        assert len(times) == frames and times[0] == segment.start
+        assert all(first < second for first, second in zip(times, times[1:], strict=False))
+        assert scene.start + scene.fade_in - 1e-6 <= times[0] and times[-1] < scene.end - scene.fade_out
+        assert times[:-1] == pytest.approx([segment.start + index / fps for index in range(frames - 1)], abs=0.006)
+        assert segment.start + length <= scene.end - scene.fade_out + 1e-5
+    for before, after in zip(segments, segments[1:], strict=False):
+        assert after.start - before.start == pytest.approx(length)
+    used = length * (len(segments) + 1)
+    assert used > scene.end - scene.start - scene.fade_in - scene.fade_out - 2 * margin - 1e-5
+
+
+def test_only_the_last_time_is_clamped_and_only_at_the_end_of_the_scene():
+    first, second = segments_of(Scene(10.0, 14.0, "cut"))
+    assert first.times == tuple(10 + index / 8 for index in range(17))
+    assert second.times[:-1] == tuple(12 + index / 8 for index in range(16)) and 13.9 < second.times[-1] < 14.0
+    assert segments_of(Scene(0.0, 1.99, "cut")) == []
+    with pytest.raises(ValueError, match="1 frames"):
+        segments_of(Scene(0.0, 9.0, "cut"), frames=1)
+
+
+def test_segments_keep_away_from_fades_and_name_flashed_frames():
+    (segment,) = segments_of(Scene(0.0, 4.0, "fade", 0.5, 0.5, flashes=((1.0, 1.05), (1.6, 1.7))), margin=0.1)
+    assert segment.start == pytest.approx(0.6)
+    hit = [index for index, time in enumerate(segment.times) if 1.0 <= time < 1.05 or 1.6 <= time < 1.7]
+    assert list(segment.flashed) == hit and len(hit) == 1
+
+
+Cut = tuple[SceneTruth, np.ndarray, str]  # scene, frames that no flash hit, its scene's number
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory) -> tuple[FilmTruth, list[Cut]]:
+    """Every segment of a generated film, cut by its truth."""
+    pytest.importorskip("av")
+    path = Path(tmp_path_factory.mktemp("segments") / "film.mp4")
+    truth = make_film(path, PLAN)
+    rows = []
+    for number, row in enumerate(truth.scenes):
+        flashes = tuple((first, first + frames / truth.fps) for first, frames in row.flashes)
+        fades = row.clear_start - row.start, row.end - row.clear_end
+        rows += [(number, one) for one in segments_of(Scene(row.start, row.end, "cut", *fades, flashes))]
+    pictures = frames_at(read_frames(path), [time for _, segment in rows for time in segment.times])
+    cuts = []
+    for number, segment in rows:
+        row = truth.scenes[number]
+        clip = [fit(next(pictures), Crop(*(row.crop or ())), (160, 240)) for _ in segment.times]
+        cuts.append((row, np.delete(np.stack(clip), segment.flashed, axis=0), str(number)))
+    return truth, cuts
+
+
+@pytest.mark.parametrize("height", [160, 96])
+def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut, height):
+    _, cuts = cut
+    seen, duplicates = [], Duplicates()
+    for row, clip, number in cuts:
+        small = np.stack([cv2.resize(frame, (height * 3 // 2, height), interpolation=cv2.INTER_AREA) for frame in clip])
+        reason = why_left_out(small, motion_value(small)) or duplicates.add(signature(small), number, number)
+        if row.kind in ("credits", "still"):
+            assert reason == row.kind
+        elif row.repeats is not None:
+            assert reason == f"duplicate of {row.repeats}"
+        else:
+            assert reason is None, (row.kind, row.amplitude)
+        seen.append("repeat" if row.repeats is not None else row.kind)
+    assert set(seen) == {"scene", "dark", "still", "repeat", "credits"} and seen.count("scene") >= 5
+
+
+def test_a_flash_would_make_the_motion_value_useless(cut):
+    truth, cuts = cut
+    for row, clip, _ in cuts:
+        if row.kind == "scene" and len(clip) < 17:
+            assert motion_value(clip) < 3 * row.amplitude + 1
+
+
+def noise(seed: int, spread: float, shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, spread, shape)
+
+
+def noisy(picture: np.ndarray, spread: float, frames: int = 17) -> np.ndarray:
+    shaken = picture[None] + noise(1, spread, (frames, *picture.shape))
+    return np.clip(np.rint(shaken), 0, 255).astype(np.uint8)
+
+
+def test_black_and_still_segments_are_reported_from_dark_and_calm_ones():
+    black = np.zeros((96, 144, 3))
+    assert why_left_out(noisy(black + 6, 2), 1.0) == "black"
+    drawing = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9, 3)).astype(np.float32), (144, 96))
+    assert why_left_out(noisy(drawing, 4), 1.0) == "still"
+    assert why_left_out(noisy(drawing, 0), 0.0) == "still"
+    blinking = noisy(drawing, 2)
+    blinking[8:10, 40:44, 60:70] = 255 - blinking[8:10, 40:44, 60:70]
+    assert why_left_out(blinking, 0.5) is None
+    lamp = noisy(black + 6, 2)
+    lamp[:, 30:50, 60:80] = 240
+    lamp[8:, 50:60, 60:80] = 90
+    assert why_left_out(lamp, 1.0) is None
+
+
+def test_what_a_codec_sharpens_bit_by_bit_is_still_and_as_much_motion_in_the_dark_is_not():
+    grey = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9)).astype(np.float32), (144, 96))
+    drawing = np.repeat(grey[..., None], 3, axis=-1)
+    for scale, reason in ((1.0, "still"), (0.2, None)):
+        clip = np.repeat((scale * drawing + 10)[None], 17, axis=0)
+        clip[:, 40:52, 60:72] += np.linspace(0, 6, 17)[:, None, None, None]
+        assert why_left_out(np.rint(clip.clip(0, 255)).astype(np.uint8), 1.0) == reason
+
+
+def test_letters_on_any_plain_ground_are_credits_and_stars_are_not():
+    clip = np.full((17, 240, 360, 3), (20, 20, 90), np.uint8)
+    stars = clip.copy()
+    for index, frame in enumerate(clip):
+        for line in range(4):
+            place = (40, 90 + 40 * line - 2 * index)
+            cv2.putText(frame, "Key animation  Mi Ko", place, cv2.FONT_HERSHEY_DUPLEX, 0.5, (250, 240, 200), 1)
+    assert why_left_out(clip, 8.0) == "credits"
+    rng = np.random.default_rng(3)
+    for y, x in zip(rng.integers(4, 230, 150), rng.integers(4, 350, 150), strict=True):
+        for index, frame in enumerate(stars):
+            cv2.circle(frame, (int(x) + index, int(y)), 1, (255, 255, 255), -1)
+    assert why_left_out(stars, 3.0) is None
+
+
+def moving(seed: int, start: int) -> np.ndarray:
+    wide = cv2.resize(np.random.default_rng(seed).integers(0, 255, (8, 48, 3), dtype=np.uint8), (720, 96))
+    return np.stack([wide[:, start + 8 * index :][:, :144] for index in range(17)])
+
+
+def test_duplicates_are_found_across_scenes_also_a_little_earlier_or_later():
+    duplicates = Duplicates()
+    assert duplicates.add(signature(moving(1, 80)), "a", "film#1") is None
+    assert duplicates.add(signature(moving(1, 80)), "b", "film#1") is None
+    assert duplicates.add(signature(moving(1, 112)), "c", "film#2") == "duplicate of a"
+    assert duplicates.add(signature(moving(2, 80)), "d", "film#2") is None
+    assert duplicates.add(signature(moving(1, 440)), "e", "film#3") is None
+
+
+def test_signatures_are_short_texts_and_a_broken_one_is_refused():
+    text = signature(moving(1, 0))
+    assert text.isascii() and len(text) == 1152 and text == signature(moving(1, 0))
+    with pytest.raises(ValueError, match="not a signature"):
+        Duplicates().add(text[:-4], "a", "b")
+    with pytest.raises(ValueError, match="not a signature"):
+        Duplicates().add("*" * 1152, "a", "b")

@@ -1,0 +1,508 @@
+"""The evaluation's mathematics on hand-computed cases, and everything end to end in a tiny world of random weights."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.cli import evaluate_toybox as cli
+from animegamer_core.evaluate import estimates
+from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
+from animegamer_core.evaluate.toybox import rows as acceptance
+from animegamer_core.evaluate.toybox import speed
+from animegamer_core.evaluate.toybox.batched_play import Script, play_games
+from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
+from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
+from animegamer_core.media.video import to_uint8
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.research.toybox_recipe import probes as probe_training
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import GameSession, GameState, MotionTable
+from animegamer_core.toybox import probes, scenes
+from animegamer_core.toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES
+from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
+from animegamer_core.toybox.world import AMPLITUDES, UNSEEN_PAIRS, vocabulary
+
+TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
+SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Networks this small only wait for one another on several threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# metrics ------------------------------------------------------------------------------------------------------------
+
+
+def test_share_is_wilsons_interval():
+    """8 of 10 by hand: p 0.8, z^2/n 0.38415; middle (0.8 + 0.19207) / 1.38415, half as in Wilson's formula."""
+    estimate = estimates.fraction([True] * 8 + [False] * 2)
+    assert (estimate.value, estimate.count) == (0.8, 10)
+    assert estimate.low == pytest.approx(0.4902, abs=1e-4)
+    assert estimate.high == pytest.approx(0.9433, abs=1e-4)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_share_lies_in_its_interval(flags):
+    estimate = estimates.fraction(flags)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+
+
+def test_turns_that_go_wrong_together_are_worth_fewer():
+    """Two games of four, one right and one wrong throughout: the variance between games, 2 * (2^2 + 2^2) / 8^2 = 1/4,
+    is seven times that of independent turns, (1/4) / 7, so that the eight are worth 8/7.
+    """
+    together = estimates.fraction_over_games([[True] * 4, [False] * 4])
+    assert (together.value, together.count) == (0.5, 8)
+    square = 1.959964**2 * 7 / 8  # z^2/n; Wilson's half width is z sqrt(p (1 - p)/n + z^2/4n^2) / (1 + z^2/n)
+    assert together.high - 0.5 == pytest.approx(math.sqrt(square * (1 + square)) / 2 / (1 + square), abs=1e-6)
+    apart = estimates.fraction_over_games([[True, False], [False, True], [True, False], [True, False]])
+    assert apart == estimates.fraction([True, False] * 4), "never worth more than they are"
+    assert estimates.fraction_over_games([[flag] for flag in (1, 1, 0, 1)]) == estimates.fraction([1, 1, 0, 1])
+    assert estimates.fraction_over_games([[True, False, True], []]) == estimates.fraction([True, False, True])
+    assert estimates.fraction_over_games([[True] * 3] * 2) == estimates.fraction([True] * 6)
+
+
+def test_intervals_of_shares_hold_what_they_promise():
+    """Of 50 games of ten turns, which go wrong together: some 5 % of the intervals miss, and 30 % of Wilson's alone."""
+    random, missed = np.random.default_rng(0), np.zeros(2)
+    for _ in range(400):
+        chances = random.beta(1.87, 0.47, 50)  # mean 0.8, correlation within a game 0.3
+        games = random.random((50, 10)) < chances[:, None]
+        found = estimates.fraction_over_games(games), estimates.fraction(games)
+        missed += [not estimate.low <= 1.87 / 2.34 <= estimate.high for estimate in found]
+    assert missed[0] / 400 < 0.1 and missed[1] / 400 > 0.2
+
+
+def test_nothing_measured_is_no_number():
+    assert estimates.fraction([]).count == 0 and estimates.fraction_over_games([[]]).count == 0
+    assert math.isnan(estimates.mean([]).value)
+
+
+def test_mean_has_the_normal_interval():
+    estimate = estimates.mean([1.0, 2.0, 3.0])
+    assert estimate.value == 2.0
+    assert estimate.high - estimate.value == pytest.approx(1.96 / math.sqrt(3), abs=1e-3)
+
+
+def test_psnr_of_a_known_error():
+    true = np.zeros((17, 4, 4, 3), np.uint8)
+    assert estimates.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
+    assert estimates.psnr(true, true) == math.inf
+    with pytest.raises(ValueError, match="cannot be compared"):
+        estimates.psnr(true[:3], true)
+
+
+def test_motion_level_metrics():
+    asked, measured = [1, 2, 3, 4, 5], [1, 2, 4, 4, 2]
+    assert estimates.motion_accuracy(asked, measured).value == pytest.approx(0.6)
+    assert estimates.motion_error(asked, measured).value == pytest.approx(0.8)
+
+
+def test_rank_correlation_by_hand():
+    assert estimates.rank_correlation([1, 2, 3], [10, 20, 30]) == pytest.approx(1)
+    assert estimates.rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert estimates.rank_correlation([1, 2, 3, 4], [2, 1, 4, 3]) == pytest.approx(1 - 6 * 4 / (4 * 15))
+    # ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3 give 4.5 / sqrt(4.5 * 5)
+    assert estimates.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(22.5))
+    assert estimates.rank_correlation([5, 5, 5], [1, 2, 3]) == 0
+    with pytest.raises(ValueError, match="two or more"):
+        estimates.rank_correlation([1], [1])
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=20), st.integers(1, 7))
+def test_rank_correlation_ignores_rising_maps(values, factor):
+    expected = 1.0 if len(set(values)) > 1 else 0.0
+    assert estimates.rank_correlation(values, [factor * value**3 for value in values]) == pytest.approx(expected)
+
+
+def test_blindness_is_measured_against_the_most_frequent_class():
+    truth = np.array([0] * 60 + [1] * 40)
+    assert probes.chance(truth) == 0.6
+    assert probes.is_at_chance(truth == 0, truth)
+    assert not probes.is_at_chance(truth == truth, truth)
+
+
+# scenes and probes --------------------------------------------------------------------------------------------------
+
+
+def test_probe_scenes_are_apart_from_games_and_hold_every_label():
+    made = [scenes.probe_scene(seed) for seed in range(600)]
+    assert {scene.seed % 4 for scene in made}.isdisjoint(range(len(SPLITS)))
+    assert len({scene.seed for scene in made}) == len(made)
+    labels = scenes.labels_of(made)
+    for head, classes in scenes.HEADS.items():
+        assert set(labels[head]) == set(range(len(classes)))
+    assert UNSEEN_PAIRS <= {(scene.character, scene.motion) for scene in made}
+
+
+def test_labels_say_what_the_scene_says():
+    scene = next(scene for scene in map(scenes.probe_scene, range(99)) if scene.partner and scene.prop)
+    labels = scenes.labels_of([scene])
+    told = {head: classes[labels[head][0]] for head, classes in scenes.HEADS.items()}
+    assert told == {
+        "character": scene.character,
+        "partner": scene.partner,
+        "place": scene.place,
+        "time": scene.time,
+        "motion": scene.motion,
+        "colour": scene.prop_colour,
+    }
+
+
+@pytest.fixture(scope="module")
+def few_clips():
+    return scenes.draw_labelled(range(10), workers=1)
+
+
+def test_processes_draw_and_measure_the_same(few_clips):
+    again, labels = scenes.draw_labelled(range(10), workers=2)
+    assert (again == few_clips[0]).all()
+    assert all((labels[head] == few_clips[1][head]).all() for head in scenes.HEADS)
+    assert (scenes.measure_clips(again, 2) == scenes.measure_clips(again, 1)).all()
+
+
+def test_a_script_on_standard_input_gets_a_sentence_and_no_hang():
+    code = "from animegamer_core.data.workers import parallel_map; print(list(parallel_map(abs, range(-9, 0), {})))"
+    root, run = Path(__file__).parents[2], partial(subprocess.run, text=True, capture_output=True, timeout=60)
+    refused = run([sys.executable, "-"], input=code.format(2), cwd=root)
+    assert "standard input" in refused.stderr.splitlines()[-1]
+    alone = run([sys.executable, "-"], input=code.format(1), cwd=root)
+    assert alone.stdout.strip() == str([*range(9, 0, -1)])
+
+
+@pytest.fixture(scope="module")
+def learned(few_clips):
+    clips, labels = few_clips
+    small = torch.from_numpy(clips[:, :, ::3, ::3])
+    return probe_training.train_probes(small, labels, 40, "cpu", seed=1), small.numpy(), labels
+
+
+def test_probes_learn_a_handful_of_clips(learned):
+    net, clips, labels = learned
+    accuracy = probe_training.probe_accuracy(net, clips, labels)
+    assert min(accuracy.values()) >= 0.9
+
+
+def test_probe_training_repeats(few_clips):
+    clips, labels = few_clips
+    small = torch.from_numpy(clips[:, :, ::4, ::4])
+    one, other = (probe_training.train_probes(small, labels, 2, "cpu", seed=5).state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_probes_are_small_and_come_back_from_their_file(learned, tmp_path):
+    net, clips, _ = learned
+    probes.save_probes(net, tmp_path, {"clips": 10})
+    file = tmp_path / probes.FOLDER / probes.WEIGHTS
+    assert file.stat().st_size < 2**20
+    assert sum(weights.numel() for weights in net.parameters()) <= 450_000
+    again = probes.load_probes(tmp_path)
+    frames = torch.from_numpy(clips[:2]).permute(0, 1, 4, 2, 3)
+    for name, logits in net(frames).items():
+        assert torch.allclose(logits, again(frames)[name], atol=0.1)
+    assert probes.read_card(tmp_path)["facts"] == {"clips": 10}
+
+
+def test_missing_and_foreign_probes_are_refused(learned, tmp_path):
+    with pytest.raises(ValueError, match="no probes"):
+        probes.load_probes(tmp_path)
+    folder = probes.save_probes(learned[0], tmp_path, {})
+    (folder / probes.WEIGHTS).write_bytes(b"torn")
+    with pytest.raises(ValueError, match="not the probes"):
+        probes.load_probes(tmp_path)
+    (folder / probes.CARD).write_text(json.dumps({"heads": {"character": ["Nobody"]}}))
+    with pytest.raises(ValueError, match="other labels"):
+        probes.load_probes(tmp_path)
+
+
+def test_noise_and_shuffled_labels_leave_probes_blind(learned, few_clips):
+    net, _, _ = learned
+    many = scenes.labels_of([scenes.probe_scene(seed) for seed in range(40)])
+    noise = probes.noise_check(net, many)
+    assert all(check.blind and check.accuracy <= 1 for check in noise.values())
+    clips, labels = few_clips
+    small = clips[:, :, ::4, ::4]
+    held_out = small[:6], {head: classes[:6] for head, classes in labels.items()}
+    checks = probe_training.shuffled_check(torch.from_numpy(small), labels, held_out, 1, "cpu")
+    assert set(checks) == set(scenes.HEADS)
+
+
+def test_a_seeing_probe_is_not_called_blind(learned):
+    net, clips, labels = learned
+    seen = probes.chance_checks(probes.recognise(net, clips), labels)
+    assert not all(check.blind for check in seen.values())
+
+
+# games --------------------------------------------------------------------------------------------------------------
+
+
+def test_lockstep_says_what_predict_says(tiny_engine):
+    state = tiny_engine.spec.state
+    opening = GameState.of_picture(torch.randn(state.tokens, state.width, generator=torch.Generator().manual_seed(3)))
+    scripts = [
+        Script(("Character: Miko; Motion: gently run; Background: day beach.", "wave hello", "sleep")),
+        Script(("dance", "eat noodles with the red car, calmly", "read a book"), ("an umbrella", opening)),
+    ]
+    for window in (0, 2):
+        together = play_games(tiny_engine, scripts, window)
+        for script, turns in zip(scripts, together, strict=True):
+            session = script.session(window)
+            assert isinstance(session, GameSession)
+            for text, turn in zip(script.instructions, turns, strict=True):
+                alone = tiny_engine.predict(session.past(), text)
+                assert alone.levels == turn.state.levels and alone.raw_choices == turn.state.raw_choices
+                assert torch.allclose(alone.representation, turn.state.representation, atol=1e-4)
+                session = session.step(text, alone)
+            assert [turn.number for turn in turns] == [1, 2, 3]
+
+
+def test_lockstep_chooses_by_the_engines_own_rule(tiny_tokenizer):
+    class Wildest(GameEngine):
+        def choose(self, choice, logits_V):
+            return choice.allowed[-1], None
+
+    torch.manual_seed(4)
+    engine = Wildest(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]).eval()
+    (turns,) = play_games(engine, [Script(("run",))], 4)
+    for state in (turns[0].state, engine.predict((), "run")):
+        assert state.levels == (5, 1, 1, 1) and state.raw_choices == (None,) * 4
+
+
+def test_other_profiles_are_asked_game_by_game(tiny_tokenizer):
+    torch.manual_seed(4)
+    engine = GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["as_run"]).eval()
+    (turns,) = play_games(engine, [Script(("run", "sleep"))], 4)
+    assert turns[0].state.levels == engine.predict((), "run").levels
+
+
+@given(st.integers(0, 10_000), st.sampled_from([2, 4]), st.booleans())
+def test_remembered_turns_are_in_reach(seed, window, opened):
+    game = (opening_game if opened else sample_game)(seed, split="heldout")
+    shown = [number for number, scene in enumerate(game.scenes, 1) if scene.prop]
+    told = 0 if opened else shown[0]
+    every = acceptance.remembered_turns(game, 0)
+    assert every == [number for number in shown if number > told]
+    for number in acceptance.remembered_turns(game, window):
+        assert number in every
+        assert any(earlier in (told, *shown) for earlier in range(number - window, number))
+    assert not any(game.scenes[number - 1].prop_told for number in every)
+
+
+# table --------------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts():
+    def verdict(estimate, few, low=0.9, high=math.inf):
+        return Line("row", "name", estimate, Target(low, high)).verdict(few)
+
+    assert verdict(estimates.fraction([True] * 50), False) == OK
+    assert verdict(estimates.fraction([True] * 8 + [False] * 2), False) == SHORT
+    assert verdict(estimates.fraction([True] * 8 + [False] * 2), True) == UNSURE
+    assert verdict(estimates.fraction([False] * 10), True) == SHORT
+    assert verdict(estimates.fraction([]), False) == SHORT
+    assert verdict(estimates.mean([12.0, 12.0]), True, -math.inf, 10) == SHORT
+    assert Line("row", "name", estimates.fraction([False])).verdict(False) == ""
+
+
+def test_plans_scale_with_the_number_of_games():
+    assert FULL.limited(FULL.games) == FULL
+    assert QUICK.limited(8).shots == 2 * QUICK.shots
+    assert FULL.limited(1).sweeps == 1
+    with pytest.raises(ValueError, match="1 game or more"):
+        QUICK.limited(0)
+
+
+def test_the_command_line_names_every_row():
+    assert tuple(acceptance.ROWS) == cli.ROWS
+
+
+@pytest.fixture(scope="module")
+def tiny_world(tmp_path_factory):
+    """The tiny spec with random weights, and probes that hardly know a thing."""
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=2))
+    folder = tmp_path_factory.mktemp("world")
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    torch.manual_seed(6)
+    world = save_world(folder, spec, motion_table=TABLE)
+    for model in (
+        GameEngine(spec, tokenizer, PROFILES["paper"]),
+        ShotDecoder(spec),
+        ShotEncoder(spec, tokenizer.backend),
+    ):
+        world = save_part(world, model, dtype=torch.float16)
+    probe_training.build_probes(
+        folder, probe_training.ProbeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1
+    )
+    return folder
+
+
+def test_every_row_runs_and_repeats(tiny_world):
+    rows = [row for row in cli.ROWS if row != "speed"]
+
+    def measured(rows):
+        heard = []
+        run = EvalRun(EvalContext(open_world(tiny_world), workers=1), SMALLEST, seed=3)
+        report = acceptance.accept(run, rows, heard.append)
+        assert [part.outcomes[-1] for part in heard] == list(report.outcomes)
+        assert [len(part.to_come) for part in heard] == [*range(len(rows))][::-1]
+        assert heard[-1] == report and not report.failed
+        return report
+
+    first, second = measured(rows), measured(["override", "games"])
+    assert [line.row for line in first.lines] == sorted((line.row for line in first.lines), key=rows.index)
+    assert {line.row for line in first.lines} == set(rows)
+    assert repr([line for line in first.lines if line.row in ("override", "games")]) == repr(list(second.lines))
+    assert all(line.estimate.count > 0 for line in first.lines)
+    assert first.short
+    chances = [line for line in first.lines if line.row == "probes" and "at chance" in line.name]
+    # noise: one clip a scene; shuffled labels: from the card
+    assert [line.estimate.count for line in chances] == [5, 4]
+    assert {name for outcome in first.outcomes for name in outcome.pictures} == {
+        "vae",
+        "shots",
+        "game-from-text",
+        "game-from-a-picture",
+        "unseen",
+    }
+
+
+def test_the_levels_of_a_livelier_film_are_drawn_as_lively_as_can_be(tiny_world):
+    """A camera that moves too gives levels beyond what the Toybox draws; the row is there all the same."""
+    lively = replace(TABLE, edges=(2.0, 4.4, 9.8, 19.4))
+    run = EvalRun(EvalContext(replace(open_world(tiny_world), motion_table=lively), workers=1), SMALLEST)
+    assert acceptance.level_centres(lively.edges)[-1] > AMPLITUDES[1]
+    ceiling = next(line for line in acceptance.motion_row(run).lines if "ceiling" in line.name)
+    assert ceiling.estimate.count == SMALLEST.true
+
+
+def motion_lines(world):
+    row = acceptance.motion_row(EvalRun(EvalContext(world, workers=1), SMALLEST))
+    return {line.name: line.estimate for line in row.lines}, row.notes
+
+
+def test_motion_is_measured_with_and_without_calibration(tiny_world, monkeypatch):
+    """Without, each shot is drawn as before at the same noise, conditioned on the median of the data's clips."""
+    own, data = TABLE.values, (0.4, 1.2, 2.5, 5.0, 9.5)
+    notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, own))}
+    drawn, shoot = [], EvalContext.shoot
+
+    def seen(self, states, values, seeds):
+        drawn.append((tuple(values), tuple(seeds)))
+        return shoot(self, states, values, seeds)
+
+    monkeypatch.setattr(EvalContext, "shoot", seen)
+    found, said = motion_lines(replace(open_world(tiny_world), provenance=notes))
+    assert [values for values, _ in drawn] == [own, data] and drawn[0][1] == drawn[1][1]
+    asked = EvalRun(
+        EvalContext(replace(open_world(tiny_world), motion_table=replace(TABLE, values=data)), workers=1), SMALLEST
+    )
+    assert found["ACC-F, uncalibrated"] == estimates.motion_accuracy(asked.asked_levels, asked.measured_levels)
+    assert found["MAE-F, uncalibrated"] == estimates.motion_error(asked.asked_levels, asked.measured_levels)
+    assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == SMALLEST.shots
+    assert "inverting the decoder's own measured response" in said[0]
+
+
+def test_a_world_that_was_never_calibrated_has_one_figure_of_motion(tiny_world):
+    found, said = motion_lines(open_world(tiny_world))
+    assert found["ACC-F"] == found["ACC-F, uncalibrated"] and found["MAE-F"] == found["MAE-F, uncalibrated"]
+    assert said == ()
+
+
+def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(tiny_world):
+    older = replace(open_world(tiny_world), provenance={BUILT_BY: BUILDER})
+    found, said = motion_lines(older)
+    assert found["ACC-F"].count == SMALLEST.shots and found["ACC-F, uncalibrated"].count == 0
+    assert "does not state the medians" in said[0]
+
+
+def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):
+    out = tmp_path / "report"
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "vae", "speed", "--limit", "1"]
+    assert main([*words, "--device", "cpu", "--workers", "1", "--out", str(out)]) == 1
+    text = capsys.readouterr().out
+    assert "PSNR" in text and "short" in text and "few samples" in text
+    report = json.loads((out / "report.json").read_text())
+    assert report["fingerprint"] == open_world(tiny_world).fingerprint
+    assert report["short"] is True and report["seed"] == 0 and report["machine"]["torch"] != "absent"
+    assert {line["row"] for line in report["lines"]} == {"vae", "speed"}
+    timed = {line["name"]: line["value"] for line in report["lines"] if line["row"] == "speed"}
+    assert len(timed) == 4 and all(value > 0 for value in timed.values())
+    assert report["partial"] is False and report["to_come"] == report["failed"] == []
+    assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"
+    assert (out / "vae.png").is_file()
+
+
+def test_a_row_that_cannot_be_measured_costs_no_other_row(tiny_world, tmp_path, monkeypatch, capsys):
+    """The last row of hours starts a process, which may fail or never end."""
+    out = tmp_path / "report"
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "vae", "speed", "--limit", "1"]
+    words += ["--device", "cpu", "--workers", "1", "--out", str(out)]
+    monkeypatch.setattr(speed, "LIMIT_S", 0.01)
+    why = "took more than 0.01 s for 3 turns"
+    assert main(words) == 1
+    text = capsys.readouterr().out
+    assert why in text and "not measured: speed" in text
+    report = json.loads((out / "report.json").read_text())
+    assert {line["row"] for line in report["lines"]} == {"vae"} and (out / "vae.png").is_file()
+    assert report["failed"] == ["speed"] and report["partial"] is False
+    assert any("row speed could not be measured" in note and why in note for note in report["notes"])
+
+
+def test_without_a_listener_a_rows_error_goes_on(tiny_world, monkeypatch):
+    monkeypatch.setattr(speed, "MODULE", "animegamer_core.absent")
+    with pytest.raises(RuntimeError, match="failed with status 1"):
+        acceptance.accept(EvalRun(EvalContext(open_world(tiny_world), workers=1), SMALLEST), ["speed"])
+
+
+def test_a_stopped_command_leaves_the_rows_so_far(tiny_world, tmp_path, monkeypatch, capsys):
+    def stopped(run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(acceptance.ROWS, "unseen", stopped)
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--limit", "1", "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--rows", "unseen", "--out", str(tmp_path / "none")]) == 130
+    assert "no row was measured" in capsys.readouterr().err and not (tmp_path / "none").exists()
+    assert main([*words, "--rows", "vae", "unseen", "speed", "--out", str(tmp_path)]) == 130
+    said = capsys.readouterr()
+    assert "report.json has the rows so far" in said.err and "a value misses its target" not in said.out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["partial"] is True and report["to_come"] == ["unseen", "speed"]
+    assert {line["row"] for line in report["lines"]} == {"vae"} and report["command"]
+
+
+def test_a_world_without_measured_edges_is_refused(tiny_world):
+    world = replace(open_world(tiny_world), motion_table=replace(TABLE, edges=None))
+    with pytest.raises(ValueError, match="no measured edges"):
+        EvalContext(world)
+
+
+def test_shots_are_drawn_as_the_lab_is_told(tiny_world):
+    """Fewer steps, or another guidance, must reach the sampler: presets are judged by it."""
+    state = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    clips = [
+        EvalContext(open_world(tiny_world), workers=1, sampling=sampling).shoot(state, [2.0], [5])
+        for sampling in (Sampling(), Sampling(steps=1), Sampling(guidance="constant"))
+    ]
+    direct = open_world(tiny_world).load_decoder("cpu", torch.float32).shoot(state[0], 2.0, seed=5, steps=1)
+    assert np.array_equal(clips[1][0], to_uint8(direct))
+    assert not np.array_equal(clips[0], clips[1]) and not np.array_equal(clips[0], clips[2])

@@ -1,0 +1,1022 @@
+"""The paper's table: figures on hand-computed cases, and whole runs in a tiny world of random weights."""
+
+import argparse
+import base64
+import dataclasses
+import hashlib
+import io
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from baseline_folders import save_text_to_video
+from chromium import FLAGS, NEEDED, find_chromium
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny_models
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world
+from animegamer_core.cli import evaluate_world as cli
+from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
+from animegamer_core.evaluate import estimates
+from animegamer_core.evaluate.similarity import choose
+from animegamer_core.evaluate.similarity.models import ScoringModels
+from animegamer_core.evaluate.world import charts, page, runner, small
+from animegamer_core.evaluate.world.job import EvaluationJob, open_job, read_games, save_table
+from animegamer_core.evaluate.world.metrics import BY_KEY, METRICS, confusion, estimate_of, estimates_of
+from animegamer_core.evaluate.world.motion import flow_of, open_meter
+from animegamer_core.evaluate.world.paper import ABLATIONS, ADAPTATION, PAPER
+from animegamer_core.evaluate.world.player import WorldPlayer
+from animegamer_core.evaluate.world.records import GameRecord, PlayedRun, TurnRecord, game_folder, read_game, read_run
+from animegamer_core.evaluate.world.references import CharacterReferences, references_of, true_shots
+from animegamer_core.evaluate.world.report import table_of
+from animegamer_core.evaluate.world.runner import game_seed, write_moving
+from animegamer_core.evaluate.world.scores import (
+    SIMILARITIES,
+    Scorer,
+    compared_frames,
+    mean_cosine,
+    rowwise_cosine,
+    scored_text,
+)
+from animegamer_core.research.judging.paper import JUDGED, RANKED
+from animegamer_core.state import StateChange
+from animegamer_core.story.player import PlaySettings
+from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
+
+ROOT = pathlib.Path(__file__).parents[2]
+LAUNCH = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no".split()
+LAUNCH += "--dynamo_backend no --main_process_port 0".split()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_measured_world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def played(world, tmp_path_factory):
+    """The folder of a finished run by one process, with its report."""
+    out = tmp_path_factory.mktemp("played") / "out"
+    assert cli.carry_out(job_of(world, out)) == 0
+    return out
+
+
+def work(world, out, *more, launch=()):
+    """The small benchmark in a process of its own."""
+    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
+    environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    command = [sys.executable, *launch, ROOT / "tests" / "support" / "table_worker.py", world.folder, out, *more]
+    return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=300)
+
+
+def job_of(world, out, **changes):
+    player = WorldPlayer(world, PlaySettings(steps=2))
+    return EvaluationJob(
+        **{"world": world, "player": player, "models": tiny_models(), "games": small_games(), "out": out} | changes
+    )
+
+
+def numbers(out):
+    """All that two runs have to agree in: every game's record but its clock, and the clips."""
+    found = {}
+    for path in sorted((out / "games").rglob("*")):
+        if path.suffix == ".json":
+            game = json.loads(path.read_text())
+            for turn in game["turns"]:
+                turn.pop("seconds"), turn.pop("warm_up")
+            found[path.name, path.parent.name] = game
+        elif path.is_file():
+            found[path.name, path.parent.name] = path.read_bytes()
+    return found
+
+
+# intervals ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bootstrap_draws_whole_games():
+    """Two games: a draw is one of both twice (a quarter each) or both, so the interval's ends are the games' means."""
+    estimate = estimates.mean_over_games([[0.0, 0.0, 0.0], [1.0]])
+    assert (estimate.value, estimate.low, estimate.high, estimate.count) == (0.25, 0.0, 1.0, 4)
+    alike_games = estimates.mean_over_games([[0.2, 0.4], [0.4, 0.2], [0.3]])
+    assert alike_games.low == pytest.approx(0.3) == alike_games.high, "games that do not differ have no interval"
+
+
+def test_the_bootstrap_meets_the_count_of_all_draws():
+    games = [[1.0, 2.0], [2.0], [4.0, 4.0, 7.0], [0.0, 1.0]]
+    sums, counts = [sum(game) for game in games], [len(game) for game in games]
+    every = [
+        sum(sums[index] for index in drawn) / sum(counts[index] for index in drawn)
+        for drawn in itertools.product(range(4), repeat=4)
+    ]
+    estimate = estimates.mean_over_games(games, draws=200_000)
+    assert estimate.value == pytest.approx(sum(sums) / sum(counts))
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(np.quantile(every, (0.025, 0.975))), abs=0.05)
+
+
+def test_one_game_alone_is_drawn_by_its_turns():
+    estimate = estimates.mean_over_games([[], [0.0, 1.0, 0.0, 1.0], []])
+    assert estimate.value == 0.5 and estimate.low == 0 and estimate.high == 1 and estimate.count == 4
+    assert estimates.mean_over_games([[3.0]]) == estimates.Estimate(3.0, 3.0, 3.0, 1)
+    assert estimates.mean_over_games([[], []]).count == 0
+
+
+@given(st.lists(st.lists(st.floats(-10, 10), max_size=4), max_size=5))
+def test_a_mean_lies_in_its_interval_whatever_the_games(games):
+    estimate = estimates.mean_over_games(games, draws=20)
+    assert estimate.count == sum(map(len, games))
+    if estimate.count:
+        assert estimate.low <= estimate.value <= estimate.high
+        assert estimate == estimates.mean_over_games(games, draws=20), "the same draws every time"
+
+
+def test_intervals_are_those_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    for right, count in ((8, 10), (0, 7), (40, 41)):
+        estimate = estimates.fraction([True] * right + [False] * (count - right))
+        theirs = stats.binomtest(right, count).proportion_ci(method="wilson")
+        assert (estimate.low, estimate.high) == pytest.approx((theirs.low, theirs.high))
+    values = np.random.default_rng(3).normal(size=40)
+    ours = estimates.mean_over_games([[value] for value in values], draws=50_000)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=50_000, method="percentile", rng=4).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_levels_are_counted_as_scikit_learn_does(seed):
+    metrics = pytest.importorskip("sklearn.metrics")
+    asked, measured = np.random.default_rng(seed).integers(1, 6, (2, 50)).tolist()
+    game = game_of(*(turn_of(one, measured=other) for one, other in zip(asked, measured, strict=True)))
+    assert estimate_of(BY_KEY["acc_f"], [game]).value == pytest.approx(metrics.accuracy_score(asked, measured))
+    assert estimate_of(BY_KEY["mae_f"], [game]).value == pytest.approx(metrics.mean_absolute_error(asked, measured))
+    assert np.array_equal(confusion([game]), metrics.confusion_matrix(asked, measured, labels=range(1, 6)))
+
+
+# rows ---------------------------------------------------------------------------------------------------------------
+
+
+def turn_of(asked, level=None, change=None, measured=None, seconds=1.0, **scores):
+    line = f"<S>Miko</S><MD>run</MD><EV>day beach</EV><ML>{asked}</ML><MA>gently</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+    told = {name: scores.get(name) for name in SIMILARITIES}
+    return TurnRecord(1, line, level, change, 2.0, measured, told, seconds, seconds > 9, "turn-01.mp4", "turn-01.mp4")
+
+
+def game_of(*turns, name="by-hand"):
+    numbered = tuple(replace(turn, number=number) for number, turn in enumerate(turns, 1))
+    return GameRecord(name, "by hand", 0, 8.0, {}, numbered)
+
+
+def test_rows_by_hand():
+    right, tired = StateChange(0, 1, -1), StateChange(1, 1, 1)
+    game = game_of(
+        turn_of(1, level=1, change=right, measured=1, seconds=60.0, clip_i=0.5),
+        turn_of(2, level=3, change=tired, measured=4, seconds=1.0, clip_i=0.7, clip_i_across=0.9),
+        turn_of(5, level=0, change=right, measured=4, seconds=2.0, clip_i=0.9, clip_i_across=0.7),
+    )
+    found = estimates_of([game])
+    value = {key: estimate.value for key, estimate in found.items() if estimate.count}
+    assert value["acc_f"] == pytest.approx(1 / 3) and value["mae_f"] == pytest.approx((0 + 2 + 1) / 3)
+    assert value["scope"] == pytest.approx(1 / 3), "a reply that could not be read is wrong, not left out"
+    assert value["state"] == pytest.approx(2 / 3) and value["entertainment"] == 1
+    assert value["social"] == value["stamina"] == pytest.approx(2 / 3)
+    assert value["state_mae"] == pytest.approx((0 + (1 + 0 + 2) / 3 + 0) / 3), "a wrong stamina is off by two units"
+    assert value["seconds"] == 1.5 and found["seconds"].count == 2, "the first turn after loading warms up"
+    assert value["clip_i"] == pytest.approx(0.7) and value["clip_i_across"] == pytest.approx(0.8)
+    assert found["clip_i_across"].count == 2 and found["dreamsim"].count == 0
+    assert [confusion([game])[row] for row in (0, 1, 4)] == [(1, 0, 0, 0, 0), (0, 0, 0, 1, 0), (0, 0, 0, 1, 0)]
+
+
+def test_who_predicts_nothing_has_no_state():
+    found = estimates_of([game_of(turn_of(1, measured=2), turn_of(2))])
+    assert not any(found[key].count for key in ("state", "social", "state_mae", "scope"))
+    assert found["acc_f"].count == 1, "a turn without edges is not counted as wrong"
+
+
+def test_shares_have_wilsons_interval_and_means_the_bootstrap():
+    games = [game_of(turn_of(1, measured=1), name="one"), game_of(turn_of(1, measured=5), name="two")]
+    assert estimate_of(BY_KEY["acc_f"], games) == estimates.fraction([True, False])
+    error = estimate_of(BY_KEY["mae_f"], games)
+    assert (error.value, error.low, error.high) == (2.0, 0.0, 4.0)
+
+
+MAIN_RESULTS = """
+| Model | CLIP-I | DreamSim | CLIP-T | ACC-F | MAE-F | Inference Time (s/turn) |
+| GSC | 0.786 | 0.502 | 0.333 | 0.316 | 0.826 | 50 |
+| GFC | 0.766 | 0.580 | 0.333 | 0.292 | 1.021 | 63 |
+| GC | 0.796 | 0.642 | 0.334 | 0.425 | 0.722 | 25 |
+| AnimeGamer | 0.813 | 0.740 | 0.416 | 0.674 | 0.424 | 24 |
+"""
+ABLATION_STUDY = """
+| Configuration | CLIP-I | DreamSim | ACC-F | MAE-F |
+| w/ random frame | 0.845 | 0.450 | 0.474 | 0.562 |
+| w/o warm-up | 0.831 | 0.511 | 0.703 | 0.458 |
+| w/o f_ms | 0.853 | 0.689 | 0.182 | 1.219 |
+| w/o adapt | 0.683 | 0.494 | 0.365 | 0.847 |
+| full | 0.867 | 0.793 | 0.729 | 0.403 |
+"""
+JUDGES = """
+| Model | Overall (GPT/Human) | Instruction (GPT/Human) | Context (GPT/Human) | Character (GPT/Human) |
+| GC | 6.42/7.38 | 7.29/7.37 | 6.58/6.89 | 7.49/7.55 |
+| AnimeGamer | 8.36/10.0 | 9.14/9.95 | 8.41/9.95 | 9.11/9.86 |
+"""
+KEYS = {"CLIP-I": "clip_i", "DreamSim": "dreamsim", "CLIP-T": "clip_t", "ACC-F": "acc_f", "MAE-F": "mae_f"}
+KEYS["Inference Time (s/turn)"] = "seconds"
+
+
+def rows_of(text):
+    """The rows of a printed table by their names: column -> cell."""
+    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines())
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize(("printed", "ours"), [(MAIN_RESULTS, PAPER), (ABLATION_STUDY, ABLATIONS)])
+def test_the_papers_rows_are_those_of_its_tables(printed, ours):
+    assert ours == {
+        name: {KEYS[column]: float(cell) for column, cell in row.items()} for name, row in rows_of(printed).items()
+    }
+    assert set().union(*ours.values()) <= set(BY_KEY)
+
+
+def test_what_the_paper_says_of_adaptation_is_in_neither_table():
+    """The sentence: omitting adaptation reduces CLIP-I from 0.786 to 0.683."""
+    assert ADAPTATION == {"full": {"clip_i": 0.786}, "w/o adapt": {"clip_i": 0.683}}
+    assert 0.786 not in (PAPER["AnimeGamer"]["clip_i"], ABLATIONS["full"]["clip_i"])
+
+
+def test_the_papers_judges_are_those_of_its_table():
+    for name, row in rows_of(JUDGES).items():
+        machines, people = zip(*(map(float, cell.split("/")) for cell in row.values()), strict=True)
+        assert tuple(JUDGED[name].values()) == machines and tuple(RANKED[name].values()) == people
+
+
+def test_every_row_says_what_it_is():
+    assert len({metric.key for metric in METRICS}) == len(METRICS)
+    assert all(metric.about.endswith(".") and metric.source for metric in METRICS)
+
+
+# one shot -----------------------------------------------------------------------------------------------------------
+
+
+def test_likeness_by_hand():
+    one = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    other = torch.tensor([[0.6, 0.8], [0.0, 1.0]])
+    assert mean_cosine(one, other) == pytest.approx((0.6 + 0 + 0.8 + 1) / 4)
+    assert rowwise_cosine(one, other) == pytest.approx((0.6 + 1) / 2)
+    assert mean_cosine(one, None) is None and rowwise_cosine(None, one) is None
+
+
+def test_four_frames_are_compared_the_ends_among_them():
+    clip = np.arange(17, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
+    assert compared_frames(clip)[:, 0, 0, 0].tolist() == [0, 5, 11, 16]
+    assert compared_frames(clip[:2])[:, 0, 0, 0].tolist() == [0, 0, 1, 1]
+
+
+def test_the_words_that_are_compared():
+    assert scored_text(small_games()[0].turns[0]) == "gently wave hello, day beach"
+    bare = replace(small_games()[0].turns[0], adverb="")
+    assert scored_text(bare) == "wave hello, day beach"
+
+
+def test_a_shot_is_scored_against_character_turn_before_and_truth(world):
+    """With models that see one colour, every score can be computed by hand."""
+
+    class Reds:
+        """A picture is the angle that its red says; a text is the angle 0."""
+
+        name, facts = "reds", {}
+
+        def embed_images(self, frames_MHWC):
+            angles = torch.from_numpy(frames_MHWC[:, 0, 0, 0].astype(np.float64)) / 100
+            return torch.stack([angles.cos(), angles.sin()], -1).float()
+
+        def embed_texts(self, texts):
+            return torch.tensor([[1.0, 0.0]] * len(texts))
+
+    game = small_games(1, 2)[0]
+    picture = np.full((4, 6, 3), 20, np.uint8)
+    with open_meter(world, flow_of(world)) as meter:
+        scorer = Scorer(
+            ScoringModels(Reds(), None), meter, CharacterReferences({"Miko": (picture, picture + 20)})
+        ).game(game)
+        first = scorer.score(np.full((17, 8, 12, 3), 50, np.uint8))
+        second = scorer.score(np.full((17, 8, 12, 3), 80, np.uint8))
+    assert first.similarities["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
+    assert first.similarities["clip_t"] == pytest.approx(np.cos(0.5))
+    assert first.similarities["clip_i_across"] is None and first.similarities["clip_i_true"] is None
+    assert second.similarities["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
+    assert second.similarities["dreamsim"] is None, "there is no such tower"
+    assert first.motion_value == 0 and first.motion_level == 1
+
+
+def test_true_shots_belong_to_the_games_of_their_lines():
+    game = read_games(None)[0]
+    shots = true_shots(replace(game, turns=game.turns[:2]))
+    assert len(shots) == 2 and shots[0].shape == (17, 96, 144, 3)
+    assert true_shots(replace(game, turns=game.turns[1:3])) is None, "the same name, other lines"
+    assert true_shots(small_games()[0]) is None
+
+
+def test_true_shots_are_exactly_like_themselves(world):
+    game = read_games(None)[0]
+    with open_meter(world, flow_of(world)) as meter:
+        scorer = Scorer(tiny_models(), meter, CharacterReferences({})).game(game)
+        found = scorer.score(true_shots(replace(game, turns=game.turns[:1]))[0]).similarities
+    assert found["clip_i_true"] == pytest.approx(1) and found["dreamsim_true"] == pytest.approx(1)
+
+
+# motion -------------------------------------------------------------------------------------------------------------
+
+
+def test_motion_is_measured_as_the_world_says(world):
+    with open_meter(world, flow_of(world)) as meter:
+        assert meter.edges == TABLE.edges and meter.remarks == ()
+        assert [meter.level(value) for value in (0.5, 1.0, 1.01, 9)] == [1, 1, 2, 5]
+        assert meter.facts["backend"] == "dis" and meter.facts["edges"] == list(TABLE.edges)
+
+
+def test_another_backend_than_the_worlds_is_refused(world):
+    with pytest.raises(ValueError, match="measured by the flow backend dis.*--flow dis, not raft"):
+        flow_of(world, "raft")
+    raft = replace(world, provenance={"motion backend": "raft", "motion threshold": "0.4"})
+    with pytest.raises(ValueError, match="--flow-weights FILE$"):
+        flow_of(raft)
+    assert flow_of(raft, weights=pathlib.Path("raft.pth")).threshold == 0.4
+    memflow = replace(world, provenance={"motion backend": "memflow"})
+    with pytest.raises(ValueError, match="--flow-python"):
+        flow_of(memflow)
+    with pytest.raises(ValueError, match="expected a number"):
+        flow_of(replace(world, provenance={"motion threshold": "much"}))
+
+
+def test_without_edges_there_is_no_level_unless_some_are_given(world):
+    published = replace(world, motion_table=replace(TABLE, edges=None), provenance={})
+    with open_meter(published, flow_of(published)) as meter:
+        assert meter.level(3.0) is None
+        assert any("--motion-edges" in remark for remark in meter.remarks)
+        assert any("does not say which backend" in remark for remark in meter.remarks)
+    with open_meter(published, flow_of(published), (1, 2, 3, 4)) as meter:
+        assert meter.level(3.5) == 4 and "those of --motion-edges" in meter.remarks[0]
+    for wrong in ((1, 2, 3), (1, 2, 2, 3), (4, 3, 2, 1), (1, 2, 3, float("nan"))):
+        with pytest.raises(ValueError, match="four rising numbers"), open_meter(world, flow_of(world), wrong):
+            pass
+
+
+# pictures of characters ---------------------------------------------------------------------------------------------
+
+
+def picture_in(path, colour, size=(6, 4)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (colour, 0, 0)).save(path)
+
+
+def named_game(name):
+    turns = tuple(replace(turn, characters=(name,)) for turn in small_games(1)[0].turns)
+    return BenchmarkGame("named", turns)
+
+
+def test_pictures_of_a_character_lie_under_their_name(tmp_path):
+    picture_in(tmp_path / "Qiqi.PNG", 10)
+    picture_in(tmp_path / "qiqi" / "b.webp", 30, (9, 9))
+    picture_in(tmp_path / "qiqi" / "a.jpg", 20)
+    (tmp_path / "qiqi" / "notes.txt").write_text("not a picture")
+    picture_in(tmp_path / "other.png", 90)
+    references = references_of([named_game("QIQI")], tmp_path)
+    assert len(references.pictures["QIQI"]) == 3 and references.remarks == ()
+    assert sorted(picture.shape for picture in references.pictures["QIQI"])[-1] == (9, 9, 3)
+    assert references.facts["from"] == "folder"
+
+
+def test_accents_are_the_same_however_a_disk_stores_them(tmp_path):
+    """macOS hands out names with accents as letters of their own; instructions have them in one letter."""
+    picture_in(tmp_path / "Zoe\u0308.png", 10)
+    picture_in(tmp_path / "ZOE\u0308" / "a.png", 20)
+    picture_in(tmp_path / "Zo\u00eb.webp", 30)
+    references = references_of([named_game("Zo\u00eb")], tmp_path)
+    assert len(references.pictures["Zo\u00eb"]) == 3 and references.remarks == ()
+
+
+def test_pictures_that_are_too_many_to_count_are_told(tmp_path):
+    for number in range(17):
+        picture_in(tmp_path / "Qiqi" / f"{number:02}.png", number)
+    references = references_of([named_game("Qiqi")], tmp_path)
+    assert [picture.max() for picture in references.pictures["Qiqi"]] == list(range(16))
+    assert references.remarks == ("Qiqi has 17 pictures; only the first 16 are used",)
+
+
+def test_pictures_are_read_as_the_building_of_a_dataset_reads_them(tmp_path):
+    (tmp_path / "miko").mkdir()
+    Image.new("RGBA", (6, 4), (0, 0, 0, 0)).save(tmp_path / "miko" / "a.png")
+    turned = Image.Exif()
+    turned[0x0112] = 6  # EXIF orientation: a quarter to the right
+    Image.new("RGB", (6, 4)).save(tmp_path / "miko" / "b.jpg", exif=turned)
+    picture_in(tmp_path / "miko" / "c.bmp", 10)
+    for name in ("miko/._a.png", "._miko.png"):
+        (tmp_path / name).write_bytes(b"macOS keeps its own notes so")
+    clear, upright, plain = references_of([named_game("Miko")], tmp_path).pictures["Miko"]
+    assert (clear == 255).all() and upright.shape == (6, 4, 3) and plain.max() == 10
+
+
+@pytest.mark.parametrize("name", ["../secret", "secret/..", "/etc", "..", "a\\b"])
+def test_a_name_never_becomes_a_path(tmp_path, name):
+    picture_in(tmp_path / "secret.png", 10)
+    (tmp_path / "folder").mkdir()
+    references = references_of([named_game(name)], tmp_path / "folder")
+    assert references.pictures == {} and "has none" in references.remarks[0]
+
+
+def test_a_broken_picture_is_named(tmp_path):
+    (tmp_path / "Miko.png").write_bytes(b"not a picture")
+    with pytest.raises(ValueError, match="Miko.png: not a readable picture"):
+        references_of([named_game("Miko")], tmp_path)
+    with pytest.raises(ValueError, match="no such folder"):
+        references_of([named_game("Miko")], tmp_path / "absent")
+
+
+def test_the_toybox_draws_its_own_characters_and_nobody_elses():
+    drawn = references_of(small_games())
+    assert set(drawn.pictures) == {"Miko", "Taro", "Yuzu"} and drawn.facts["from"] == "drawn"
+    assert drawn.facts == references_of(small_games()).facts
+    other = references_of([*small_games(), named_game("Qiqi")])
+    assert other.pictures == {} and "--characters" in other.remarks[0]
+
+
+# what lies on disk --------------------------------------------------------------------------------------------------
+
+
+def test_a_record_reads_back(tmp_path):
+    game = game_of(turn_of(3, 2, StateChange(1, 0, 1), 4, clip_i=0.25), turn_of(1))
+    game.save(tmp_path)
+    assert read_game(tmp_path, "by-hand") == game
+    assert read_game(tmp_path, "another") is None
+    with pytest.raises(ValueError, match="not a valid name of a game"):
+        game_folder(tmp_path, "../elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("clip", "../../secret.mp4"),
+        ("clip", "turn-01.html"),
+        ("shown", "javascript:alert(1)//turn-01.mp4"),
+        ("line", "<S>Miko</S>"),
+        ("level", "3"),
+        ("seconds", None),
+        ("scores", []),
+        ("change", {"social": 1, "luck": 2}),
+        ("motion_value", True),
+    ],
+)
+def test_a_record_that_is_none_is_refused(tmp_path, field, value):
+    game = game_of(turn_of(3, 2, StateChange(1, 0, 1), 4))
+    game.save(tmp_path)
+    path = game_folder(tmp_path, "by-hand") / "game.json"
+    values = json.loads(path.read_text())
+    values["turns"][0][field] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="not a played game"):
+        read_game(tmp_path, "by-hand")
+
+
+def test_a_finished_run_holds_what_the_others_read(played):
+    run = read_run(played)
+    assert [game.name for game in run.games] == ["small-1", "small-2", "small-3"]
+    asked = [turn.instruction for turn in run.games[0].turns]
+    assert asked == [turn.instruction for turn in small_games()[0].turns]
+    for game in run.games:
+        assert game.seed == game_seed(0, game.name) and len({turn.number for turn in game.turns}) == 2
+        assert all((game_folder(played, game.name) / turn.clip).is_file() for turn in game.turns)
+        assert all(1 <= turn.level <= 5 and turn.motion_level and turn.change for turn in game.turns)
+        assert game.turns[0].scores["clip_i_across"] is None and game.turns[1].scores["clip_i_across"] is not None
+        values = json.loads((game_folder(played, game.name) / "game.json").read_text())["turns"][0]
+        assert {"instruction", "line", "level", "change", "motion_level", "motion_value", "scores", "clip"} <= set(
+            values
+        )
+    assert [turn.warm_up for game in run.games for turn in game.turns] == [True] + [False] * 5
+    assert not list(played.rglob("part-*"))
+
+
+def test_no_run_here_is_said(tmp_path):
+    with pytest.raises(ValueError, match="no run.json"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("[]")
+    with pytest.raises(ValueError, match="not written by `evaluate world`"):
+        read_run(tmp_path)
+
+
+# runs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_give_the_same_numbers_and_another_seed_others(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "again")) as opened:
+        opened.play()
+    assert numbers(tmp_path / "again") == numbers(played)
+    with open_job(job_of(world, tmp_path / "other", seed=1, limit=1)) as opened:
+        opened.play()
+    one, other = (read_game(out, "small-1") for out in (played, tmp_path / "other"))
+    assert one.seed != other.seed and one.turns[0].scores != other.turns[0].scores
+    assert one.turns[0].level == other.turns[0].level, "prediction is greedy"
+
+
+def test_a_games_shots_do_not_depend_on_the_games_before_it(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "out")) as opened:
+        opened.play(part=1, parts=2)
+    assert [path.name for path in (tmp_path / "out" / "games").iterdir()] == ["small-2"]
+    assert numbers(tmp_path / "out").items() <= numbers(played).items()
+
+
+def test_a_killed_run_goes_on_to_the_same_numbers(world, played, tmp_path):
+    out = tmp_path / "out"
+    dead = work(world, out, "dies")
+    assert dead.returncode == -9
+    assert read_game(out, "small-1") is not None and read_game(out, "small-2") is None
+    assert (game_folder(out, "small-2") / "turn-01.mp4").exists() or list(game_folder(out, "small-2").iterdir())
+    begun = (game_folder(out, "small-1") / "game.json").stat().st_mtime_ns
+    assert cli.carry_out(job_of(world, out)) == 0
+    assert (game_folder(out, "small-1") / "game.json").stat().st_mtime_ns == begun, "not played again"
+    assert numbers(out) == numbers(played)
+
+
+def test_two_processes_share_the_games_out_and_give_the_same_numbers(world, played, tmp_path):
+    done = work(world, tmp_path / "out", launch=LAUNCH)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert numbers(tmp_path / "out") == numbers(played)
+    told, alone = (json.loads((out / "report.json").read_text()) for out in (tmp_path / "out", played))
+    rows = {row["key"]: row for row in told["rows"]}
+    for row in alone["rows"]:
+        assert row["key"] == "seconds" or rows[row["key"]] == row
+    assert rows["seconds"]["n"] == 4, "either process has its first turn"
+    assert done.stdout.count("small-2") <= 1 and done.stdout.count("| metric ") == 1, "one process speaks"
+
+
+def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_path):
+    before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
+    cases = {
+        "seed was 0, now 5": {"seed": 5},
+        "player window was 4, now 0": {"player": WorldPlayer(world, PlaySettings(window=0, steps=2))},
+        "player steps was 2, now 4": {"player": WorldPlayer(world, PlaySettings())},
+        "benchmark sha256 was": {"games": small_games(2)},
+        "motion edges was": {"edges": (1.0, 2.0, 3.0, 4.0)},
+        "towers": {"models": ScoringModels(TinyTower(9), None)},
+    }
+    for sentence, changes in cases.items():
+        with pytest.raises(ValueError, match=f"holds another run: .*{re.escape(sentence)}"):
+            with open_job(job_of(world, played, **changes)):
+                pass
+    assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files"), open_job(job_of(world, tmp_path)):
+        pass
+
+
+def test_another_process_plays_nothing_into_a_folder_of_another_run(world, played):
+    before = sorted(played.rglob("*"))
+    with pytest.raises(ValueError, match="holds another run"):
+        with open_job(job_of(world, played, seed=5), main=False) as opened:
+            opened.play()
+    assert sorted(played.rglob("*")) == before
+
+
+def test_two_runs_at_once_do_not_meet(world, tmp_path):
+    with open_job(job_of(world, tmp_path / "out")):
+        with pytest.raises(ValueError, match="another process writes there"):
+            with open_job(job_of(world, tmp_path / "out")):
+                pass
+
+
+def test_more_games_go_on_with_fewer(world, tmp_path):
+    for limit in (1, 2):
+        with open_job(job_of(world, tmp_path / "out", limit=limit)) as opened:
+            opened.play()
+            table = opened.report()
+        assert table.ours.games == limit
+    assert "the first 2 of the benchmark's 3 games" in " ".join(table.remarks)
+    assert any("only 2 games" in remark and "too narrow" in remark for remark in table.remarks)
+    with pytest.raises(ValueError, match="--limit is 0"), open_job(job_of(world, tmp_path / "out", limit=0)):
+        pass
+
+
+# the report ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_says_what_it_takes_to_repeat_it(played):
+    told = json.loads((played / "report.json").read_text())
+    assert {"command", "world", "player", "benchmark", "seed", "seeds", "motion", "towers", "references"} <= set(told)
+    assert told["world"]["profile"] == "paper" and len(told["world"]["fingerprint"]) == 64
+    assert told["machine"]["torch"] == torch.__version__.split("+")[0] or told["machine"]["torch"] == torch.__version__
+    assert told["seeds"]["small-2"] == game_seed(0, "small-2")
+    rows = {row["key"]: row for row in told["rows"]}
+    assert list(rows) == [metric.key for metric in METRICS]
+    assert rows["clip_i"]["name"] == "CLIP-I (toybox towers)", "stand-ins never go by the bare name"
+    assert rows["acc_f"]["n"] == 6 and len(rows["acc_f"]["interval"]) == 2 and rows["acc_f"]["paper"]["GC"] == 0.425
+    assert rows["clip_i_true"]["value"] is None and rows["clip_i_true"]["n"] == 0
+    assert sum(map(sum, told["motion_levels"]["tiny"])) == 6
+
+
+def test_the_report_reads_as_markdown(played):
+    text = (played / "report.md").read_text(encoding="utf-8")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == len(METRICS) + 2 and len({line.count("|") for line in table}) == 1
+    assert len({len(line) for line in table}) == 1, "aligned, to be read as it is"
+    (dreamsim,) = (line for line in table if line.startswith("| DreamSim (toybox towers)  "))
+    assert dreamsim.split("|")[-5:-1] == [
+        f" {value.ljust(len(cell) - 1)}"
+        for value, cell in zip(("0.740", "0.642", "0.580", "0.502"), dreamsim.split("|")[-5:-1], strict=True)
+    ]
+    (true,) = (line for line in table if line.startswith("| CLIP-I to the true shot"))
+    assert true.split("|")[3].strip() == "-", "nothing is invented"
+    for metric in METRICS:
+        assert metric.about in text and metric.source in text
+
+
+def test_plots_and_page_are_pictures_and_a_page(played):
+    sizes = {name: Image.open(played / name).size for name in ("metrics.png", "motion.png", "first-game.png")}
+    assert sizes["metrics.png"][0] == 1280 and all(min(size) > 300 for size in sizes.values())
+    colours = Image.open(played / "metrics.png").convert("RGB").getcolors(1 << 24)
+    assert any(colour == (98, 67, 189) for _, colour in colours), "our bars"
+
+
+def test_names_in_a_chart_fit_in_any_letters_and_keep_their_ends():
+    """Two runs beside each other differ in their folders' names, most often at the end."""
+    for name in ("toybox (a-long-name-of-a-folder-%d)", 15 * "\u5343\u5bfb" + " %d"):
+        one, other = (charts.printable(name % number) for number in (1, 2))
+        assert one != other and one[0] in (name[0], "?") and len(one) <= 26
+    assert charts.printable("$a") == r"\$a", "never read as mathematics"
+
+
+def test_without_matplotlib_a_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ValueError, match="need matplotlib; install the extra `eval`"):
+        charts.draw_motion([])
+
+
+def test_other_runs_stand_beside(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as opened:
+        opened.play()
+        table = opened.report([played])
+    assert [column.name for column in table.columns] == ["tiny (w0)", "tiny (out)"]
+    assert table.columns[1].estimates == estimates_of(read_run(played).games)
+    save_table(table)
+    told = json.loads((tmp_path / "w0" / "report.json").read_text())
+    assert told["rows"][0]["beside"]["tiny (out)"]["n"] == 6 and set(told["motion_levels"]) == {
+        "tiny (w0)",
+        "tiny (out)",
+    }
+    with open_job(job_of(world, tmp_path / "one", limit=1)) as opened:
+        opened.play()
+    fewer = table_of(read_run(played), [tmp_path / "one"])
+    assert any("has finished 1 of these 3 games" in remark for remark in fewer.remarks)
+
+
+def test_the_report_says_how_the_runs_beside_were_played(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as opened:
+        opened.play()
+        opened.report([played]).save(tmp_path)
+    (beside,) = json.loads((tmp_path / "report.json").read_text())["beside"].values()
+    assert beside["player"]["window"] == 4 and beside["seed"] == 0
+
+
+def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
+    for folder, sentence in ((tmp_path / "absent", "no played benchmark here"), (played, "benchmark sha256 was")):
+        with pytest.raises(ValueError, match=sentence):
+            cli.carry_out(job_of(world, tmp_path / "out", games=small_games(1)), [folder])
+    assert not list((tmp_path / "out").rglob("game.json"))
+
+
+def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, tmp_path, capsys):
+    odd = tuple(
+        replace(turn, motion="juggle \u5343\u5bfb", background="night beach") for turn in small_games(1)[0].turns
+    )
+    assert cli.carry_out(job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),))) == 0
+    told = capsys.readouterr().out
+    sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
+    assert f"({sentence})" in told.partition("odd  2 turns")[0], "Miko and the rest are known"
+    assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
+
+
+def test_what_was_measured_otherwise_does_not_stand_beside(world, played, tmp_path):
+    with open_job(job_of(world, tmp_path / "other", edges=(1.0, 2.0, 3.0, 4.0), limit=1)) as opened:
+        opened.play()
+    with pytest.raises(ValueError, match="cannot stand beside this run: motion edges was"):
+        table_of(read_run(played), [tmp_path / "other"])
+
+
+def test_one_game_alone_says_what_its_intervals_are(world, tmp_path):
+    with open_job(job_of(world, tmp_path / "out", games=small_games(1))) as opened:
+        opened.play()
+        table = opened.report()
+    assert any("only one game" in remark for remark in table.remarks)
+    assert not any("too narrow" in remark for remark in table.remarks)
+
+
+HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 __STYLE__ `${x}` \"'"
+
+
+def hostile_table(played):
+    """A run whose benchmark says all that a page could trip over."""
+    run = read_run(played)
+    line = parse_turn(run.games[0].turns[0].line)
+    turn = replace(
+        line, characters=("Mi & 'ko\" __SCRIPT__",), motion="run | *away* `x` __POLICY__ ${1}", background="x & y"
+    )
+    games = tuple(replace(game, turns=tuple(replace(one, line=turn.line) for one in game.turns)) for game in run.games)
+    return dataclasses.replace(table_of(replace(run, games=games)), remarks=(HOSTILE,))
+
+
+def test_the_page_is_safe_whatever_a_benchmark_says(played, tmp_path):
+    text = page.write_page(hostile_table(played), tmp_path).read_text(encoding="utf-8")
+    assert text.count("<script") == 2 and text.count("</script>") == 2 and "<!--" not in text
+    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', text)[1]
+    told = json.loads(data)
+    assert told["remarks"] == [HOSTILE] and not set("<>&") & set(data) and data.isascii()
+    assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    for tag, part in (("style", "style.css"), ("script", "page.js")):
+        block = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[1]
+        own = (pathlib.Path(page.__file__).with_name("clips_page") / part).read_text(encoding="utf-8")
+        assert own.removeprefix('"use strict";\n') in block
+        digest = base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert all(turn["clip"].startswith("games/small-") for game in told["games"] for turn in game["turns"])
+
+
+def test_a_browser_shows_the_page_and_runs_nothing_of_a_benchmarks(played, tmp_path):
+    if (chromium := find_chromium()) is None:
+        pytest.skip(NEEDED)
+    path = page.write_page(hostile_table(played), tmp_path)
+    command = [chromium, "--headless", *FLAGS, "--virtual-time-budget=5000", f"--user-data-dir={tmp_path / 'profile'}"]
+    address = f"{path.as_uri()}#order=motion"
+    shown = subprocess.run([*command, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
+    assert len(re.findall(r'<li class="turn', shown.stdout)) == 6
+    assert shown.stdout.count("Mi &amp; 'ko\" __SCRIPT__") >= 6, "words, as they are"
+    assert "6 turns of 3 games" in shown.stdout and shown.stdout.count("<script") == 2
+
+
+def test_markdown_shows_a_strangers_words_as_words(played):
+    text = hostile_table(played).markdown
+    assert "\\<script\\>" in text and not re.search(r"(?<!\\)<", text)
+
+
+def test_a_players_name_cannot_break_the_table(played):
+    run = read_run(played)
+    player = {**run.asked["player"], "name": "a | b <b>\x1b[31m"}
+    table = table_of(replace(run, asked={**run.asked, "player": player}))
+    assert table.ours.name == "a | b \u2039b\u203a [31m"
+    assert len({line.count("|") for line in table.table.splitlines()}) == 1
+
+
+def test_where_no_video_can_be_written_the_page_shows_moving_pictures(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "clip_suffix", lambda: ".safetensors")
+    with open_job(job_of(world, tmp_path, games=small_games(1, 1))) as opened:
+        opened.play()
+        save_table(opened.report())
+    (turn,) = read_run(tmp_path).games[0].turns
+    assert (turn.clip, turn.shown) == ("turn-01.safetensors", "turn-01.webp")
+    assert "games/small-1/turn-01.webp" in (tmp_path / "index.html").read_text()
+
+
+def test_a_moving_picture_stands_in_where_no_video_can_be_written(tmp_path):
+    frames = np.stack([np.full((8, 12, 3), shade, np.uint8) for shade in range(0, 170, 10)])
+    write_moving(tmp_path / "turn-01.webp", frames, 8.0)
+    with Image.open(tmp_path / "turn-01.webp") as picture:
+        assert picture.n_frames == 17 and picture.size == (12, 8)
+
+
+# the command and the node -------------------------------------------------------------------------------------------
+
+
+def told(*words):
+    parser = argparse.ArgumentParser()
+    cli.add_arguments(parser)
+    return parser.parse_args([str(word) for word in words])
+
+
+@pytest.fixture
+def small_models(monkeypatch):
+    monkeypatch.setattr(choose, "open_scoring_models", lambda name, **_: tiny_models())
+
+
+def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path, capsys):
+    games = tmp_path / "games.txt"
+    games.write_text(benchmark_text(small_games(5, 1)))
+    words = ["--world", world.folder, "--games", games, "--out", tmp_path / "out", "--steps", 2, "--device", "cpu"]
+    assert cli.run(told(*words)) == 0
+    said = capsys.readouterr().out
+    assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
+    assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said and "index.html" in said
+    assert cli.run(told(*words, "--limit", 5)) == 0
+    said = capsys.readouterr().out
+    assert said.count("  1 turn  ") == 1, "four of them were there"
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
+
+
+def test_the_report_is_there_although_nobody_reads_the_table(world, tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            if "| metric" in text:
+                raise BrokenPipeError  # as of `| head`
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with pytest.raises(BrokenPipeError):
+        cli.carry_out(job_of(world, tmp_path / "out", games=small_games(1)))
+    assert (tmp_path / "out" / "report.json").is_file() and (tmp_path / "out" / "index.html").is_file()
+
+
+def test_an_interrupt_leaves_finished_games(world, small_models, tmp_path, monkeypatch, capsys):
+    games = tmp_path / "games.txt"
+    games.write_text(benchmark_text(small_games()))
+    words = ["--world", world.folder, "--games", games, "--out", tmp_path / "out", "--steps", 2, "--device", "cpu"]
+    whole = WorldPlayer.play
+
+    def stopped(self, game, seed):
+        if game.name == "small-2":
+            raise KeyboardInterrupt
+        yield from whole(self, game, seed)
+
+    monkeypatch.setattr(WorldPlayer, "play", stopped)
+    assert cli.run(told(*words)) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    monkeypatch.setattr(WorldPlayer, "play", whole)
+    assert cli.run(told(*words)) == 0
+    assert capsys.readouterr().out.count("2 turns") == 2
+
+
+def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played, small_models, tmp_path, capsys):
+    save_text_to_video(tmp_path / "cogvideo", frames=49)
+    games = tmp_path / "games.txt"
+    games.write_text(benchmark_text(small_games()))
+    words = ["--world", world.folder, "--games", games, "--out", tmp_path / "gc", "--device", "cpu", "--limit", 1]
+    words += ["--baseline", "gc", "--baseline-video", tmp_path / "cogvideo", "--steps", 2, "--beside", played]
+    assert cli.run(told(*words)) == 0
+    rows = {row["key"]: row for row in json.loads((tmp_path / "gc" / "report.json").read_text())["rows"]}
+    assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
+    for key in ("acc_f", "mae_f"):
+        assert rows[f"{key}_uncalibrated"]["value"] == rows[key]["value"], "nothing of a baseline is calibrated"
+        assert rows[f"{key}_uncalibrated"]["paper"] == rows[key]["paper"], (
+            "nor of the paper's players, as far as it says"
+        )
+    assert not any(rows[key]["n"] for key in ("state", "state_mae", "social", "scope"))
+    assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
+    out = capsys.readouterr().out
+    assert "GC shows 17 of 49 frames, 3 times as fast, which changes ACC-F and MAE-F" in out
+    (state,) = (line for line in out.splitlines() if line.startswith("| State accuracy  "))
+    assert state.split("|")[3].strip() == "-" and state.split("|")[5].strip() == "0/2", "each column's own count"
+    assert not (tmp_path / "gc" / "first-game.png").exists() and (tmp_path / "gc" / "index.html").exists()
+
+
+def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
+    games = tmp_path / "games.txt"
+    game = read_games(None)[0]
+    games.write_text(benchmark_text([replace(game, turns=game.turns[:2])]))
+    words = ["--world", "toybox", "--device", "cpu", "--true-shots"]
+    assert cli.run(told(*words, "--games", games, "--out", tmp_path / "true")) == 0
+    rows = {row["key"]: row for row in json.loads((tmp_path / "true" / "report.json").read_text())["rows"]}
+    assert rows["clip_i_true"]["value"] == pytest.approx(1) and rows["acc_f"]["value"] == 1, "the lines were made so"
+    assert rows["clip_i"]["truth"]["value"] == rows["clip_i"]["value"] and not rows["clip_i"]["says_nothing"]
+    assert rows["clip_i_across"]["truth"] == {key: rows["clip_i_across"][key] for key in ("value", "interval", "n")}
+    assert rows["state"]["n"] == 0
+    games.write_text(benchmark_text(small_games(1)))
+    with pytest.raises(ValueError, match="small-1 has no true shots"):
+        cli.run(told(*words, "--games", games, "--out", tmp_path / "other"))
+    with pytest.raises(ValueError, match="give only one of them"):
+        cli.run(told(*words, "--baseline", "gc", "--out", tmp_path / "other"))
+
+
+def calibrated(world):
+    """The world as if its motion values had been found by calibration; returns it and the values before."""
+    data = (0.4, 1.2, 2.5, 5.0, 9.5)
+    notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, TABLE.values))}
+    return replace(world, provenance={**world.provenance, **notes}), data
+
+
+def test_shots_are_measured_without_calibration_too(world, tmp_path):
+    """Each at the noise and from the state of the turn's own shot, conditioned on the median of the data's clips."""
+    own, data = calibrated(world)
+    bare = replace(world, motion_table=replace(TABLE, values=data))
+    for name, one in (("own", own), ("bare", bare)):
+        with open_job(job_of(one, tmp_path / name, games=small_games(1))) as opened:
+            opened.play()
+            table = opened.report()
+        if one is own:
+            assert "inverting the decoder's own measured response" in " ".join(table.remarks)
+    (played,), (alone,) = (read_run(tmp_path / name).games for name in ("own", "bare"))
+    for turn, other in zip(played.turns, alone.turns, strict=True):
+        assert (turn.uncalibrated_value, turn.uncalibrated_level) == (other.motion_value, other.motion_level)
+        assert (other.uncalibrated_value, other.uncalibrated_level) == (other.motion_value, other.motion_level)
+        assert turn.uncalibrated_value != turn.motion_value and turn.level == other.level
+
+
+def test_a_shot_without_calibration_costs_no_seconds_of_its_turn(world, monkeypatch):
+    own, _ = calibrated(world)
+    player = WorldPlayer(own, PlaySettings(steps=2))
+    clock, redraw = [0.0], WorldPlayer._redrawn
+
+    def slow(self, *given):
+        clock[0] += 1000
+        return redraw(self, *given)
+
+    monkeypatch.setattr(WorldPlayer, "_redrawn", slow)
+    monkeypatch.setattr("animegamer_core.evaluate.world.player.time.perf_counter", lambda: clock[0])
+    shots = list(player.play(small_games(1)[0], 0))
+    assert [shot.seconds for shot in shots] == [0.0, 0.0] and all(shot.uncalibrated is not None for shot in shots)
+
+
+def test_games_of_earlier_versions_have_no_uncalibrated_figure(tmp_path):
+    game_of(turn_of(1, measured=1)).save(tmp_path)
+    path = game_folder(tmp_path, "by-hand") / "game.json"
+    values = json.loads(path.read_text())
+    for turn in values["turns"]:
+        del turn["uncalibrated_value"], turn["uncalibrated_level"]
+    path.write_text(json.dumps(values))
+    found = estimates_of([read_game(tmp_path, "by-hand")])
+    assert found["acc_f"].count == 1 and found["acc_f_uncalibrated"].count == found["mae_f_uncalibrated"].count == 0
+
+
+def scored_run(folder, name, likeness, truth):
+    """A run of one turn whose shot is as like the character's pictures as told, and its true shot as `truth`."""
+    turn = turn_of(1, measured=1, clip_i=likeness)
+    turn = replace(turn, scores={**turn.scores, "truth_clip_i": truth})
+    asked = {"player": {"name": name}, "seed": 0, "world": {"name": "tiny"}, "towers": {"stand_in": True}}
+    asked["benchmark"] = {"games": ["by-hand"]}
+    return PlayedRun(folder, asked, (game_of(turn),))
+
+
+@pytest.mark.parametrize(("likeness", "truth", "marked"), [(0.5, 0.4, True), (0.4, 0.4, False), (0.3, 0.4, False)])
+def test_a_row_in_which_the_truth_scores_below_the_player_is_marked(tmp_path, likeness, truth, marked):
+    table = table_of(scored_run(tmp_path, "player", likeness, truth))
+    (row,) = (line for line in table.table.splitlines() if line.startswith("| CLIP-I (toybox towers) "))
+    assert ("(!)" in row) == marked
+    assert ("true shots themselves score 0.400, worse than player with 0.500" in table.text) == marked
+    table.save(tmp_path)
+    (kept,) = (row for row in json.loads((tmp_path / "report.json").read_text())["rows"] if row["key"] == "clip_i")
+    assert kept["says_nothing"] is marked and kept["truth"]["value"] == truth
+
+
+def test_a_row_without_a_truth_is_never_marked(played):
+    assert "(!)" not in (played / "report.md").read_text(encoding="utf-8")
+
+
+def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
+    base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
+    for more, sentence in {
+        ("--seed", "-1"): "seeds run from 0",
+        ("--motion-edges", "a,b"): "four rising numbers",
+        ("--flow", "raft"): "backends differ",
+        ("--limit", "0"): "1 game or more",
+        ("--steps", "0"): "1 step or more",
+        ("--window", "-1"): "0 or more",
+        ("--baseline-video", "v"): "--baseline-video is given without a baseline; add --baseline gc",
+        ("--characters", str(tmp_path / "absent")): "no such folder",
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            cli.run(told(*base, *more))
+        assert not (tmp_path / "out" / "run.json").exists()
+
+
+def test_motion_is_measured_where_shots_are_drawn_unless_told_otherwise(world, small_models, tmp_path):
+    base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
+    for more in ((), ("--flow-device", "auto"), ("--flow-device", "cpu")):
+        assert cli._job(told(*base, *more), "cpu").flow.device == "cpu"
+    with pytest.raises(ValueError, match="device 'cuda:99' is not available here"):
+        cli._job(told(*base, "--flow-device", "cuda:99"), "cpu")
+
+
+def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
+    for task in ("world", "ablations"):
+        with pytest.raises(SystemExit):
+            main(["evaluate", task, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert "the code beside its DINO is run, so fetch it yourself" in text
+
+
+def test_the_command_is_light_to_import():
+    code = (
+        "import sys, animegamer_core.cli.evaluate_world as cli, argparse; cli.add_arguments(argparse.ArgumentParser());"
+    )
+    code += "print(*{'torch', 'diffusers', 'transformers', 'PIL', 'cv2', 'accelerate'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(small, "read_games", lambda file: small_games())
+    heard = []
+    player = WorldPlayer(world, PlaySettings(steps=2))
+    told = small.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
+    assert heard == [("turns", number, 2) for number in range(1, 3)]
+    assert "| ACC-F " in told.text and str(told.folder) in told.text and told.sheet.width == 1200
+    assert (told.folder / "index.html").is_file()
+    again = small.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
+    assert len(heard) == 2 and again.text == told.text, "nothing is played twice"
+    assert open_world(world.folder).fingerprint[:8] in told.folder.name

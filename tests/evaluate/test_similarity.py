@@ -1,0 +1,587 @@
+"""The models that score pictures: published ones from the user's folders, and the Toybox's own."""
+
+import json
+import math
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from tokenizers.pre_tokenizers import ByteLevel
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint.world import EMBEDDED
+from animegamer_core.evaluate.similarity.choose import open_scoring_models
+from animegamer_core.evaluate.similarity.files import package
+from animegamer_core.evaluate.similarity.pixels import Preprocessing, resized
+from animegamer_core.evaluate.similarity.published_clip import PublishedClip, open_clip_model
+from animegamer_core.evaluate.similarity.published_dreamsim import FILES, open_dreamsim
+from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
+from animegamer_core.research.toybox_recipe.scoring_checks import (
+    ScoringRecipe,
+    build_scoring_models,
+    noise_check,
+    other_scenes,
+    perceptual_ranking,
+    ranking,
+    reference_ranking,
+    retrieval,
+)
+from animegamer_core.research.toybox_recipe.scoring_models import (
+    HELD_OUT_SEED,
+    Examples,
+    caption,
+    draw_examples,
+    same_captions,
+)
+from animegamer_core.toybox.drawing.draw import draw_frame
+from animegamer_core.toybox.references import reference_pictures, reference_scenes
+from animegamer_core.toybox.scenes import probe_scene
+from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card, save_scoring_models
+from animegamer_core.toybox.world import CHARACTERS
+
+SIZE = 32  # px, of the tiny CLIP
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def unit(rows):
+    return torch.allclose(rows.norm(dim=-1), torch.ones(len(rows)), atol=1e-5)
+
+
+# --- what CLIP is shown
+
+
+def test_a_picture_is_scaled_cropped_and_normalised():
+    """Against the same steps written for one Pillow picture: shorter side, middle square, channels."""
+    picture = noise(40, 70, 3)
+    scaled = np.asarray(Image.fromarray(picture).resize((56, 32), Image.Resampling.BICUBIC)) / 255
+    wanted = (scaled[:, 12:44] - np.array(CLIP_MEAN)) / np.array(CLIP_STD)
+    got = Preprocessing(SIZE)(picture[None])[0].permute(1, 2, 0)
+    torch.testing.assert_close(got.double(), torch.from_numpy(wanted), atol=1e-6, rtol=0)
+
+
+@given(st.integers(8, 90), st.integers(8, 90), st.sampled_from((0, 7, 255)))
+def test_pictures_of_any_size_become_the_models_square(height, width, grey):
+    seen = Preprocessing(SIZE)(np.full((2, height, width, 3), grey, np.uint8))
+    assert seen.shape == (2, 3, SIZE, SIZE)
+    for channel, (mean, std) in enumerate(zip(CLIP_MEAN, CLIP_STD, strict=True)):
+        assert seen[:, channel].numpy() == pytest.approx((grey / 255 - mean) / std, abs=1e-5)
+
+
+class Known:
+    """A model whose vectors are known: a picture's mean colour, and a text's length along the first axis."""
+
+    def image_features(self, pixels_MCHW):
+        return 5 * pixels_MCHW.mean((2, 3))
+
+    def text_features(self, texts):
+        return torch.tensor([[float(len(text)), 0, 0] for text in texts])
+
+
+def test_scores_are_cosines():
+    plain = Preprocessing(4, (0, 0, 0), (1, 1, 1))
+    model = PublishedClip("known", {}, Known(), plain)
+    colours = np.array([[255, 0, 0], [255, 255, 0], [0, 0, 255]], np.uint8)
+    seen, told = model.embed_images(np.tile(colours[:, None, None], (1, 4, 6, 1))), model.embed_texts(["run"])
+    assert (seen @ told.T).ravel().tolist() == pytest.approx([1, math.sqrt(0.5), 0], abs=1e-6)
+    assert float(seen[0] @ seen[1]) == pytest.approx(math.sqrt(0.5), abs=1e-6)
+
+
+# --- CLIP in transformers' format
+
+
+def tiny_config(tokens):
+    from transformers import CLIPConfig
+
+    shared = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ends = {"bos_token_id": tokens - 2, "eos_token_id": tokens - 1, "pad_token_id": tokens - 1}
+    return CLIPConfig(
+        text_config={**shared, "vocab_size": tokens, "max_position_embeddings": 24, "hidden_act": "gelu", **ends},
+        vision_config={**shared, "image_size": SIZE, "patch_size": 8, "hidden_act": "gelu"},
+        projection_dim=16,
+    )
+
+
+def write_tokenizer(folder, vocab, merges):
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+    about = {"tokenizer_class": "CLIPTokenizer", "pad_token": "<|endoftext|>", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def write_clip(folder, vocab, merges):
+    """A CLIP folder of tiny size with random weights; returns the model."""
+    from transformers import CLIPModel
+
+    folder.mkdir()
+    torch.manual_seed(5)
+    model = CLIPModel(tiny_config(len(vocab))).eval()
+    for weights in model.parameters():
+        torch.nn.init.normal_(weights, std=0.2)
+    model.save_pretrained(folder)
+    write_tokenizer(folder, vocab, merges)
+    facts = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.25], "size": {"shortest_edge": SIZE}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(facts), encoding="utf-8")
+    return model
+
+
+@pytest.fixture(scope="module")
+def clip_folder(tmp_path_factory):
+    letters = sorted(ByteLevel.alphabet())
+    names = [*letters, *(f"{letter}</w>" for letter in letters), "ru", "<|startoftext|>", "<|endoftext|>"]
+    folder = tmp_path_factory.mktemp("clip") / "tiny-clip"
+    write_clip(folder, {name: number for number, name in enumerate(names)}, ["r u"])
+    return folder
+
+
+def test_a_transformers_folder_scores_as_its_model_does(clip_folder):
+    from transformers import AutoTokenizer, CLIPModel
+
+    scorer = open_clip_model(clip_folder)
+    frames, texts = noise(3, 40, 60, 3), ["run fast", "a b, day beach"]
+    pixels = Preprocessing(SIZE, (0.4, 0.5, 0.6), (0.2, 0.3, 0.25))(frames)
+    model = CLIPModel.from_pretrained(clip_folder).eval()
+    told = AutoTokenizer.from_pretrained(clip_folder)(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        wanted = model(input_ids=told["input_ids"], attention_mask=told["attention_mask"], pixel_values=pixels)
+    torch.testing.assert_close(scorer.embed_images(frames), wanted.image_embeds, atol=1e-5, rtol=0)
+    torch.testing.assert_close(scorer.embed_texts(texts), wanted.text_embeds, atol=1e-5, rtol=0)
+    assert scorer.name == "tiny-clip"
+    assert len(scorer.facts["files"]["model.safetensors"]) == 64
+
+
+def test_texts_of_any_length_and_kind_are_read(clip_folder):
+    model = open_clip_model(clip_folder)
+    long, marked = "run " * 60, "run<|endoftext|> and swim"
+    seen = model.embed_texts(["run", "", long, marked, "\u98a8\u306e\u8c37"])
+    assert seen.isfinite().all() and unit(seen)
+    assert float(seen[3] @ model.embed_texts(["run"])[0]) < 0.999  # the mark did not end the text
+
+
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        ("preprocessor_config.json", "lacks preprocessor_config.json of transformers' format"),
+        ("model.safetensors", "lacks model.safetensors of transformers' format"),
+        ("config.json", r"open_clip_config.json, open_clip_model.safetensors of open_clip's; .*huggingface.co/laion"),
+    ],
+)
+def test_a_clip_folder_that_lacks_a_file_says_which(clip_folder, tmp_path, name, sentence):
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=sentence):
+        open_clip_model(folder)
+
+
+def test_weights_that_are_not_whole_are_refused(clip_folder, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["visual_projection.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"the weights lack visual_projection\.weight"):
+        open_clip_model(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("left", [0, 1, 100, -1])
+def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left):
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    if name == "pytorch_model.bin":
+        torch.save(load_file(folder / "model.safetensors"), folder / name)
+        (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes((folder / name).read_bytes()[:left])
+    with pytest.raises(ValueError, match=rf"{name}: (not a whole|the file ends too early).*download") as caught:
+        open_clip_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "file, values, sentence",
+    [
+        ("config.json", {"model_type": "siglip"}, "type 'siglip'; give one of type 'clip'"),
+        ("config.json", [1], "expected a JSON object"),
+        ("preprocessor_config.json", {"image_mean": [0.5], "image_std": [0.5]}, "mean .0.5,.* and std"),
+        ("preprocessor_config.json", {"image_std": [0.5, 0.5, 0]}, "std"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(clip_folder, tmp_path, file, values, sentence):
+    folder = shutil.copytree(clip_folder, tmp_path / "clip")
+    (folder / file).write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=sentence):
+        open_clip_model(folder)
+
+
+# --- CLIP in open_clip's own format, beside the package itself
+
+
+def as_open_clip(model):
+    """A transformers CLIP's tensors under open_clip's names."""
+    source, tensors = model.state_dict(), {"logit_scale": model.logit_scale.detach()}
+
+    def layers(from_, to):
+        for index in range(model.config.vision_config.num_hidden_layers):
+            old, new = f"{from_}.encoder.layers.{index}", f"{to}transformer.resblocks.{index}"
+            for part in ("weight", "bias"):
+                attention = [source[f"{old}.self_attn.{name}_proj.{part}"] for name in "qkv"]
+                tensors[f"{new}.attn.in_proj_{part}"] = torch.cat(attention)
+                tensors[f"{new}.attn.out_proj.{part}"] = source[f"{old}.self_attn.out_proj.{part}"]
+                tensors[f"{new}.mlp.c_fc.{part}"] = source[f"{old}.mlp.fc1.{part}"]
+                tensors[f"{new}.mlp.c_proj.{part}"] = source[f"{old}.mlp.fc2.{part}"]
+                for number in (1, 2):
+                    tensors[f"{new}.ln_{number}.{part}"] = source[f"{old}.layer_norm{number}.{part}"]
+
+    layers("vision_model", "visual.")
+    layers("text_model", "")
+    tensors["visual.class_embedding"] = source["vision_model.embeddings.class_embedding"]
+    tensors["visual.positional_embedding"] = source["vision_model.embeddings.position_embedding.weight"]
+    tensors["visual.conv1.weight"] = source["vision_model.embeddings.patch_embedding.weight"]
+    tensors["visual.proj"] = source["visual_projection.weight"].T
+    tensors["token_embedding.weight"] = source["text_model.embeddings.token_embedding.weight"]
+    tensors["positional_embedding"] = source["text_model.embeddings.position_embedding.weight"]
+    tensors["text_projection"] = source["text_projection.weight"].T
+    for part in ("weight", "bias"):
+        tensors[f"visual.ln_pre.{part}"] = source[f"vision_model.pre_layrnorm.{part}"]
+        tensors[f"visual.ln_post.{part}"] = source[f"vision_model.post_layernorm.{part}"]
+        tensors[f"ln_final.{part}"] = source[f"text_model.final_layer_norm.{part}"]
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+SIDES = {"width": 32, "layers": 2, "mlp_ratio": 1.5}
+OPEN_CLIP_FACTS = {
+    "model_cfg": {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": SIZE, "head_width": 16, "patch_size": 8, **SIDES},
+        "text_cfg": {"context_length": 24, "vocab_size": 49408, "heads": 2, **SIDES},
+    },
+    "preprocess_cfg": {"mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.25]},
+}
+
+
+@pytest.fixture(scope="module")
+def both_folders(tmp_path_factory):
+    """One CLIP, with open_clip's own vocabulary, in either format."""
+    open_clip = pytest.importorskip("open_clip", reason="extra [towers] is not installed", exc_type=ImportError)
+    tokens = open_clip.SimpleTokenizer()
+    ends = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+    vocab = {ends.get(name, name): number for name, number in tokens.encoder.items()}
+    merges = [" ".join(pair) for pair in sorted(tokens.bpe_ranks, key=tokens.bpe_ranks.get)]
+    folder = tmp_path_factory.mktemp("both")
+    model = write_clip(folder / "transformers", vocab, merges)
+    (folder / "open_clip").mkdir()
+    torch.save(as_open_clip(model), folder / "open_clip" / "open_clip_pytorch_model.bin")
+    (folder / "open_clip" / "open_clip_config.json").write_text(json.dumps(OPEN_CLIP_FACTS))
+    return folder
+
+
+TEXTS = ["gently wave hello with a red car, day beach", "Miko's 2 cars!", "it\u2019s night, in the forest"]
+
+
+def test_both_formats_score_as_open_clip_does(both_folders):
+    import open_clip
+
+    model = open_clip.CLIP(**OPEN_CLIP_FACTS["model_cfg"]).eval()
+    model.load_state_dict(torch.load(both_folders / "open_clip" / "open_clip_pytorch_model.bin", weights_only=True))
+    show = open_clip.image_transform(SIZE, False, *OPEN_CLIP_FACTS["preprocess_cfg"].values())
+    frames = noise(3, 41, 60, 3)
+    with torch.no_grad():
+        seen = model.encode_image(torch.stack([show(Image.fromarray(frame)) for frame in frames]), normalize=True)
+        told = model.encode_text(open_clip.SimpleTokenizer(context_length=24)(TEXTS), normalize=True)
+    for name in ("transformers", "open_clip"):
+        model = open_clip_model(both_folders / name)
+        torch.testing.assert_close(model.embed_images(frames), seen, atol=1e-5, rtol=0)
+        torch.testing.assert_close(model.embed_texts(TEXTS), told, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(96, 144), (480, 720), (225, 224), (333, 500), (64, 37)])
+def test_pictures_are_prepared_as_by_open_clip(size):
+    open_clip = pytest.importorskip("open_clip", reason="extra [towers] is not installed", exc_type=ImportError)
+    frame = noise(*size, 3)
+    wanted = open_clip.image_transform(224, False)(Image.fromarray(frame))
+    torch.testing.assert_close(Preprocessing(224)(frame[None])[0], wanted, atol=1e-5, rtol=0)
+
+
+def changed(facts, part, values):
+    model = {**facts["model_cfg"], part: {**facts["model_cfg"].get(part, {}), **values}}
+    return {**facts, "model_cfg": model}
+
+
+@pytest.mark.parametrize(
+    "facts, sentence",
+    [
+        (changed(OPEN_CLIP_FACTS, "text_cfg", {"hf_model_name": "roberta-base"}), "not a plain CLIP .hf_model_name"),
+        (changed(OPEN_CLIP_FACTS, "vision_cfg", {"timm_model_name": "x"}), "not a plain CLIP .timm_model_name"),
+        (changed(OPEN_CLIP_FACTS, "text_cfg", {"width": 64}), "weights do not fit open_clip_config.json"),
+        ({"preprocess_cfg": {}}, "an encoder is missing"),
+        ({**OPEN_CLIP_FACTS, "preprocess_cfg": {"resize_mode": "squash"}}, "resized by"),
+        ({**OPEN_CLIP_FACTS, "preprocess_cfg": {"mean": [1]}}, "mean .1,."),
+    ],
+)
+def test_what_is_no_plain_clip_of_open_clip_is_refused(both_folders, tmp_path, facts, sentence):
+    folder = shutil.copytree(both_folders / "open_clip", tmp_path / "clip")
+    (folder / "open_clip_config.json").write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match=sentence):
+        open_clip_model(folder)
+
+
+@pytest.mark.parametrize("name", ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"])
+def test_a_cut_off_file_of_open_clip_is_refused_in_words(both_folders, tmp_path, name):
+    from safetensors.torch import save_file
+
+    folder = shutil.copytree(both_folders / "open_clip", tmp_path / "clip")
+    whole = folder / "open_clip_pytorch_model.bin"
+    if name != whole.name:
+        save_file(torch.load(whole), folder / name)
+        whole.unlink()
+    (folder / name).write_bytes((folder / name).read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"{name}: (not a whole|the file ends too early).*download"):
+        open_clip_model(folder)
+
+
+# --- DreamSim
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_dreamsim_folder_that_lacks_a_file_says_which_and_downloads_nothing(tmp_path, kind):
+    for name in FILES[kind]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"of '{kind}' it lacks .*_lora/adapter_model.safetensors. Fetch it yourself"):
+        open_dreamsim(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def dreamsim_folder(tmp_path_factory):
+    """The package's CLIP ViT-B/32 with random weights and a fine-tuning, under the names that it looks for."""
+    package = pytest.importorskip("dreamsim", reason="extra [towers] is not installed", exc_type=ImportError)
+    from dreamsim.feature_extraction.vision_transformer import vit_base
+    from dreamsim.model import PerceptualModel
+    from peft import LoraConfig, get_peft_model
+
+    folder, kind = tmp_path_factory.mktemp("dreamsim"), "clip_vitb32"
+    torch.manual_seed(3)
+    vit = vit_base(patch_size=32)
+    vit.pos_drop = torch.nn.LayerNorm(768)
+    weights = {name: weight.half() for name, weight in vit.state_dict().items()}  # half the disk
+    weights["proj"] = torch.randn(768, 512) / 28
+    torch.save({"state_dict": weights}, folder / f"{kind}_pretrain.pth.tar")
+    config = package.model.dreamsim_args["model_config"][kind]
+    model = PerceptualModel(**config, device="cpu", load_dir=str(folder))
+    lora = LoraConfig(r=4, lora_alpha=8, lora_dropout=0.3, bias="none", target_modules=["qkv"], init_lora_weights=False)
+    get_peft_model(model, lora).save_pretrained(folder / f"{kind}_single_lora")
+    return folder
+
+
+def test_dreamsim_scores_as_its_package_does(dreamsim_folder):
+    import dreamsim
+
+    model, show = dreamsim.dreamsim(device="cpu", cache_dir=str(dreamsim_folder), dreamsim_type="clip_vitb32")
+    hub = torch.hub.get_dir()
+    scorer = open_dreamsim(dreamsim_folder)
+    assert torch.hub.get_dir() == hub and scorer.name == "DreamSim clip_vitb32"
+    assert set(scorer.facts["files"]) == {"clip_vitb32_pretrain.pth.tar", "adapter_model.safetensors"}
+    frames = np.stack([draw_frame(probe_scene(seed), 0) for seed in range(3)])
+    seen = scorer.embed_images(frames)
+    assert unit(seen)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        distance = model(*(show(Image.fromarray(frames[index])) for index in (one, other))).item()
+        assert 1 - float(seen[one] @ seen[other]) == pytest.approx(distance, abs=1e-5)
+    assert float(seen[0] @ scorer.embed_images(frames[:1])[0]) == pytest.approx(1, abs=1e-5)  # alone or among others
+
+
+@pytest.mark.parametrize("error", [ImportError("no such module"), RuntimeError("operator nms does not exist")])
+def test_a_package_that_cannot_be_imported_is_asked_for(monkeypatch, error):
+    def fail(name):
+        raise error
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    with pytest.raises(ValueError, match=f"package dreamsim cannot be imported .*{error}.*pip install dreamsim"):
+        package("dreamsim", "dreamsim")
+
+
+def test_pictures_are_squeezed_by_pillow():
+    picture = noise(40, 70, 3)
+    wanted = np.asarray(Image.fromarray(picture).resize((224, 224), Image.Resampling.BICUBIC))
+    assert np.array_equal(resized(picture[None], (224, 224))[0].permute(1, 2, 0).numpy(), wanted / np.float32(255))
+
+
+# --- which models
+
+
+def test_scoring_models_say_what_they_are(clip_folder):
+    shipped = open_scoring_models("toybox")
+    assert shipped.label("DreamSim") == "DreamSim (toybox towers)"
+    assert len(shipped.facts["clip"]["files"]["scorers.safetensors"]) == 64
+    published = open_scoring_models("published", clip=clip_folder)
+    assert published.label("CLIP-I") == "CLIP-I" and published.dreamsim is None
+    assert published.facts["clip"]["name"] == "tiny-clip"
+    json.dumps([shipped.facts, published.facts])
+
+
+@pytest.mark.parametrize(
+    "name, folders, sentence",
+    [
+        ("other", {}, "unknown scoring models 'other'; choose one of toybox, published"),
+        ("published", {}, "needs a folder with a CLIP model; download one yourself"),
+        ("toybox", {"clip": "x"}, "takes no folder, got x"),
+        ("toybox", {"dreamsim": "x"}, "takes no folder, got x"),
+        ("published", {"clip": "nowhere"}, "nowhere has no complete CLIP model"),
+    ],
+)
+def test_scoring_models_that_cannot_be_opened_are_refused(name, folders, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        open_scoring_models(name, **folders)
+
+
+# --- the Toybox's own
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load_scoring_models(EMBEDDED["toybox"])
+
+
+@pytest.fixture(scope="module")
+def unseen():
+    """Scenes that the shipped models were neither trained nor checked with."""
+    return draw_examples(range(HELD_OUT_SEED + 50_000, HELD_OUT_SEED + 50_100), workers=1)
+
+
+def test_the_shipped_models_know_the_toybox(shipped, unseen):
+    found = retrieval(shipped, unseen)
+    assert found["gallery"] == 100 and found["text_to_picture"] >= 0.9 and found["picture_to_text"] >= 0.9
+    right = ranking(shipped, unseen)
+    assert set(right) == {"character", "partner", "motion", "place", "time", "prop", "colour"}
+    assert all(fraction >= 0.9 for fact, fraction in right.items() if fact != "partner"), right
+    assert reference_ranking(shipped, unseen) >= 0.8
+    seen = perceptual_ranking(shipped, unseen.frames)
+    assert seen["nearer"] >= 0.95 and seen["same_shot"] > seen["other_shot"] + 0.3
+
+
+def test_the_shipped_models_are_blind_to_noise(shipped, unseen):
+    blind = noise_check(shipped, unseen)
+    assert blind["text_to_picture"] <= 0.04 and blind["picture_to_text"] <= 0.04  # chance is 0.01, of 100
+    assert 0.35 <= blind["nearer"] <= 0.65
+
+
+def test_the_card_says_how_good_the_models_are():
+    facts = read_card(EMBEDDED["toybox"])["facts"]
+    assert facts["retrieval"]["text_to_picture"] >= 0.9
+    for control in (facts["noise"], facts["shuffled"]):
+        assert control["text_to_picture"] <= 0.03 and control["picture_to_text"] <= 0.03  # 500 scenes, chance 0.01
+    assert 0.4 <= facts["noise"]["nearer"] <= 0.6
+    folder = EMBEDDED["toybox"] / "scorers"
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 1.2e6
+
+
+def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unseen):
+    frames = unseen.frames[:5, 0]
+    models = open_scoring_models("toybox")
+    for see in (models.clip.embed_images, models.dreamsim.embed_images):
+        rows = see(frames)
+        assert rows.dtype == torch.float32 and unit(rows)
+        assert torch.equal(rows, see(frames))
+        torch.testing.assert_close(rows[2:3], see(frames[2:3]), atol=1e-5, rtol=0)
+    told = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
+    torch.testing.assert_close(told[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0)  # padding says nothing
+
+
+def test_a_larger_picture_scores_as_the_small_one(shipped, unseen):
+    frames = unseen.frames[:4, 0]
+    large = np.stack([np.asarray(Image.fromarray(frame).resize((720, 480))) for frame in frames])
+    for perceptual in (False, True):
+        same = (shipped.embed_pictures(frames, perceptual) * shipped.embed_pictures(large, perceptual)).sum(-1)
+        assert (same > 0.95).all()
+
+
+@given(st.text(max_size=80))
+def test_any_text_can_be_scored(shipped, text):
+    row = shipped.embed_texts([text])
+    assert row.isfinite().all() and unit(row)
+
+
+def test_captions_of_one_scene_say_the_same_whatever_their_form():
+    rng = random.Random(0)
+    plain, equipped = (next(s for s in map(probe_scene, range(99)) if bool(s.prop) == has) for has in (False, True))
+    # with the characters and without; and each with the prop's colour told and untold
+    for scene, sayings in ((plain, 2), (equipped, 4)):
+        captions = [caption(scene, rng) for _ in range(90)]
+        assert len(set(captions)) > 6
+        assert len(set(same_captions(captions).tolist())) == sayings
+    assert any(equipped.prop_colour in text for text in captions)
+    assert not all(equipped.prop_colour in text for text in captions)
+    assert len(set(same_captions([caption(probe_scene(seed), rng) for seed in range(20)]).tolist())) == 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_other_scenes_differ_in_one_fact(seed):
+    scene = probe_scene(seed)
+    for fact, other in other_scenes(scene, random.Random(seed)).items():
+        name = {"colour": "prop_colour"}.get(fact, fact)
+        differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
+        assert differing - {"prop_told"} == {name}
+
+
+def test_references_show_the_character_alone_in_every_setting():
+    for name in CHARACTERS:
+        scenes = reference_scenes(name)
+        assert {(scene.character, scene.partner, scene.prop) for scene in scenes} == {(name, None, None)}
+        assert len({(scene.place, scene.time) for scene in scenes}) == len(scenes) == 8
+        assert all(scene.seed % 4 == 3 for scene in scenes)
+    assert reference_pictures("Miko").shape == (8, 96, 144, 3)
+    assert np.array_equal(reference_pictures("Pico"), reference_pictures("Pico"))
+    with pytest.raises(ValueError, match="unknown Toybox character 'Qiqi'; choose one of Miko"):
+        reference_pictures("Qiqi")
+
+
+def test_a_build_of_scoring_models_is_saved_with_its_card_and_is_the_same_again(tmp_path):
+    recipe = ScoringRecipe(scenes=12, held_out=4, steps=2, control_steps=1)
+    first, second = (build_scoring_models(tmp_path / name, recipe, "cpu", workers=1) for name in "ab")
+    assert first == second == read_card(tmp_path / "a")["facts"]
+    assert first["retrieval"]["gallery"] == 4 and first["recipe"]["scenes"] == 12
+    a, b = (load_scoring_models(tmp_path / name).state_dict() for name in "ab")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not any(name.startswith("part-") for name in (path.name for path in (tmp_path / "a/scorers").iterdir()))
+
+
+def test_incomplete_scoring_models_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no scoring models; train them with"):
+        load_scoring_models(tmp_path)
+    folder = save_scoring_models(ScoringNet(), tmp_path, {})
+    card = json.loads((folder / "scorers.json").read_text())
+    (folder / "scorers.json").write_text(json.dumps({**card, "words": ["run"]}))
+    with pytest.raises(ValueError, match="know other words"):
+        load_scoring_models(tmp_path)
+    (folder / "scorers.json").write_text(json.dumps(card))
+    (folder / "scorers.safetensors").write_bytes(b"half a file")
+    with pytest.raises(ValueError, match="not the scoring models of this version"):
+        load_scoring_models(tmp_path)
+
+
+def test_a_picture_tower_that_knows_nothing_guesses():
+    """The checks themselves: on random models and noise they find no knowledge where there is none."""
+    torch.manual_seed(0)
+    examples = draw_examples(range(40), workers=1)
+    blank = Examples(examples.scenes, noise(*examples.frames.shape))
+    assert retrieval(ScoringNet().eval(), blank)["text_to_picture"] <= 0.2
+
+
+def test_scoring_models_do_not_change_which_world_it_is(tmp_path):
+    """Stories on disk name their world by its fingerprint."""
+    world = open_world("toybox")
+    shutil.copy(world.folder / "world.json", tmp_path)
+    without = open_world(tmp_path).fingerprint
+    save_scoring_models(ScoringNet(), tmp_path, {})
+    assert open_world(tmp_path).fingerprint == without == world.fingerprint
+    assert not any("scorers" in path for path in world.files)

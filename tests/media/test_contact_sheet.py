@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+
+from animegamer_core.media import contact_sheet as sheet
+from animegamer_core.media import fonts
+from animegamer_core.media.contact_sheet import GAUGE_COLOURS, contact_sheet
+from animegamer_core.state import GameSession, GameState, StateChange
+
+PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
+KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"
+
+
+def turns_of(*instructions):
+    session = GameSession()
+    for number, instruction in enumerate(instructions):
+        session = session.step(instruction, GameState(None, 1 + number % 5, StateChange(1, 0, -1)))
+    return session.turns
+
+
+def clip(shade):
+    return np.full((17, 96, 144, 3), shade, np.uint8)
+
+
+@pytest.fixture
+def no_fonts(monkeypatch):
+    """A computer with PIL's own font only."""
+    for cached in (fonts._font_for, fonts._wide_fonts):
+        cached.cache_clear()
+    monkeypatch.setattr(fonts, "_WIDE_FONTS", ())
+    yield
+    for cached in (fonts._font_for, fonts._wide_fonts):
+        cached.cache_clear()
+
+
+def test_equal_instructions_have_a_card_each():
+    turns = turns_of("Miko runs", "Miko runs", "Miko runs")
+    shades = [40, 120, 200]
+    picture = np.asarray(contact_sheet(turns, [clip(shade) for shade in shades], "tale"))
+    card = (picture.shape[0] - sheet._HEADER - sheet._MARGIN + sheet._PAD) // 3
+    for number, shade in enumerate(shades):
+        y = sheet._HEADER + number * card + sheet._PAD + sheet.TILE_HEIGHT // 2
+        assert (picture[y, sheet._MARGIN + sheet._PAD + 60] == shade).all()
+    panels = [picture[sheet._HEADER + n * card : sheet._HEADER + (n + 1) * card, -600:] for n in range(3)]
+    assert (panels[0] != panels[1]).any() and (panels[1] != panels[2]).any()  # their numbers and stats differ
+
+
+def test_words_that_no_font_has_are_question_marks_and_a_notice(no_fonts):
+    assert fonts.drawable(f"Miko {KANJI}!") == "Miko ?????!"
+    plain = np.asarray(contact_sheet(turns_of("Miko runs"), [clip(90)], "tale"))
+    foreign = np.asarray(contact_sheet(turns_of(f"Miko {KANJI}"), [clip(90)], "tale"))
+    below_title = slice(95, 128)
+    assert (plain[below_title] == plain[below_title, :1]).all()
+    assert (foreign[below_title] != foreign[below_title, :1]).any()
+
+
+def test_missing_letters_of_a_font_are_recognised(no_fonts):
+    assert fonts._draws(None, "M") and fonts._draws(None, " ")
+    assert not fonts._draws(None, "\u5343") and not fonts._draws(None, "\U0001f600")
+
+
+def test_a_font_of_the_system_draws_what_pils_cannot():
+    fonts._font_for.cache_clear()
+    if not fonts._wide_fonts():
+        pytest.skip("no font of Chinese and Japanese letters on this computer")
+    assert fonts.drawable(KANJI) == KANJI
+    assert fonts._font_for("Mikos") is None, "with PIL's own font sheets look the same everywhere"
+
+
+def test_text_without_spaces_is_broken_between_wide_letters():
+    lines = sheet._instruction_lines(KANJI * 8, 300)
+    assert len(lines) == 3 and not lines[0].endswith("...")
+    assert "".join(lines).startswith(KANJI * 2)
+
+
+def test_words_are_not_broken():
+    words = "Miko runs along the beach while the sun goes down behind the hills"
+    lines = sheet._instruction_lines(words, 400)
+    assert " ".join(lines) == words or lines[-1].endswith("...")
+    assert all(line.split()[0] in words.split() for line in lines)
+
+
+def test_a_long_instruction_is_cut_in_few_steps(monkeypatch):
+    measured = []
+    width = sheet._width
+    monkeypatch.setattr(sheet, "_width", lambda words, size: measured.append(len(words)) or width(words, size))
+    for words in ("Miko " * 400, "a" * 2000, KANJI * 400, f"Character: Miko; Motion: {'run ' * 500}."):
+        measured.clear()
+        lines = sheet._instruction_lines(words, 496)
+        assert lines[-1].endswith("...") and all(width(line, 25) <= 496 for line in lines)
+        assert sum(measured) < 20_000, "letters in all"
+
+
+@pytest.mark.parametrize("words", ["Miko runs along the beach", "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "W" * 700])
+def test_words_are_cut_no_more_than_needed(words):
+    cut = sheet._fitted(words, 30, 150)
+    kept = cut.removesuffix("...")
+    assert cut != words and words.startswith(kept) and sheet._width(cut, 30) <= 150
+    assert sheet._width(words[: len(kept) + 1] + "...", 30) > 150 or words[len(kept)] == " "
+
+
+def test_no_turns_or_no_clips_are_refused():
+    with pytest.raises(ValueError, match="0 turns and 0 clips"):
+        contact_sheet((), [], "tale")
+    with pytest.raises(ValueError, match="2 turns and 1 clips"):
+        contact_sheet(turns_of("a", "b"), [clip(1)], "tale")
+
+
+def test_question_marks_stand_for_missing_letters(no_fonts):
+    from PIL import Image, ImageDraw
+
+    def drawn(words):
+        sheet = Image.new("L", (400, 60))
+        ImageDraw.Draw(sheet).text(
+            (20, 30), fonts.drawable(words), fill=255, font=fonts.font_of(words, 32), anchor="lm"
+        )
+        return np.asarray(sheet)
+
+    assert (drawn(KANJI) == drawn("?????")).all() and (drawn("Miko") != drawn("????")).any()
+
+
+def test_kanji_are_drawn_with_a_font_of_the_system():
+    from PIL import Image, ImageDraw
+
+    fonts._font_for.cache_clear()
+    if not fonts._wide_fonts():
+        pytest.skip("no font of Chinese and Japanese letters on this computer")
+    pictures = [Image.new("L", (400, 60)) for _ in range(2)]
+    for picture, words in zip(pictures, ("\u5343\u5c0b", "\u8d70\u308b"), strict=True):
+        ImageDraw.Draw(picture).text((20, 30), words, fill=255, font=fonts.font_of(words, 32), anchor="lm")
+    assert pictures[0].tobytes() != pictures[1].tobytes(), "both are empty boxes"
+
+
+def played(*changes, instruction=PUBLISHED):
+    session = GameSession()
+    for change in changes:
+        session = session.step(instruction, GameState(None, 4, StateChange(**change)))
+    return session.turns
+
+
+def pixels(sheet, name):
+    """The length of a gauge's bar in the sheet, in pixels."""
+    colour = [int(GAUGE_COLOURS[name][index : index + 2], 16) for index in (1, 3, 5)]
+    return (np.asarray(sheet) == colour).all(-1).any(0).sum()
+
+
+def test_a_sheet_shows_the_frames_of_every_turn():
+    clips = [np.full((17, 32, 48, 3), 40 * (index + 1), np.uint8) for index in range(2)]
+    sheet = contact_sheet(played({"stamina": 1}, {"stamina": 1}), clips, "a game")
+    shades = set(np.unique(np.asarray(sheet)[:, :800].reshape(-1, 3), axis=0)[:, 0].tolist())
+    assert {40, 80} <= shades
+    one = contact_sheet(played({"stamina": 1}), clips[:1], "a game")
+    assert one.width == sheet.width and one.height < sheet.height
+
+
+def test_a_strip_runs_from_the_first_frame_to_the_last():
+    clip = np.stack([np.full((32, 48, 3), 10 * frame, np.uint8) for frame in range(17)])
+    sheet = np.asarray(contact_sheet(played({"stamina": 1}), [clip], "a game"))
+    across = [int(value) for value in sheet[280, :1600, 0]]
+    assert [shade for shade in dict.fromkeys(across) if shade in range(0, 170, 10)] == [0, 50, 110, 160]
+
+
+def test_bars_grow_with_the_stats():
+    frames = [clip(90)]
+    low = contact_sheet(played({"stamina": -10, "social": -5, "entertainment": 0}), frames, "g")
+    high = contact_sheet(played({"stamina": 10, "social": -5, "entertainment": 0}), frames, "g")
+    assert pixels(low, "stamina") == 0 < pixels(high, "stamina")
+    assert pixels(high, "stamina") == pytest.approx(2 * pixels(high, "entertainment"), rel=0.05)
+    assert pixels(low, "social") == pytest.approx(pixels(low, "entertainment") / 2, rel=0.1)
+
+
+def test_a_sheet_takes_any_words():
+    for words in ("run", "a very long instruction " * 20, "w" * 500, "\u732b\u304c\u8d70\u308b", PUBLISHED * 2):
+        sheet = contact_sheet(played({"stamina": 1}, instruction=words), [clip(90)], words[:80])
+        right = np.asarray(sheet)[150:420, -35:]
+        assert (right == right[0, 0]).all()  # nothing runs out of the card

@@ -1,0 +1,179 @@
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from animegamer_core.media.video import clip_suffix, join_clips, read_clip, to_uint8, write_clip
+
+
+def drawn(shift=0, frames=17, height=32, width=48):
+    """A moving gradient, smooth enough for a codec."""
+    y, x = np.mgrid[0:height, 0:width]
+    rows = [np.stack([x * 3 + 2 * f, y * 4, np.full_like(x, 90 + shift)], -1) for f in range(frames)]
+    return np.clip(rows, 0, 255).astype(np.uint8)
+
+
+def test_bytes_are_clamped_and_truncated_not_rounded():
+    values = torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.999, 1.0, 3.0])
+    frames = values.reshape(1, 1, 1, -1).expand(2, 3, 4, -1)
+    got = to_uint8(frames)
+    assert got.shape == (2, 4, 7, 3) and got.dtype == np.uint8
+    assert got[1, 2, :, 0].tolist() == [0, 0, 63, 127, 254, 255, 255]
+
+
+def test_channels_stay_in_their_places():
+    frames = torch.stack([torch.full((4, 6), level) for level in (-1.0, 0.0, 1.0)])[None]
+    assert to_uint8(frames)[0, 0, 0].tolist() == [0, 127, 255]
+
+
+def test_an_mp4_keeps_frames_rate_and_metadata(tmp_path):
+    path = tmp_path / "clip.mp4"
+    notes = {"comment": "Miko <b> runs \u96ea", "animegamer": '{"turn": 3}'}
+    write_clip(path, drawn(), 8.0, notes)
+    clip = read_clip(path)
+    assert clip.fps == 8.0 and clip.frames.shape == (17, 32, 48, 3)
+    assert np.abs(clip.frames.astype(int) - drawn()).mean() < 3
+    assert notes.items() <= clip.metadata.items()
+
+
+def test_an_mp4_is_what_players_read(tmp_path):
+    import av
+
+    write_clip(tmp_path / "clip.mp4", drawn(), 7.5)
+    with av.open(str(tmp_path / "clip.mp4")) as container:
+        stream = container.streams.video[0]
+        assert stream.codec_context.name == "h264" and stream.codec_context.pix_fmt == "yuv420p"
+        assert float(stream.average_rate) == 7.5
+        assert container.duration / 1e6 == pytest.approx(17 / 7.5, abs=0.01)
+
+
+def test_the_same_frames_give_the_same_file(tmp_path):
+    path, made = tmp_path / "clip.mp4", set()
+    for _ in range(100):  # x264's defaults differ once in about fifty times at this size
+        write_clip(path, drawn(), 8.0, {"comment": "same"})
+        made.add(path.read_bytes())
+    assert len(made) == 1
+
+
+def test_safetensors_clips_are_exact(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (3, 5, 7, 3), dtype=np.uint8)  # odd sizes are allowed
+    write_clip(tmp_path / "clip.safetensors", frames, 8.5, {"comment": "x"})
+    clip = read_clip(tmp_path / "clip.safetensors")
+    assert (clip.frames == frames).all() and clip.fps == 8.5 and clip.metadata == {"comment": "x"}
+
+
+def test_clips_without_pyav_are_safetensors(monkeypatch):
+    assert clip_suffix() == ".mp4"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert clip_suffix() == ".safetensors"
+
+
+@pytest.mark.parametrize(
+    "frames, fps, named",
+    [
+        (drawn(width=47), 8, "47 x 32"),
+        (drawn(height=31), 8, "48 x 31"),
+        (drawn().astype(np.float32), 8, "float32"),
+        (drawn()[0], 8, "(32, 48, 3)"),
+        (drawn()[:0], 8, "(0, 32, 48, 3)"),
+        (drawn(), 0, "fps is 0"),
+    ],
+)
+def test_invalid_frames_are_refused_and_nothing_changes(tmp_path, frames, fps, named):
+    path = tmp_path / "clip.mp4"
+    path.write_bytes(b"before")
+    with pytest.raises(ValueError, match=named.replace("(", r"\(").replace(")", r"\)")):
+        write_clip(path, frames, fps)
+    assert [file.name for file in tmp_path.iterdir()] == ["clip.mp4"] and path.read_bytes() == b"before"
+
+
+def test_other_kinds_of_files_are_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match="clip.gif"):
+        write_clip(tmp_path / "clip.gif", drawn(), 8)
+    for name in ("clip.mp4", "clip.safetensors"):
+        (tmp_path / name).write_bytes(b"something else")
+        with pytest.raises(ValueError, match=name):
+            read_clip(tmp_path / name)
+
+
+def as_tensors(frames, fps="8"):
+    return lambda path: save_file({"frames": frames}, path, metadata={"fps": fps})
+
+
+def as_mp4(old, new):
+    """What writes an mp4 in which these bytes stand in place of others."""
+
+    def write(path):
+        write_clip(path, drawn(), 8, {"comment": "Miko runs"})
+        content = path.read_bytes()
+        assert content.count(old) == 1
+        path.write_bytes(content.replace(old, new))
+
+    return write
+
+
+def sound_with_a_cover(path):
+    import av
+    from av.stream import Disposition
+
+    with av.open(str(path), "w") as container:
+        sound, cover = container.add_stream("aac", rate=44100), container.add_stream("mjpeg", rate=1)
+        sound.layout, cover.disposition = "mono", Disposition.attached_pic
+        cover.width, cover.height, cover.pix_fmt = 48, 32, "yuvj420p"
+        container.mux([*cover.encode(av.VideoFrame.from_ndarray(drawn()[0], format="rgb24")), *cover.encode()])
+        beep = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        beep.sample_rate = 44100
+        container.mux([*sound.encode(beep), *sound.encode()])
+
+
+FRAMES = torch.zeros(2, 4, 6, 3)
+NO_CLIPS = {  # name -> (its file, what is wrong with it)
+    "floats.safetensors": (as_tensors(FRAMES), "frames are F32"),
+    "flat.safetensors": (as_tensors(torch.zeros(2, 3, dtype=torch.uint8)), r"of shape \(2, 3\)"),
+    "bf16.safetensors": (as_tensors(FRAMES.bfloat16()), "frames are BF16"),
+    "words.safetensors": (as_tensors(FRAMES.byte(), "x"), "could not convert string to float: 'x'"),
+    "still.safetensors": (as_tensors(FRAMES.byte(), "nan"), "fps is nan"),
+    "empty.mp4": (as_mp4(b"stts\0\0\0\0\0\0\0\1", b"stts\0\0\0\0\0\0\0\0"), "0 frames"),
+    "cover.mp4": (sound_with_a_cover, "fps is 0.0"),
+    "codec.mp4": (as_mp4(b"avc1\0", b"xxxx\0"), "Decoder not found"),
+    "notes.mp4": (as_mp4(b"Miko", b"\xd4\xd4\xd4\xd4"), "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", NO_CLIPS)
+def test_a_file_that_is_not_a_clip_is_refused_with_a_reason(tmp_path, name):
+    write, wrong = NO_CLIPS[name]
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name}: .*{wrong}"):
+        read_clip(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_a_missing_clip_is_a_missing_file(tmp_path, suffix):
+    with pytest.raises(FileNotFoundError, match=f"clip{suffix}"):
+        read_clip(tmp_path / f"clip{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_joined_clips_have_all_frames(tmp_path, suffix):
+    paths = [tmp_path / f"{index}{suffix}" for index in range(3)]
+    for index, path in enumerate(paths):
+        write_clip(path, drawn(40 * index), 8)
+    join_clips(paths, tmp_path / f"all{suffix}")
+    whole = read_clip(tmp_path / f"all{suffix}")
+    assert whole.fps == 8
+    assert (whole.frames == np.concatenate([read_clip(path).frames for path in paths])).all()
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".safetensors"])
+def test_clips_of_different_sizes_are_not_joined(tmp_path, suffix):
+    paths = [tmp_path / f"{index}{suffix}" for index in range(2)]
+    write_clip(paths[0], drawn(), 8)
+    write_clip(paths[1], drawn(height=34), 8)
+    with pytest.raises(ValueError, match="differ"):
+        join_clips(paths, tmp_path / f"all{suffix}")
+    assert sorted(tmp_path.iterdir()) == paths
+    with pytest.raises(ValueError, match="no clips"):
+        join_clips([], tmp_path / f"all{suffix}")

@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from animegamer_core.model.encoder import ShotEncoder, clip_pixels
+from animegamer_core.spec import ENCODER_VARIANTS, SPECS
+
+TINY = SPECS["tiny"]
+
+
+def variant_of(name, tokenizer):
+    torch.manual_seed(0)
+    return ShotEncoder(replace(TINY, encoder=replace(TINY.encoder, variant=name)), tokenizer.backend).eval()
+
+
+def alike(left, right):
+    """Up to rounding, which differs between the rows of a batch, and with their number, on some processors."""
+    return torch.allclose(left, right, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ENCODER_VARIANTS)
+@torch.inference_mode()
+def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
+    encoder = variant_of(name, tiny_tokenizer)
+    pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    same = encoder(["softly run", "softly run"], pictures[:1].repeat(2, 1, 1, 1))
+    assert same.shape == (2, TINY.state.tokens, TINY.state.width)
+    assert alike(same[0], same[1])
+    other_text = encoder(["wildly dance"], pictures[:1])[0]
+    other_picture = encoder(["softly run"], pictures[1:])[0]
+    text, image = slice(0, TINY.state.text_tokens), slice(TINY.state.text_tokens, None)
+    mixes = name in ("addition", "cross_attention")
+    assert not alike(other_text[text], same[0][text]) and not alike(other_picture[image], same[0][image])
+    assert alike(other_text[image], same[0][image]) != mixes
+    assert alike(other_picture[text], same[0][text]) != mixes
+
+
+def test_fewer_parameters_with_the_linear_variant(tiny_tokenizer):
+    sizes = {name: sum(p.numel() for p in variant_of(name, tiny_tokenizer).parameters()) for name in ENCODER_VARIANTS}
+    assert sizes["linear"] < sizes["mlp"] == sizes["addition"] < sizes["cross_attention"]
+
+
+@torch.inference_mode()
+def test_the_unconditional_representation_has_identical_rows(tiny_encoder):
+    nothing = tiny_encoder.unconditional()
+    text = TINY.state.text_tokens
+    assert torch.equal(nothing[:text], nothing[:1].expand(text, -1))
+    assert torch.equal(nothing[text:], nothing[text : text + 1].expand(TINY.state.image_tokens, -1))
+
+
+def test_motion_texts_are_cut_and_padded(tiny_encoder, tiny_tokenizer):
+    ids = tiny_encoder.text_ids(["run", "", "wildly dance with a red scarf </s>"])
+    end = tiny_tokenizer.token("</s>")
+    assert ids.shape == (3, TINY.state.text_tokens)
+    assert ids[0].tolist() == [*tiny_tokenizer.encode_text("run"), end, 0, 0]
+    assert ids[1].tolist() == [end, 0, 0, 0]
+    assert ids[2, -1] == end and (ids[2] == end).sum() == 1
+
+
+def test_an_encoder_without_its_tokenizer_says_so():
+    with pytest.raises(ValueError, match="no text tokenizer"):
+        ShotEncoder(TINY).text_ids(["run"])
+
+
+@pytest.mark.parametrize("size", [(16, 16), (96, 144), (8, 40)])
+def test_pictures_become_normalised_squares(size):
+    white = clip_pixels(torch.ones(1, 3, *size), 16)
+    assert white.shape == (1, 3, 16, 16)
+    expected = torch.tensor([1.9303, 2.0749, 2.1459])[None, :, None, None].expand_as(white)
+    torch.testing.assert_close(white, expected, atol=1e-3, rtol=0)
+
+
+def test_shrinking_does_not_alias():
+    stripes = torch.ones(1, 3, 64, 64)
+    stripes[..., ::2] = -1
+    centre = clip_pixels(stripes, 16)[..., 4:-4, 4:-4]
+    grey = clip_pixels(torch.zeros(1, 3, 16, 16), 16)[..., 4:-4, 4:-4]
+    assert (centre - grey).abs().max() < 0.5  # a plain stride would give full black or white: 1.9
+
+
+def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):
+    """In the shot's shape (48 x 32 here), whatever the picture's size; and with the motion part of the words."""
+    picture = torch.rand(3, 40, 30, generator=torch.Generator().manual_seed(5)) * 2 - 1
+    told = tiny_encoder.represent("Character: Miko; Motion: run; Background: day beach.", picture)
+    state = tiny_encoder.spec.state
+    assert told.shape == (state.tokens, state.width) and told.dtype == torch.float32
+    other = picture.clone()
+    other[:, :10] = 0
+    other[:, 30:] = 0
+    assert torch.equal(tiny_encoder.represent("run", other), told), "the top and bottom quarters are cut off"
+    assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), told)

@@ -1,0 +1,297 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.model.engine import GameEngine, ReplyTree, additive_mask
+from animegamer_core.model.prompt import GRAMMAR, state_block
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import GameSession
+from animegamer_core.toybox.games import sample_game
+from animegamer_core.toybox.world import instruction
+
+TINY = SPECS["tiny"]
+LINES = (
+    "Character: Miko; Motion: gently run; Background: day beach.",
+    "Character: Miko, Taro; Motion: wildly dance; Background: night forest.",
+    "Character: Miko; Motion: softly sleep; Background: night street.",
+)
+
+
+def with_profile(engine, name="paper", **switches):
+    other = GameEngine(TINY, engine.tokenizer, replace(PROFILES[name], **switches)).eval()
+    other.load_state_dict(engine.state_dict())
+    return other
+
+
+def play(engine, lines, window=2):
+    session = GameSession(window=window)
+    for line in lines:
+        session = session.step(line, engine.predict(session.past(), line))
+    return session
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_plays(name, tiny_engine):
+    engine = with_profile(tiny_engine, name)
+    for turn in play(engine, LINES).turns:
+        assert turn.state.representation.shape == (TINY.state.tokens, TINY.state.width)
+        if PROFILES[name].grammar:
+            assert all(level in choice.allowed for level, choice in zip(turn.state.levels, GRAMMAR, strict=True))
+
+
+def test_an_unreadable_reply_gives_zeros_in_profile_as_run_only(tiny_engine):
+    as_run = with_profile(tiny_engine, "as_run")
+    assert as_run.predict((), LINES[0]).levels == (0, 0, 0, 0)  # random weights write no state block
+    assert tiny_engine.predict((), LINES[0]).levels[0] in range(1, 6)
+
+
+@pytest.fixture
+def scripted(tiny_engine, monkeypatch):
+    """The reply in profile as_run for logits {token: logit} per step; all others are -1."""
+    engine = with_profile(tiny_engine, "as_run")
+
+    def reply(*steps):
+        left = iter(steps)
+
+        def logits(hidden_LH):
+            row = torch.full((TINY.engine.vocab_size,), -1.0)
+            for token, value in next(left).items():
+                row[token] = value
+            return row
+
+        monkeypatch.setattr(engine, "_logits", logits)
+        text = engine.reply(engine.prompt([], LINES[0]), torch.zeros(0, 8, 32))
+        assert next(left, None) is None, "the reply ended before its last step"
+        return text
+
+    return reply
+
+
+def test_a_free_reply_is_forced_through_all_slots_of_a_frame(scripted, tiny_tokenizer):
+    token, strength = tiny_tokenizer.token, tiny_tokenizer.strength
+    loud = {strength(5): 9.0}  # ignored while a frame is written
+    frame = [{token("<frame>"): 5.0}, *[loud] * (8 + 1)]  # the slots and `</frame>`
+    rest = [{strength(2): 1.0, tiny_tokenizer.slots(8)[4]: 9.0}, {token("</s>"): 1.0, token("</frame>"): 9.0}]
+    assert scripted(*frame, *rest) == "<Strength_2> </s>"
+
+
+def test_a_free_reply_has_a_slot_only_if_all_other_logits_are_negative(scripted, tiny_tokenizer):
+    last = {tiny_tokenizer.token("</s>"): 1.0}
+    assert scripted({}, *[{}] * 8, last) == "</s>", "slots are left out of the reply"
+    assert scripted({tiny_tokenizer.strength(3): 0.5}, last) == "<Strength_3> </s>"
+
+
+def test_a_state_has_the_unconstrained_choices(tiny_engine):
+    state = tiny_engine.predict((), LINES[0])
+    first = int(tiny_engine.first_logits(tiny_engine.prompt([], LINES[0]), torch.zeros(0, 8, 32)).argmax())
+    assert state.raw_choices[0] == tiny_engine.tokenizer.strength_of(first)
+
+
+def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):
+    session = play(tiny_engine, LINES, window=2)
+    again = play(tiny_engine, LINES, window=2)
+    other_start = play(tiny_engine, (LINES[2], LINES[1], LINES[2]), window=1)
+    short = play(tiny_engine, LINES, window=1)
+    last = lambda game: game.turns[-1].state.representation  # noqa: E731
+    assert torch.equal(last(session), last(again))
+    assert not torch.equal(last(short), last(session))
+    assert not torch.equal(last(short), last(other_start))  # turn 2 saw turn 1, and turn 3 saw turn 2
+    assert torch.equal(last(play(tiny_engine, LINES, 0)), last(play(tiny_engine, LINES[2:], 0)))
+
+
+def test_prediction_depends_on_past_representations(tiny_engine):
+    prompt = tiny_engine.prompt([(LINES[0], (3, 1, 0, -1))], LINES[1])
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    changed = states.clone()
+    changed[0, 7] += 1
+    assert not torch.equal(tiny_engine.represent(prompt, states), tiny_engine.represent(prompt, changed))
+
+
+def test_query_slots_attend_to_one_another_and_to_nothing_later(tiny_engine, tiny_tokenizer):
+    prompt = tiny_engine.prompt([], LINES[0])
+    none = torch.zeros(0, 8, 32)
+    extended = prompt.followed_by(state_block(tiny_tokenizer, (1, 0, 0, 1), PROFILES["paper"])[1:])
+    torch.testing.assert_close(tiny_engine.represent(extended, none), tiny_engine.represent(prompt, none))
+    with torch.no_grad():
+        queries = tiny_tokenizer.slots(8)
+        before = tiny_engine.represent(prompt, none)
+        table = tiny_engine.llm.model.embed_tokens.weight
+        kept = table[queries[-1]].clone()
+        table[queries[-1]] += 1  # the last query: under a causal mask the first one would not notice
+        after = tiny_engine.represent(prompt, none)
+        table[queries[-1]] = kept
+    assert (before[0] - after[0]).abs().max() > 1e-6
+
+
+def test_the_attention_mask():
+    query = torch.tensor([[False, True, True, False, False]])
+    valid = torch.tensor([[True, True, True, True, False]])
+    seen = additive_mask(query, valid, torch.float32)[0, 0] == 0
+    expected = torch.tensor(
+        [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool
+    )
+    assert torch.equal(seen, expected)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("answered", [False, True])
+def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, tiny_tokenizer):
+    engine = with_profile(tiny_engine, name)
+    first = play(engine, LINES[:1]).turns[0]
+    past = first.state.representation[None]
+    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    block = state_block(tiny_tokenizer, (3, 1, 0, -1), engine.profile)[1:] if answered else []
+    with torch.no_grad():
+        output = engine([prompt.followed_by(block) for prompt in asked], [past[:0], past], answers=len(block))
+    for row, (prompt, states) in enumerate(zip(asked, [past[:0], past], strict=True)):
+        for ours, played in (
+            (output.states_BND[row], engine.represent(prompt, states)),
+            (output.logits_BAV[row, 0], engine.first_logits(prompt, states)),
+            (output.logits_BAV[row, -1], engine.first_logits(prompt.followed_by(block[:-1]), states)),
+        ):
+            torch.testing.assert_close(ours, played, atol=1e-5, rtol=1e-4)
+
+
+def chosen_one_by_one(engine, past, instruction):
+    """Levels and unconstrained choices, from one pass per number over a growing prompt."""
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+    states, tokenizer = engine.past_states(past), engine.tokenizer
+    levels, raw_choices = (), ()
+    for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
+        logits = engine.first_logits(prompt, states)
+        raw_choices += (tokenizer.strength_of(int(logits.argmax())),)
+        levels += (max(choice.allowed, key=lambda value: logits[tokenizer.strength(value)].item()),)
+        if following is not None:
+            tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
+            prompt = prompt.followed_by([tokenizer.strength(levels[-1]), *tags])
+    return levels, raw_choices
+
+
+@pytest.mark.parametrize("name", ["paper", "reference"])
+def test_the_reply_tree_chooses_as_one_pass_per_number(name, tiny_tokenizer):
+    """With many engines, so that every number is chosen at least once."""
+    seen = [set() for _ in GRAMMAR]
+    for seed in range(12):
+        torch.manual_seed(seed)
+        engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
+        with torch.no_grad():  # else the first choice is hardly ever a number
+            engine.llm.lm_head.weight[[tiny_tokenizer.strength(value) for value in range(-5, 6)]] *= 8
+        session = GameSession(window=2)
+        for line in LINES:
+            state = engine.predict(session.past(), line)
+            assert (state.levels, state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
+            for values, level in zip(seen, state.levels, strict=True):
+                values.add(level)
+            session = session.step(line, state)
+    assert seen == [set(choice.allowed) for choice in GRAMMAR]
+
+
+def test_the_reply_tree_chooses_as_one_pass_per_number_in_the_toybox():
+    engine = open_world("toybox").load_engine("cpu", torch.float32)
+    session = GameSession(window=4)
+    for scene, level in zip(sample_game(3).scenes, (1, 5, 2, 4), strict=False):
+        line = instruction(scene, level)
+        state = engine.predict(session.past(), line)
+        assert (state.levels, state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
+        session = session.step(line, state)
+    assert len({turn.state.levels for turn in session.turns}) > 2
+
+
+def logits_token_by_token(engine, prompt, states, tokens):
+    """(1 + A, V): the logits after a prompt and after each of these tokens, fed one by one with the KV cache."""
+    hidden_LH, cache = engine._text_pass(prompt, states)
+    rows = [hidden_LH[-1], *(engine._feed([token], cache)[-1] for token in tokens)]
+    return engine.llm.lm_head(torch.stack(rows))
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+@pytest.mark.parametrize("name", ["paper", "reference"])
+@torch.inference_mode()
+def test_the_reply_tree_has_the_logits_of_token_by_token_decoding(name, turns, tiny_engine, tiny_tokenizer):
+    """A wrong position or mask changes the logits, but seldom the best choice."""
+    engine = with_profile(tiny_engine, name)
+    past = play(engine, LINES[:turns]).past()
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], LINES[2])
+    states, tree = engine.past_states(past), ReplyTree.of(tiny_tokenizer)
+    hidden_RH = engine._text_pass(prompt, states, tree)[0][len(prompt.ids_L) - 1 :]
+    whole = [numbers for numbers in tree.ends if len(numbers) == len(GRAMMAR) - 1]
+    assert len(whole) == 5 * 2 * 2
+    for numbers in whole:
+        tokens = state_block(tiny_tokenizer, (*numbers, 1), engine.profile)[1:10]
+        branch = tree.seen_RR[tree.ends[numbers] - 1].nonzero().flatten()
+        at_once = engine.llm.lm_head(hidden_RH[[0, *(branch + 1).tolist()]])
+        singly = logits_token_by_token(engine, prompt, states, tokens)
+        torch.testing.assert_close(at_once, singly, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name, passes", [("paper", 1), ("reference", 2)])
+def test_a_turn_is_one_pass_and_the_reply_tree_does_not_change_the_state(name, passes, tiny_engine):
+    engine = with_profile(tiny_engine, name)
+    past = play(engine, LINES[:2]).past()
+    kept = []
+    layer = engine.llm.model.layers[0].register_forward_hook(lambda *_: kept.append(1))
+    state = engine.predict(past, LINES[2])
+    layer.remove()
+    assert len(kept) == passes
+    alone = engine.represent(
+        engine.prompt([(t.instruction, t.state.levels) for t in past], LINES[2]), engine.past_states(past)
+    )
+    torch.testing.assert_close(state.representation, alone, atol=1e-6, rtol=1e-5)
+
+
+def test_a_token_of_the_tree_attends_to_the_prompt_and_its_own_path_only(tiny_tokenizer):
+    tree = ReplyTree.of(tiny_tokenizer)
+    assert len(tree.ends) == 1 + 5 + 5 * 2 + 5 * 2 * 2 and len(tree.ids_R) == 3 * (len(tree.ends) - 1)
+    block = state_block(tiny_tokenizer, (4, 1, 0, 1), PROFILES["paper"])[1:10]
+    for count in (1, 2, 3):
+        last = tree.ends[(4, 1, 0)[:count]] - 1
+        branch = tree.seen_RR[last].nonzero().flatten()
+        assert tree.ids_R[branch].tolist() == block[: 3 * count]
+        assert tree.depth_R[branch].tolist() == list(range(1, 3 * count + 1))
+    mask = tree.extend_mask(torch.zeros(1, 1, 2, 2))[0, 0]
+    assert not mask[2:, :2].any() and (mask[:2, 2:] < 0).all() and torch.equal(mask[2:, 2:] == 0, tree.seen_RR)
+
+
+def test_the_second_causal_pass_differs_from_the_shared_one(tiny_engine):
+    prompt = tiny_engine.prompt([(LINES[0], (3, 1, 0, -1))], LINES[1])
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    causal = with_profile(tiny_engine, shared_prefill=False)
+    blind = with_profile(tiny_engine, shared_prefill=False, text_sees_states=False)
+    readings = [engine.first_logits(prompt, states) for engine in (tiny_engine, causal, blind)]
+    assert not torch.equal(readings[0], readings[1]) and not torch.equal(readings[1], readings[2])
+    assert torch.equal(blind.first_logits(prompt, states), blind.first_logits(prompt, states + 1))
+
+
+def test_the_released_slice_is_three_positions_late(tiny_engine):
+    late = with_profile(tiny_engine, aligned_queries=False)
+    prompt = tiny_engine.prompt([], LINES[0])
+    none = torch.zeros(0, 8, 32)
+    torch.testing.assert_close(late.represent(prompt, none)[:-3], tiny_engine.represent(prompt, none)[3:])
+
+
+def test_states_of_another_size_or_without_representation_are_refused(tiny_engine):
+    session = play(tiny_engine, LINES[:1])
+    turn = session.turns[0]
+    for wrong, message in ((torch.zeros(9, 32), "another|size"), (None, "load the turn from its story")):
+        bad = replace(turn, state=replace(turn.state, representation=wrong))
+        with pytest.raises(ValueError, match=message):
+            tiny_engine.predict((bad,), LINES[1])
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_a_prompt_longer_than_the_positions_is_refused(window, tiny_tokenizer):
+    few = replace(TINY, engine=replace(TINY.engine, max_positions=60 + 40 * window))
+    engine = GameEngine(few, tiny_tokenizer, PROFILES["paper"]).eval()
+    past = play(engine, LINES[:2], window).past()
+    engine.predict(past, LINES[2])
+    message = f"the {window} before it take .* tokens; the engine has positions for {few.engine.max_positions}; choose"
+    with pytest.raises(ValueError, match=message):
+        engine.predict(past, "run " * 60)
+
+
+def test_a_vocabulary_too_large_for_the_spec_is_refused(tiny_tokenizer):
+    small = replace(TINY, engine=replace(TINY.engine, vocab_size=10))
+    with pytest.raises(ValueError, match="more than the 10"):
+        GameEngine(small, tiny_tokenizer, PROFILES["paper"])

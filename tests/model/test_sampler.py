@@ -1,0 +1,130 @@
+import math
+
+import numpy
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.model import sampler
+from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, solve, train_table
+
+
+def test_the_training_table_ends_in_pure_noise():
+    table = train_table()
+    assert len(table) == 1000 and table[999] == 0 and (table.diff() < 0).all()
+    # docs/reference.md, sampler
+    for index, value in {0: 0.9987264, 250: 0.6237417, 500: 0.3087525, 750: 0.1041100, 998: 2.496e-4}.items():
+        assert table[index] == pytest.approx(value, abs=1e-6)
+
+
+@given(st.integers(1, 1000), st.booleans())
+def test_any_number_of_steps_falls_from_noise_to_clean(steps, released):
+    schedule = Schedule.of(steps, released)
+    assert len(schedule) == steps == len(schedule.snapped_sqrt_alphas)
+    assert schedule.timesteps[0] == 999 and list(schedule.timesteps) == sorted(set(schedule.timesteps), reverse=True)
+    assert schedule.sqrt_alphas[0] == 0 and schedule.sqrt_alphas[-1] == 1 and (schedule.sqrt_alphas.diff() > 0).all()
+
+
+def test_fifty_steps_are_the_published_ones():
+    schedule = Schedule.of(50)
+    assert schedule.timesteps == tuple(range(999, 0, -20))
+    for step, value in {1: 0.005220, 10: 0.076376, 30: 0.423072, 49: 0.973940}.items():
+        assert schedule.sqrt_alphas[step] == pytest.approx(value, abs=2e-6)
+
+
+# Numbers of steps for which a float of the released scripts falls below a whole number.
+FALLING = (99, 185, 198, 213, 225, 369, 370, 396, 423, 426, 450, 471, 477, 481, 489, 729, 738)
+FALLING += (740, 777, 783, 792, 819, 846, 851, 852, 855, 900, 909, 925, 942, 954, 962, 975, 978)
+
+
+def test_the_released_timesteps_are_those_of_numpy():
+    differing = []
+    for steps in range(1, 1001):
+        even, released = sampler._even_timesteps(steps), sampler._released_timesteps(steps)
+        assert released[::-1] == numpy.linspace(999, 0, steps, endpoint=False).astype(int).tolist()
+        assert {ours - theirs for ours, theirs in zip(even, released, strict=True)} <= {0, 1}
+        assert even == [999 * count // steps for count in range(1, steps + 1)]
+        if even != released:
+            differing.append(steps)
+    assert tuple(differing) == FALLING and len(FALLING) == 34
+    assert Schedule.of(99).timesteps == tuple(sampler._even_timesteps(99)[::-1])
+    assert Schedule.of(99, released=True).timesteps == tuple(sampler._released_timesteps(99)[::-1])
+
+
+def test_the_sqrt_alphas_of_a_schedule_belong_to_its_timesteps():
+    even, released = Schedule.of(99), Schedule.of(99, released=True)
+    moved = [step for step in range(99) if even.timesteps[step] != released.timesteps[step]]
+    assert moved == [77, 88]
+    assert [step for step in range(99) if even.sqrt_alphas[step] != released.sqrt_alphas[step]] == moved
+    assert [step for step in range(99) if even.snapped_sqrt_alphas[step] != released.snapped_sqrt_alphas[step]] == moved
+
+
+@pytest.mark.parametrize("steps", [0, 1001, -5])
+def test_impossible_steps_are_refused(steps):
+    with pytest.raises(ValueError, match=f"steps is {steps}"):
+        Schedule.of(steps)
+
+
+def test_the_reference_wave_is_the_published_one():
+    schedule = Schedule.of(50)
+    wave = [guidance_scale("reference_wave", 6.0, step, schedule) for step in range(50)]
+    for step, value in {0: 2.291, 2: 6.974, 10: 1.005, 35: 7.000, 49: 1.123}.items():
+        assert wave[step] == pytest.approx(value, abs=1e-3)
+    assert sum(wave) / 50 == pytest.approx(3.815, abs=1e-3)
+
+
+def test_cosine_guidance_falls_and_constant_stays():
+    schedule = Schedule.of(20)
+    cosine = [guidance_scale("cosine", 6.0, step, schedule) for step in range(20)]
+    assert cosine[0] == 7 and all(a >= b >= 1 for a, b in zip(cosine, cosine[1:], strict=False))
+    assert {guidance_scale("constant", 2.0, step, schedule) for step in range(20)} == {3.0}
+    with pytest.raises(ValueError, match="choose one of reference_wave"):
+        guidance_scale("linear", 6.0, 0, schedule)
+
+
+def gaussian_velocity(std, calls=None):
+    """The exact velocity for clean data from N(0, std^2), as from a perfect network."""
+
+    def velocity(latents, timestep, skip_uncond):
+        sqrt_alpha = train_table()[timestep].item()
+        sigma = math.sqrt(1 - sqrt_alpha**2)
+        clean = latents * sqrt_alpha * std**2 / (sqrt_alpha**2 * std**2 + sigma**2)
+        noise = (latents - sqrt_alpha * clean) / sigma if sigma else torch.zeros_like(latents)
+        answer = sqrt_alpha * noise - sigma * clean
+        if calls is not None:
+            calls.append(skip_uncond)
+        return answer if skip_uncond else torch.cat([answer, answer])
+
+    return velocity
+
+
+@pytest.mark.parametrize("steps", [10, 25, 30, 50])
+def test_the_solver_samples_the_distribution_of_the_data(steps):
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn((1, 1, 1, 100, 100), generator=generator)
+    draw = lambda: torch.randn(noise.shape, generator=generator)  # noqa: E731
+    latents = solve(gaussian_velocity(2.0), noise, Schedule.of(steps), Guidance("constant", 0.0), draw)
+    assert latents.std().item() == pytest.approx(2.0, rel=0.15)
+    assert abs(latents.mean().item()) < 0.1
+
+
+def test_weak_guidance_is_skipped_and_steps_are_reported():
+    calls, seen = [], []
+    noise = torch.ones(1, 1, 1, 2, 2)
+    solve(
+        gaussian_velocity(1.0, calls),
+        noise,
+        Schedule.of(20),
+        Guidance("cosine", 6.0, skip_below=1.05),
+        lambda: torch.zeros_like(noise),
+        on_step=lambda done, total, clean: seen.append((done, total, clean.shape)),
+    )
+    weak = [guidance_scale("cosine", 6.0, step, Schedule.of(20)) < 1.05 for step in range(20)]
+    assert calls == weak and any(weak) and not all(weak)
+    assert seen == [(step, 20, noise.shape) for step in range(1, 21)]
+
+
+def test_a_step_at_the_threshold_itself_computes_both_passes():
+    guidance = Guidance("cosine", 6.0, skip_below=1.5)
+    assert [guidance.skip_uncond(scale) for scale in (1.49, 1.5, 1.51)] == [True, False, False]

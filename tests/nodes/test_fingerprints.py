@@ -1,0 +1,87 @@
+"""When a node that writes a story runs again, without a ComfyUI."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def stories():
+    """Story name -> its version."""
+    return {}
+
+
+@pytest.fixture
+def fingerprints(stories, monkeypatch):
+    name = "fingerprints_of_the_pack"
+    spec = importlib.util.spec_from_file_location(name, ROOT / "nodes" / "fingerprints.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module.Fingerprints(lambda story: stories.get(story, ""))
+
+
+def run(fingerprints, stories, widgets, linked=None, left="played", again=False):
+    """The fingerprint of a node that runs and leaves its story in version `left`."""
+    fingerprint = fingerprints.fingerprint(widgets)
+    stories["a"] = left
+    called = {**widgets, **(linked or {}), "model": object()}
+    fingerprints.record(called, "a", again)
+    return fingerprint
+
+
+def test_the_fingerprint_stays_although_the_node_changed_the_story(fingerprints, stories):
+    widgets = {"story": "a", "after": 0}
+    first = run(fingerprints, stories, widgets)
+    assert fingerprints.fingerprint(widgets) == first == fingerprints.fingerprint(dict(reversed(widgets.items())))
+
+
+@pytest.mark.parametrize("now", ["edited", ""])
+def test_a_story_that_was_edited_or_deleted_is_played_again(fingerprints, stories, now):
+    widgets = {"story": "a", "after": 0}
+    first = run(fingerprints, stories, widgets)
+    stories["a"] = now
+    second = run(fingerprints, stories, widgets)
+    assert second != first
+    assert fingerprints.fingerprint(widgets) == second
+
+
+def test_a_story_changed_by_another_node_is_played_again(fingerprints, stories):
+    one, other = {"story": "a", "after": 0}, {"story": "a", "after": 1}
+    first = run(fingerprints, stories, one, left="one")
+    assert run(fingerprints, stories, other, left="both") != first
+    assert fingerprints.fingerprint(one) != first
+
+
+def test_a_node_that_would_do_more_always_runs_again(fingerprints, stories):
+    widgets = {"story": "a", "after": -1}
+    assert run(fingerprints, stories, widgets, again=True) != run(fingerprints, stories, widgets, again=True)
+
+
+def test_an_interrupted_run_keeps_its_fingerprint(fingerprints, stories):
+    widgets = {"story": "a", "after": 0}
+    fingerprint = fingerprints.fingerprint(widgets)  # and then it was interrupted, so ComfyUI has no outputs for it
+    stories["a"] = "half"
+    assert run(fingerprints, stories, widgets) == fingerprint
+    assert fingerprints.fingerprint(widgets) == fingerprint
+
+
+def test_linked_values_are_known_only_when_the_node_runs(fingerprints, stories):
+    widgets = {"story": None, "instructions": None, "after": 0}
+    first = run(fingerprints, stories, widgets, {"story": "a", "instructions": "run"}, left="ran")
+    assert fingerprints.fingerprint(widgets) == first, "the links did not change, or ComfyUI sees to it"
+    second = run(fingerprints, stories, widgets, {"story": "a", "instructions": "sleep"}, left="slept")
+    third = run(fingerprints, stories, widgets, {"story": "a", "instructions": "run"}, left="ran")
+    assert second == first != third, "what was cached for the first text has left the story otherwise"
+
+
+def test_the_number_of_entries_is_limited(fingerprints, stories):
+    first = run(fingerprints, stories, {"story": "a", "seed": 0})
+    for seed in range(1, 200):
+        fingerprints.fingerprint({"story": "a", "seed": seed})
+    assert len(fingerprints._entries) == 64
+    assert fingerprints.fingerprint({"story": "a", "seed": 0}) != first

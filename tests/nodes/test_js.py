@@ -1,0 +1,74 @@
+"""js/: its logic under node's own test runner, and rules that every file keeps."""
+
+import re
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for path in (ROOT / "js").glob("*") if path.suffix in (".js", ".mjs"))
+FORBIDDEN = {
+    "writes to window": r"\b(window|globalThis)(\.\w+|\[[^\]]+\])+\s*(=(?!=)|\+=|\?\?=)",
+    "markup from text": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment",
+    "code from text": r"\beval\(|new Function|setTimeout\(\s*[\"'`]",
+    "network addresses": r"(https?:)?//[a-z0-9-]+\.[a-z]",
+    "listeners on the document": r"document\.(body\.)?addEventListener",
+    "patched prototypes": r"\.prototype\.\w+\s*=",
+}
+
+
+def test_the_logic_passes_under_node():
+    node = shutil.which("node")
+    if node is None:
+        warnings.warn("SKIPPED: tests/js: no `node` found; install Node.js 18 or newer", stacklevel=1)
+        pytest.skip("no `node` found; install Node.js 18 or newer to run tests/js")
+    files = sorted((ROOT / "tests" / "js").glob("*.test.mjs"))
+    assert files
+    run = subprocess.run([node, "--test", *map(str, files)], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("rule", FORBIDDEN)
+def test_no_file_breaks_a_rule(rule):
+    code = {path.name: re.sub(r'"http://www\.w3\.org/2000/svg"', "", path.read_text("utf-8")) for path in SOURCES}
+    comments = re.compile(r"^\s*(//|\*|/\*).*$", re.MULTILINE)
+    found = [name for name, text in code.items() if re.search(FORBIDDEN[rule], comments.sub("", text))]
+    assert not found, f"{rule}: {found}"
+
+
+def test_comfyui_imports_one_file_alone():
+    assert [path.name for path in SOURCES if path.suffix == ".js"] == ["animegamer.js"]
+
+
+def test_extensions_and_tabs_carry_our_name():
+    text = (ROOT / "js" / "animegamer.js").read_text("utf-8")
+    names = re.findall(r'registerExtension\(\{\s*name: "([^"]+)"', text) + re.findall(r'\bid: "([^"]+)"', text)
+    assert len(names) == text.count("registerExtension(") + text.count("registerSidebarTab(")
+    assert all(name.startswith("animegamer.") for name in names)
+
+
+def test_only_the_entry_point_imports_comfyui():
+    doors = [path.name for path in SOURCES if "/scripts/a" in path.read_text("utf-8")]
+    assert doors == ["animegamer.js"]
+
+
+def test_every_import_is_there():
+    for path in SOURCES:
+        for name in re.findall(r'from "(\./[^"]+)"', path.read_text("utf-8")):
+            assert (path.parent / name).is_file(), f"{path.name} imports {name}"
+
+
+def test_every_text_that_is_used_is_in_the_table():
+    table = (ROOT / "js" / "translations.mjs").read_text("utf-8").split("const zh")[0]
+    said = {word for path in SOURCES for word in re.findall(r'\bsay\("(\w+)"', path.read_text("utf-8"))}
+    assert said
+    assert not {word for word in said if not re.search(rf"\b{word}: ", table)}
+
+
+def test_every_text_in_the_table_is_used():
+    table = (ROOT / "js" / "translations.mjs").read_text("utf-8").split("const zh")[0]
+    code = "".join(path.read_text("utf-8") for path in SOURCES if path.name != "translations.mjs")
+    assert not [word for word in re.findall(r'(\w+): "', table) if f'"{word}"' not in code]

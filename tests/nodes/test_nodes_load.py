@@ -1,0 +1,157 @@
+"""The pack as ComfyUI's loader and static tools see it, without a ComfyUI; and its public surface, frozen."""
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from comfy_server import server  # noqa: F401  a fixture
+
+ROOT = Path(__file__).parents[2]
+NODES = sorted((ROOT / "nodes").glob("*.py"))
+# ComfyUI 0.3.64 refuses a whole pack for one keyword that it does not know.
+SCHEMA = {"node_id", "display_name", "category", "description", "inputs", "outputs", "hidden", "is_output_node"}
+SCHEMA |= {"is_input_list", "not_idempotent", "is_experimental", "enable_expand"}
+INPUT = {"default", "min", "max", "step", "multiline", "tooltip", "optional", "lazy", "options", "force_input"}
+INPUT |= {"control_after_generate", "display_name", "round", "upload"}
+OUTPUT = {"display_name", "tooltip", "is_output_list"}
+# Saved workflows name nodes and widgets, and count outputs: nothing here may be renamed, moved or taken away.
+FROZEN = {
+    "LoadAnimeGamer": (
+        "world precision placement profile lora_strength lora_file lora_file_strength | lora preset",
+        "model:ANIMEGAMER_MODEL",
+    ),
+    "ComposeGameInstruction": (
+        "character adverb motion time place story |",
+        "instruction:STRING instructions:STRING",
+    ),
+    "GameHistory": (
+        "window stamina social entertainment rewind_to | history opening",
+        "history:ANIMEGAMER_HISTORY",
+    ),
+    "EncodeShot": ("model frames motion_text |", "state:ANIMEGAMER_STATE"),
+    "PredictNextState": ("model history instruction seed |", "state:ANIMEGAMER_STATE history:ANIMEGAMER_HISTORY"),
+    "DecodeShot": (
+        "model state motion motion_value steps guidance seed |",
+        "images:IMAGE fps:FLOAT video:VIDEO shot:ANIMEGAMER_SHOT",
+    ),
+    "StateDisplay": ("state |", "state:ANIMEGAMER_STATE"),
+    "PlayGameStory": (
+        "model instructions story after line window seed motion motion_value steps guidance export | opening",
+        "history:ANIMEGAMER_HISTORY state:ANIMEGAMER_STATE images:IMAGE fps:FLOAT video:VIDEO story:STRING",
+    ),
+    "SaveGameStory": ("shot story |", "story:STRING"),
+    "LoadGameStory": (
+        "story turn line window |",
+        "history:ANIMEGAMER_HISTORY state:ANIMEGAMER_STATE images:IMAGE fps:FLOAT instructions:STRING",
+    ),
+    "TrainLoRAStage": (
+        "stage dataset world run steps batch rank lr games seed resume | lora game_dataset profile",
+        "lora:ANIMEGAMER_LORA loss_plot:IMAGE report:STRING",
+    ),
+    "EvaluateGame": ("world games seed | table", "report:STRING sheet:IMAGE"),
+    "ConvertAnimeGamer": ("source world precision |", "world:STRING report:STRING"),
+    "BuildGameDataset": (
+        "film dataset size captioner url model_name model_folder characters held_out |",
+        "dataset:ANIMEGAMER_DATASET report:STRING stats:IMAGE",
+    ),
+}
+
+
+def calls(path):
+    """(dotted name, keywords) of every call in a file."""
+    for item in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(item, ast.Call):
+            yield ast.unparse(item.func), {word.arg: word.value for word in item.keywords}
+
+
+def test_the_root_imports_nothing():
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    assert not [item for item in tree.body if isinstance(item, ast.Import | ast.ImportFrom)]
+    spec = importlib.util.spec_from_file_location("animegamer_pack", ROOT / "__init__.py")
+    before = set(sys.modules)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert set(sys.modules) == before
+    assert (ROOT / module.WEB_DIRECTORY).is_dir() and not hasattr(module, "NODE_CLASS_MAPPINGS")
+
+
+def test_static_tools_find_every_node():
+    tree = ast.parse((ROOT / "nodes" / "__init__.py").read_text(encoding="utf-8"))
+    (literal,) = (
+        item.value
+        for item in tree.body
+        if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "NODE_CLASS_MAPPINGS"
+    )
+    assert [key.value for key in literal.keys] == list(FROZEN)
+
+
+@pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
+def test_only_keywords_of_the_oldest_version_are_used(path):
+    for name, words in calls(path):
+        allowed = {"io.Schema": SCHEMA}.get(name)
+        if name.endswith("Socket.Input") or name.startswith("io.") and name.endswith(".Input"):
+            allowed = INPUT
+            assert "tooltip" in words, f"{name} in {path.name} has no tooltip"
+        elif name.endswith("Socket.Output") or name.startswith("io.") and name.endswith(".Output"):
+            allowed = OUTPUT
+        assert allowed is None or set(words) <= allowed, f"{name}: {set(words) - allowed}"
+
+
+@pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
+def test_only_two_modules_call_comfyui(path):
+    """And at module level there is nothing but the standard library, comfy_api and our own modules."""
+    tree = ast.parse(path.read_text(encoding="cp1252"))
+    for item in ast.walk(tree):
+        names = [alias.name for alias in item.names] if isinstance(item, ast.Import) else []
+        if isinstance(item, ast.ImportFrom) and not item.level:
+            names = [item.module]
+        roots = {name.split(".")[0] for name in names}
+        if path.name not in ("comfyui.py", "routes.py"):
+            assert not roots & {"comfy", "folder_paths", "server", "execution", "nodes"}, f"line {item.lineno}"
+    for item in tree.body:
+        if isinstance(item, ast.Import | ast.ImportFrom) and not getattr(item, "level", 0):
+            root = (item.module if isinstance(item, ast.ImportFrom) else item.names[0].name).split(".")[0]
+            assert root == "comfy_api" or root in sys.stdlib_module_names, f"{path.name} imports {root} at once"
+
+
+def test_requirements_are_those_of_the_project():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    wanted = {line for line in lines if line and not line.startswith("#")}
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11 and newer
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    given = set(project["project"]["dependencies"])
+    assert wanted == {line for line in given if not line.startswith("torch")}, "ComfyUI brings torch"
+    assert not [line for line in given if "==" in line], "never pins a user's packages"
+    assert project["project"]["license"] == "Apache-2.0", "setuptools ends the form with a table in 2027"
+    comfy = project["tool"]["comfy"]
+    assert comfy["PublisherId"] == "" and comfy["DisplayName"] and "web" not in comfy
+    assert comfy["requires-comfyui"] == ">=0.3.64"
+
+
+def test_the_real_loader_finds_the_frozen_surface(server):  # noqa: F811
+    info = server.get("/object_info")
+    ours = {name: facts for name, facts in info.items() if facts["python_module"].endswith("ComfyUI-AnimeGamer")}
+    assert {name: surface(facts) for name, facts in ours.items()} == FROZEN
+    for name, facts in ours.items():
+        assert facts["description"] and facts["display_name"] and facts["category"] == "AnimeGamer", name
+        for group in (facts["input"].get(name, {}) for name in ("required", "optional")):
+            assert all(len(spec) > 1 and spec[1].get("tooltip") for spec in group.values()), name
+        assert all(facts["output_tooltips"]), name
+    assert "ComfyUI-AnimeGamer (IMPORT FAILED)" not in server.log_text()
+
+
+def surface(facts):
+    """Inputs in order, the optional ones behind a bar; and outputs in order with their types."""
+    order = facts["input_order"]
+    inputs = f"{' '.join(order.get('required', []))} | {' '.join(order.get('optional', []))}".strip()
+    outputs = " ".join(f"{name}:{kind}" for name, kind in zip(facts["output_name"], facts["output"], strict=True))
+    return inputs, outputs
+
+
+@pytest.mark.soak  # a time on the clock: other jobs would decide it
+def test_the_pack_loads_in_a_third_of_a_second(server):  # noqa: F811
+    found = re.search(r"([0-9.]+) seconds(.*): .*custom_nodes/ComfyUI-AnimeGamer$", server.log_text(), re.MULTILINE)
+    assert float(found[1]) <= 0.3 and not found[2], found[0]

@@ -1,0 +1,268 @@
+"""Example workflows, help pages and translations against the nodes' frozen surface; no ComfyUI is needed."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from test_nodes_load import FROZEN
+
+from animegamer_core.toybox.world import vocabulary, words
+from animegamer_core.train.stages import STAGES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "workflows"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+EXPECTED = "1-one-turn 10-film-to-world 2-five-turns 3-branching 4-motion-sweep 5-story 6-own-picture 7-train".split()
+EXPECTED += ["8-published-24gb", "8-published-8gb", "9-film"]
+SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora", "game_dataset"}  # no widget fills them
+# ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
+CORE = {
+    "SaveVideo": ["filename_prefix", "format", "codec"],
+    "CreateVideo": ["fps"],
+    "ImageStitch": ["direction", "match_image_size", "spacing_width", "spacing_color"],
+    "PreviewImage": [],
+    "PreviewAny": [],
+    "LoadImage": ["image"],
+}
+NOTES = {"MarkdownNote"}
+# The page stores one value more: of a display, of the upload button, of the bit depth that later versions ask for.
+ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
+TEXT_WIDGETS = ("instruction", "instructions", "motion_text", "character", "adverb", "time", "place")
+TITLE_HEIGHT = 30
+PREVIEWED = 430  # height of a Decode Shot with the picture that a run shows in it
+# Heights to which nodes grow in Nodes 2.0, a run's picture with them.
+NODES_2 = {"DecodeShot": 510, "LoadAnimeGamer": 290, "GameHistory": 220, "LoadGameStory": 260}
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def inputs_of(kind):
+    """(required, optional) inputs of one of our nodes."""
+    required, _, optional = FROZEN[kind][0].partition("|")
+    return required.split(), optional.split()
+
+
+def outputs_of(kind):
+    """[(name, type)] of one of our nodes."""
+    return [tuple(word.split(":")) for word in FROZEN[kind][1].split()]
+
+
+def widgets_of(kind):
+    """The widgets in the order in which the page stores their values."""
+    if kind in CORE:
+        return CORE[kind]
+    required, optional = inputs_of(kind)
+    return [name for name in [*required, *optional] if name not in SOCKETS]
+
+
+def live(workflow):
+    """The nodes that run."""
+    return [node for node in workflow["nodes"] if node["type"] not in NOTES and node["mode"] == 0]
+
+
+@pytest.fixture(params=NAMES)
+def workflow(request):
+    return read(FOLDER / f"{request.param}.json")
+
+
+@pytest.fixture(params=NAMES)
+def both(request):
+    return read(FOLDER / f"{request.param}.json"), read(FOLDER / "api" / f"{request.param}.json")
+
+
+def test_all_are_there_and_nothing_else():
+    assert NAMES == EXPECTED
+    assert sorted(path.stem for path in (FOLDER / "api").iterdir()) == NAMES
+    pictures = {f"{name}.jpg" for name in [*NAMES, "play-tab"]}  # the last one is the README's
+    assert {path.name for path in FOLDER.iterdir() if path.suffix != ".json"} == {"api", "input", *pictures}
+    used = {node["type"] for name in NAMES for node in read(FOLDER / f"{name}.json")["nodes"]}
+    assert used >= set(FROZEN), "every node is shown somewhere"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_has_a_picture(name):
+    path = FOLDER / f"{name}.jpg"
+    assert path.stat().st_size < 150_000
+    with Image.open(path) as picture:
+        picture.load()
+        assert picture.format == "JPEG" and picture.width == 960 and len(picture.resize((32, 32)).getcolors(1024)) > 20
+
+
+def stored_widgets(node):
+    """{widget: its value}."""
+    names, values = widgets_of(node["type"]), node.get("widgets_values") or []
+    assert len(values) == len(names) + (node["type"] in ONE_MORE), node["type"]
+    return dict(zip(names, values, strict=False))
+
+
+def test_nodes_and_widgets_are_those_of_the_schemas(workflow):
+    for node in workflow["nodes"]:
+        kind = node["type"]
+        if kind in NOTES:
+            continue
+        assert kind in FROZEN or kind in CORE, kind
+        stored_widgets(node)
+        if kind in FROZEN:
+            named = [slot["name"] for slot in node["inputs"]]
+            assert sorted(named) == sorted(sum(inputs_of(kind), []))
+            assert [name for name in named if name not in SOCKETS] == widgets_of(kind)
+            slots = [(slot.get("localized_name") or slot["name"], slot["type"]) for slot in node["outputs"]]
+            assert slots == outputs_of(kind)
+
+
+def test_the_readme_shows_every_picture():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"\(workflows/([\w-]+\.jpg)\)", readme))
+    assert shown >= {path.name for path in FOLDER.glob("*.jpg")} - {"8-published-8gb.jpg"}
+    assert all((ROOT / path).exists() for path in re.findall(r"\((workflows/[^)]+)\)", readme))
+
+
+def test_links_join_what_fits(workflow):
+    nodes = {node["id"]: node for node in workflow["nodes"]}
+    assert len(nodes) == len(workflow["nodes"]) and workflow["last_node_id"] >= max(nodes)
+    for link, start, out, end, slot, kind in workflow["links"]:
+        source, target = nodes[start]["outputs"][out], nodes[end]["inputs"][slot]
+        assert link in source["links"] and target["link"] == link
+        assert kind in (source["type"], "*") and (target["type"] in (source["type"], "*") or "widget" in target)
+    held = {slot["link"] for node in nodes.values() for slot in node.get("inputs", []) if slot.get("link") is not None}
+    assert held == {link[0] for link in workflow["links"]}
+
+
+def test_the_page_is_tidy(workflow):
+    """No node covers another, each lies in a group, and a note says what to do."""
+    boxes = []
+    for node in workflow["nodes"]:
+        (x, y), (width, height) = node["pos"], node["size"]
+        height = max(height, NODES_2.get(node["type"], 0))
+        boxes.append((node["type"], x, y - TITLE_HEIGHT, x + width, y + height))
+    for index, (kind, left, top, right, bottom) in enumerate(boxes):
+        for other, x0, y0, x1, y1 in boxes[index + 1 :]:
+            assert right <= x0 or x1 <= left or bottom <= y0 or y1 <= top, f"{kind} covers {other}"
+        inside = [group["bounding"] for group in workflow["groups"]]
+        assert any(x <= left and y <= top and right <= x + w and bottom <= y + h for x, y, w, h in inside), kind
+    drawn = [node["size"][1] for node in workflow["nodes"] if node["type"] == "DecodeShot"]
+    assert min(drawn, default=PREVIEWED) >= PREVIEWED, "the shot's picture would push the node out of its group"
+    assert all(group["title"] for group in workflow["groups"])
+    (note,) = [node for node in workflow["nodes"] if node["type"] in NOTES]
+    assert 100 < len(note["widgets_values"][0]) < 900
+    assert not [node for node in workflow["nodes"] if node["properties"].keys() & {"animegamer_state"}], (
+        "results inside"
+    )
+
+
+def test_the_api_version_is_the_same_graph(both):
+    page, api = both
+    nodes = {str(node["id"]): node for node in live(page)}
+    assert set(api) == set(nodes)
+    sources = {link[0]: [str(link[1]), link[2]] for link in page["links"]}
+    for key, node in nodes.items():
+        assert api[key]["class_type"] == node["type"]
+        given = stored_widgets(node)
+        given |= {slot["name"]: sources[slot["link"]] for slot in node["inputs"] if slot.get("link") is not None}
+        assert api[key]["inputs"] == given, key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prompts_have_all_that_is_required_and_nothing_stale(name):
+    for node in read(FOLDER / "api" / f"{name}.json").values():
+        if node["class_type"] in FROZEN:
+            required, optional = inputs_of(node["class_type"])
+            assert set(required) <= set(node["inputs"]) <= {*required, *optional}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("8")])
+def test_the_toybox_knows_every_word_and_needs_no_download(name):
+    for node in read(FOLDER / f"{name}.json")["nodes"]:
+        if node["type"] in NOTES:
+            continue
+        values = stored_widgets(node)
+        assert values.get("world", "toybox") == "toybox"
+        texts = [str(values.get(key, "")) for key in TEXT_WIDGETS]
+        lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
+        assert {word for line in lines for word in words(line)} <= set(vocabulary())
+
+
+def test_the_files_that_examples_load_are_there_and_small():
+    loaded = set()
+    for node in [node for name in NAMES for node in read(FOLDER / "api" / f"{name}.json").values()]:
+        if node["class_type"] == "LoadImage":
+            loaded.add(node["inputs"]["image"])
+        if node["class_type"] == "BuildGameDataset":
+            film = Path(node["inputs"]["film"])
+            loaded |= {film.name, film.with_suffix(".captions.jsonl").name}
+    given = list((FOLDER / "input").iterdir())
+    assert loaded == {path.name for path in given}
+    assert max(path.stat().st_size for path in given) < 400_000
+
+
+def test_the_captions_of_the_example_film_use_words_of_the_toybox():
+    lines = (FOLDER / "input" / "my-film.captions.jsonl").read_text(encoding="utf-8").splitlines()
+    spans = [json.loads(line) for line in lines]
+    texts = [text for span in spans for text in (*span["character"], span["motion"], span["background"])]
+    texts += [word for span in spans for word in span["adverbs"].values()]
+    assert len(spans) == 8 and {word for text in texts for word in words(text)} <= set(vocabulary())
+
+
+def test_a_film_becomes_a_world_in_the_order_of_the_stages():
+    """Each stage begins from the files of those before, and the world is played with all of them."""
+    prompt = read(FOLDER / "api" / "10-film-to-world.json")
+    (key,) = [key for key, node in prompt.items() if node["class_type"] == "LoadAnimeGamer"]
+    stages = []
+    while "lora" in prompt[key]["inputs"]:
+        key = prompt[key]["inputs"]["lora"][0]
+        stages.append(prompt[key]["inputs"]["stage"])
+    assert stages[::-1] == [name for name, stage in STAGES.items() if stage.after is not None]
+    nodes = [node["inputs"] for node in prompt.values() if node["class_type"] == "TrainLoRAStage"]
+    assert len({(node["run"], node["world"], *node["game_dataset"]) for node in nodes}) == 1
+
+
+def test_published_examples_fit_their_gpus():
+    def only(name, kind):
+        return next(
+            node["inputs"] for node in read(FOLDER / "api" / f"{name}.json").values() if node["class_type"] == kind
+        )
+
+    assert only("8-published-24gb", "LoadAnimeGamer").items() >= {"world": "qiqi", "placement": "auto"}.items()
+    assert only("8-published-8gb", "LoadAnimeGamer").items() >= {"world": "qiqi", "placement": "engine on cpu"}.items()
+
+
+@pytest.mark.parametrize("language", ["zh", "ja"])
+def test_translations_are_complete_and_not_stale(language):
+    table = read(ROOT / "locales" / language / "nodeDefs.json")
+    assert list(table) == list(FROZEN)
+    for kind, words_of in table.items():
+        required, optional = inputs_of(kind)
+        assert set(words_of) == {"display_name", "description", "inputs", "outputs"}
+        assert sorted(words_of["inputs"]) == sorted([*required, *optional]), kind
+        assert list(words_of["outputs"]) == [str(index) for index, _ in enumerate(outputs_of(kind))], kind
+        texts = [words_of["description"]]
+        for slot in [*words_of["inputs"].values(), *words_of["outputs"].values()]:
+            assert set(slot) == {"name", "tooltip"} and slot["name"]
+            texts.append(slot["tooltip"])
+        assert all(re.search(r"[\u3040-\u30ff\u4e00-\u9fff]", text) for text in texts), kind
+
+
+def test_languages_are_those_of_the_pages():
+    assert sorted(path.name for path in (ROOT / "locales").iterdir()) == ["ja", "zh"], "English is in the schemas"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("kind", FROZEN)
+def test_help_pages_name_every_input_and_output(kind, language):
+    text = (ROOT / "js" / "docs" / kind / f"{language}.md").read_text(encoding="utf-8")
+    required, optional = inputs_of(kind)
+    rows = re.findall(r"^- `(\w+)`: .{4,}$", text, re.MULTILINE)
+    assert rows == [*required, *optional, *(name for name, _ in outputs_of(kind))]
+    # The page is read in a narrow sidebar, below the node's name: no title of its own, and no table.
+    assert not text.startswith("#") and "\n|" not in text and text.count("\n## ") == 3
+
+
+def test_help_pages_are_for_nodes_that_are_there():
+    assert {path.name for path in (ROOT / "js" / "docs").iterdir()} == set(FROZEN)
+    assert all(
+        {page.name for page in folder.iterdir()} == {"en.md", "zh.md"} for folder in (ROOT / "js" / "docs").iterdir()
+    )

@@ -1,0 +1,283 @@
+"""The verb `bench`: it measures the right work on both sides, and refuses what it cannot measure."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_world import save_tiny_world
+
+from animegamer_core.__main__ import main
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.research.benchmark import run as bench_run
+from animegamer_core.research.benchmark.drift import drift
+from animegamer_core.research.benchmark.measure import MATMUL_SIDES, Timing, count_flop, time_work
+from animegamer_core.research.benchmark.optimizations import measure_each
+from animegamer_core.research.benchmark.run import PARTS, BenchmarkPlan, known_step_note, run_benchmark
+from animegamer_core.research.benchmark.stock import StockTurn
+from animegamer_core.research.benchmark.table import BenchmarkResult, Row
+from animegamer_core.research.benchmark.turn import OurTurn, past_turns, prompt_of, random_models
+from animegamer_core.runtime.optimizations import FLASH3, optimize
+from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
+from animegamer_core.spec import PROFILES, SPECS
+
+CPU = torch.device("cpu")
+
+
+def plan(**changes):
+    return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_matmul():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MATMUL_SIDES, "cpu", 64)
+        yield
+
+
+@pytest.fixture(scope="module")
+def bench(small_matmul):
+    return run_benchmark(plan(steps=3))
+
+
+def test_every_part_is_timed_on_both_sides(bench):
+    assert tuple(row.part for row in bench.rows) == PARTS
+    for row in bench.rows:
+        for side in (row.stock, row.ours):
+            assert len(side.seconds) == 1 and side.median > 0 and side.flop > 0
+    *parts, whole = bench.rows  # the turn is the sum of its parts
+    assert whole.stock.flop == sum(row.stock.flop for row in parts)
+    assert whole.ours.flop == sum(row.ours.flop for row in parts)
+
+
+def test_both_sides_do_the_same_arithmetic_where_every_step_is_guided():
+    """Up to the stock transformer's text projection and our two small layers."""
+    guided = run_benchmark(plan(profile=PROFILES["reference"], steps=2))
+    for row in guided.rows:
+        if row.part != "engine":
+            assert row.ours.flop == pytest.approx(row.stock.flop, rel=0.1), row.part
+    assert (guided.facts["guided_steps"], guided.facts["unguided_steps"]) == (2, 0)
+
+
+def test_optimized_products_count_as_many_operations(monkeypatch):
+    """GELU inside its product, and attention as one operation of our own."""
+    from attention import by_rows
+
+    def flop(*processors):
+        torch.manual_seed(2)
+        model = ShotDecoder(SPECS["tiny"], PROFILES["paper"]).eval()
+        for change in processors:
+            change(model)
+        state = torch.zeros(1, SPECS["tiny"].state.tokens, 32)
+        return count_flop(lambda: model.sample(state, torch.tensor([2.5]), [1], steps=1))
+
+    def by_own(model):
+        model.transformer.set_attn_processor(JointAttention(opaque(FLASH3, by_rows)))
+
+    def fused_gelu(model):
+        with monkeypatch.context() as there:
+            there.setattr(torch.cuda, "is_available", lambda: True)
+            optimize(model, ["gelu"])
+
+    assert flop(fused_gelu) == flop(by_own) == flop(fused_gelu, by_own) == flop()
+
+
+def test_unguided_steps_are_reported_and_counted(bench):
+    facts = bench.facts
+    assert facts["guidance"] == "cosine" and facts["unguided_steps"] >= 1
+    sampler = bench.row("sampler")
+    guided, unguided = facts["guided_steps"], facts["unguided_steps"]
+    expected = (guided + unguided / 2) / (guided + unguided)
+    assert sampler.ours.flop / sampler.stock.flop == pytest.approx(expected, rel=0.1)
+
+
+def test_the_stock_turn_is_of_the_same_sizes():
+    spec = SPECS["tiny"]
+    stock = StockTurn.of(spec, CPU, torch.float32, steps=1)
+    engine, decoder = random_models(spec, PROFILES["paper"], CPU, torch.float32)
+    assert stock.length == len(prompt_of(engine, past_turns(spec)).ids_L)
+    assert stock._sample().shape == (1, *spec.decoder.latent_shape)
+    assert stock._decode(stock._noise()).shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
+    for theirs, ours in ((stock.vae, decoder.vae), (stock.engine, engine.llm)):
+        assert sum(p.numel() for p in theirs.parameters()) == sum(p.numel() for p in ours.parameters())
+
+
+def test_operations_of_a_gpus_attention_are_counted_where_queries_share_keys():
+    queries, keys = torch.empty(2, 8, 16, 64, device="meta"), torch.empty(2, 2, 24, 64, device="meta")
+    attention = torch.ops.aten._scaled_dot_product_flash_attention
+    assert count_flop(lambda: attention(queries, keys, keys)) == 2 * 2 * 8 * 16 * 24 * (64 + 64)
+
+
+def test_work_is_warmed_up_once_and_then_repeated():
+    calls = []
+    timing = time_work(lambda: calls.append(1), CPU, repeats=4, flop=8)
+    assert len(calls) == 5 and len(timing.seconds) == 4 and timing.allocated is None
+
+
+def test_medians_and_ratios_by_hand():
+    row = Row(
+        "sampler",
+        Timing((4.0, 2.0, 3.0), 9.0, flop=6 * 10**12),
+        Timing((1.5, 1.5, 9.0), 9.0, flop=6 * 10**12),
+        steps=10,
+        our_steps=10,
+    )
+    assert row.ratio == 2.0 and row.ours.tflops == 4.0
+    assert "300 / 150" in row.line(8.0) and "50 %" in row.line(8.0) and "1.500 .. 9.000" in row.line(8.0)
+    assert row.values()["stock"]["median"] == 3.0
+    assert "-" in Row("vae", Timing((1.0,), 1.0), Timing((1.0,), 1.0)).line(8.0)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "seconds", "said"),
+    [
+        ("NVIDIA H200", 8.4, "known are 168 ms (+0 %)"),
+        ("NVIDIA H200", 12.6, "compare the matmul"),
+        ("NVIDIA L4", 30, None),
+    ],
+)
+def test_the_stock_step_is_compared_with_the_known_one(gpu, seconds, said):
+    row = Row("sampler", Timing((seconds,), seconds), Timing((1.0,), 1.0), steps=50, our_steps=50)
+    note = known_step_note(BenchmarkResult((row,), 745.0, {"spec": "release", "machine": {"gpu": gpu}}))
+    assert note is None if said is None else said in note
+    assert ("compare" in (note or "")) == (said == "compare the matmul")
+
+
+def test_a_worlds_own_weights_are_taken(tmp_path):
+    tiny_world = save_tiny_world(tmp_path)
+    turn = bench_run.our_turn(plan(spec=tiny_world.spec, world=tiny_world))
+    assert isinstance(turn, OurTurn) and turn.guidance == tiny_world.profile.guidance
+    stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
+    assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
+
+
+def test_each_optimization_is_measured_on_a_plain_decoder(capsys):
+    bench = run_benchmark(plan(steps=2, each=("layout", "first_block")), print)
+    assert [row.name for row in bench.each.rows] == ["layout", "first_block"]
+    for row in bench.each.rows:
+        assert row.drift < 1 and row.against["sampler"] > 0 and row.first > 0
+    assert bench.each.format_drift is None  # float32 is what formats are held against
+    assert "alone: layout" in capsys.readouterr().out
+    assert "\nfirst_block ~ " in bench.text and "\nlayout  " in bench.text and "(~ approximates" in bench.text
+    with pytest.raises(ValueError, match="unknown optimization"):
+        run_benchmark(plan(each=("faster",)))
+
+
+def test_the_drift_of_a_number_format():
+    torch.manual_seed(0)
+    _, decoder = random_models(SPECS["tiny"], PROFILES["paper"], CPU, torch.bfloat16)
+    turn = OurTurn(None, decoder, 2, "cosine")
+    assert 1e-4 < measure_each(turn, [], 1, {}, print).format_drift < 1
+    assert drift(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 5.0])) == pytest.approx((10 / 25) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--spec", "tiny", "--world", "toybox"], "give one of them"),
+        (["--world", "toybox", "--profile", "paper"], "give one of them"),
+        (["--repeats", "0"], "expected 1 or more"),
+        (["--spec", "tiny", "--steps", "0"], "steps is 0"),
+        (["--device", "cuda:77"], "not available here"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
+    assert main(["bench", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--guidance", "linear"], ["--profile", "mine"]])
+def test_unknown_names_list_the_known_ones(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["bench", "--spec", "tiny", *words])
+    assert left.value.code == 2 and f"invalid choice: '{words[1]}' (choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"guidance": "linear"}, "unknown guidance 'linear'"),
+        ({"guidance": ""}, "unknown guidance ''"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 1001}, "steps is 1001"),
+    ],
+)
+def test_a_wrong_plan_is_refused_before_measuring(changes, sentence, monkeypatch):
+    monkeypatch.setattr(StockTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
+    with pytest.raises(ValueError, match=sentence):
+        run_benchmark(plan(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"optimizations": ("fused", "flash3")},
+            "optimization flash3 cannot be measured here: of no use with float32; leave it out",
+        ),
+        ({"dtype": torch.bfloat16, "each": ("onednn",)}, "of no use with bfloat16"),
+        ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
+    ],
+)
+def test_missing_requirements_are_refused_before_measuring(changes, says, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    said = []
+    with pytest.raises(ValueError, match=says):
+        run_benchmark(plan(**changes), said.append)
+    assert not said
+
+
+@pytest.mark.parametrize("name", ["gelu", "halves", "flash3"])
+@pytest.mark.parametrize("asked", ["optimizations", "each"])
+def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
+    dtype = torch.bfloat16 if name == "flash3" else torch.float32
+    with pytest.raises(ValueError, match=f"optimization {name} .*: it runs on cuda only, not on cpu; leave"):
+        plan(dtype=dtype, **{asked: (name,)}).check()
+
+
+def test_compiling_is_measured_on_a_cpu_too():
+    plan(each=("blocks", "vae")).check()
+
+
+def test_an_optimization_of_a_cpu_is_refused_on_a_gpu():
+    with pytest.raises(ValueError, match="optimization onednn .*: it runs on cpu only, not on cuda:0"):
+        plan(device=torch.device("cuda:0"), each=("onednn",)).check()
+
+
+def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
+    """The command prints a table for each, what overrides them and what is left out, and writes all of it as JSON."""
+    turns, of = [], StockTurn.of
+    monkeypatch.setattr(StockTurn, "of", lambda *given: turns.append(given) or of(*given))
+    words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "exact", "live"]
+    words += ["--steps", "1", "--with", "layout", "--json", str(tmp_path / "b.json")]
+    assert main(words) == 0
+    written, printed = json.loads((tmp_path / "b.json").read_text()), capsys.readouterr()
+    first, second = written["benches"]
+    assert (first["preset"], second["preset"]) == ("exact", "live") and len(turns) == 1
+    assert [row["stock"] for row in first["rows"]] == [row["stock"] for row in second["rows"]]
+    assert [row["part"] for row in first["rows"]] == list(PARTS) and first["matmul_tflops"] > 0
+    assert written["command"] and first["machine"]["torch"]
+    assert all(f"\n{part} " in printed.out for part in PARTS) and "random weights" in printed.out
+    assert "preset exact:" in printed.out and "preset live: about a quarter of the steps" in printed.out
+    assert "steps 1, in place of the preset's 12" in printed.out and "optimizations: layout" in printed.out
+    assert "blocks, vae left out" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (".", "is a folder; give a file, such as "),
+        ("f/x", "lies below a file"),
+        pytest.param(
+            "/proc/bench/b.json",
+            ": /proc is not writable",
+            marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder without write access"),
+        ),
+    ],
+)
+def test_an_impossible_json_path_is_refused_before_measuring(place, says, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(StockTurn, "of", lambda *given: pytest.fail("the stock turn was made"))
+    (tmp_path / "f").touch()
+    assert main(["bench", "--spec", "tiny", "--json", str(tmp_path / place)]) == 2
+    assert f"--json {tmp_path / place}{says if says[0] == ':' else f' {says}'}" in capsys.readouterr().err

@@ -1,0 +1,396 @@
+"""A vision model as judge: what it is shown, which replies count, and what is made of its scores."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judging_world import make_run
+from PIL import Image
+from stub_endpoint import GOOD, HUGE, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
+
+from animegamer_core.cli import judge as cli_judge
+from animegamer_core.data.captions.replies import ReplyError
+from animegamer_core.research.judging.agreement import concordance, mean_difference, ranks_of, shown_order
+from animegamer_core.research.judging.judge import (
+    CRITERIA,
+    Question,
+    Verdict,
+    judge_prompt,
+    parse_verdict,
+    questions_of,
+    stories_of,
+)
+from animegamer_core.research.judging.runs import open_comparison
+from animegamer_core.research.judging.tiles import LONGEST_SIDE, reference_image, story_image
+from animegamer_core.research.judging.verdicts import Judged
+
+EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"
+SHADES = {"Zeta": 200, "GC": 100, "GFC": 50}  # the red of an agent's clips, by which the stub knows it
+GAMES = {"game-001": 10, "game-002": 12, "game-003": 4}
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return [make_run(folder / name, name, GAMES, shade) for name, shade in SHADES.items()]
+
+
+def shades(ask):
+    """The agents' reds, as they are shown; the first picture holds the references."""
+    return [picture.getpixel((20, 3))[0] for picture in ask.pictures[1:]]
+
+
+def faithful(ask):
+    """Scores that follow an agent's shade alone: 9, 5 and 3; text alignment one less."""
+    score = {200: 9, 100: 5, 50: 3}
+    told = [min(score, key=lambda known, red=red: abs(known - red)) for red in shades(ask)]
+    lines = [f"<{tag}> " + " ".join(str(score[red] - (tag == "TA")) for red in told) for tag in CRITERIA]
+    return "\n".join([*lines, "The first is livelier."])
+
+
+@pytest.fixture
+def stub():
+    with StubEndpoint(faithful) as stub:
+        yield stub
+
+
+def judge(stub, runs, out, *words):
+    parser = argparse.ArgumentParser()
+    cli_judge.add_arguments(parser)
+    given = [*map(str, runs), "--url", stub.url, "--model", "stub-vl", "--out", str(out), "--timeout", "5", *words]
+    status = cli_judge.run(parser.parse_args(given))
+    report = json.loads((out / "judge.json").read_text("utf-8")) if (out / "judge.json").is_file() else None
+    return status, report
+
+
+# --- what it is shown -----------------------------------------------------------------------------------------------
+
+
+def test_a_game_makes_a_story_of_every_five_turns(runs):
+    comparison = open_comparison(runs)
+    stories = stories_of([comparison.game(name) for name in comparison.games])
+    assert [story.name for story in stories] == ["game-001/1-5", "game-001/6-10", "game-002/1-5", "game-002/6-10"]
+    assert "walk round tree 6;" in stories[1].instructions[0] and len(stories[1].instructions) == 5
+
+
+def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
+    comparison = open_comparison(runs)
+    story = stories_of([comparison.game("game-001")])[0]
+    prompt = judge_prompt(story, 3, ["Miko"])
+    places = [prompt.index(f"<{tag}> {name}") for tag, (name, _) in CRITERIA.items()]
+    assert places == sorted(places) and list(CRITERIA) == ["OA", "TA", "ConC", "ChaC", "EC", "VC"]
+    assert "from top to bottom: Miko. Image-2 is by agent 1, Image-3 is by agent 2, Image-4 is by agent 3" in prompt
+    assert "Scene 5: Character: Miko; Motion: barely walk round tree 5;" in prompt and "<VC> n n n\n" in prompt
+    assert not any(name in prompt for name in SHADES)
+    assert "Image-1 is by agent 1" in judge_prompt(story, 3, [])
+
+
+def test_every_agent_is_one_picture_of_five_rows_of_five_frames(stub, runs, tmp_path):
+    judge(stub, runs, tmp_path, "--passes", "1", "--limit", "1")
+    first = next(ask for ask in stub.asks if "tree 1;" in ask.texts[-1])
+    assert len(first.pictures) == 4 and sorted(round(red / 50) for red in shades(first)) == [1, 2, 4]
+    sheet = first.pictures[1]
+    assert sheet.size == (5 * 48 + 4 * 8, 5 * 32 + 4 * 8)
+    greens = [sheet.getpixel((20, row * 40 + 10))[1] for row in range(5)]
+    assert all(abs(green - wanted) < 12 for green, wanted in zip(greens, (20, 40, 60, 80, 100), strict=True))
+    times = [sheet.getpixel((column * 56 + 3, 3))[0] for column in range(5)]
+    assert times == sorted(times) and times[0] < 20 and times[-1] > 235
+    assert not any(name in text for ask in stub.asks for text in ask.texts for name in SHADES)
+
+
+def test_sheets_stay_small_and_hold_pictures_of_any_size():
+    big = story_image([np.zeros((17, 480, 720, 3), np.uint8)] * 5)
+    assert max(big.size) <= LONGEST_SIDE and min(big.size) > 900
+    rows = reference_image([[np.zeros((50, 100, 3), np.uint8)], [np.zeros((300, 100, 3), np.uint8)] * 3])
+    assert rows.size == (480, 488)
+    one = story_image([np.full((1, 8, 12, 3), 7, np.uint8)])
+    assert one.size == (5 * 12 + 4 * 8, 8)
+
+
+def test_agents_stand_in_every_place_equally_often():
+    for count in (1, 2, 3, 5):
+        orders = [shown_order("story", turn, count) for turn in range(3 * count)]
+        assert all(sorted(order) == list(range(count)) for order in orders)
+        for place in range(count):
+            assert sorted(order[place] for order in orders) == sorted([*range(count)] * 3)
+    firsts = {shown_order(f"story {number}", 0, 3) for number in range(60)}
+    assert firsts == set(itertools.permutations(range(3)))
+    assert len({shown_order("story", turn, 4) for turn in range(0, 80, 4)}) > 10
+
+
+def test_the_folders_reference_pictures_are_shown(stub, runs, tmp_path):
+    Image.new("RGB", (60, 60), (0, 0, 250)).save(tmp_path / "miko.png")
+    words = ("--passes", "1", "--limit", "1", "--characters", str(tmp_path))
+    _, report = judge(stub, runs, tmp_path / "out", *words)
+    assert report["reference pictures"] == "folder" and report["without a reference picture"] == "nobody"
+    assert stub.asks[0].pictures[0].size == (240, 240) and stub.asks[0].pictures[0].getpixel((9, 9))[2] > 240
+
+
+def test_without_reference_pictures_the_first_scene_stands_for_them(stub, runs, tmp_path):
+    stub.good = lambda ask: "\n".join([*(f"<{tag}> 5 5 5" for tag in CRITERIA), "Alike."])
+    (tmp_path / "empty").mkdir()
+    words = ("--passes", "1", "--limit", "1", "--characters", str(tmp_path / "empty"))
+    _, report = judge(stub, runs, tmp_path / "out", *words)
+    assert (
+        len(stub.asks[0].pictures) == 3 and "compare the characters with those of the first" in stub.asks[0].texts[-1]
+    )
+    assert report["without a reference picture"] == "Miko"
+    assert report["agreement"]["OA"] == {"w": None, "difference": None}
+
+
+# --- which replies count --------------------------------------------------------------------------------------------
+
+RIGHT = "<OA> 8 7\n<TA> 9 6\n<ConC> 8 8\n<ChaC> 10 1\n<EC> 5 5\n<VC> 6 7\nBoth are fine."
+
+
+def test_a_right_reply_is_read():
+    verdict = parse_verdict(RIGHT, 2)
+    assert verdict.scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
+    assert verdict.explanation == "Both are fine."
+    assert parse_verdict(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "expected"),
+    [
+        ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
+        (f"Sure.\n{RIGHT}", "line 1 is 'Sure.', without <OA>", "six lines"),
+        (RIGHT.replace("<TA> 9 6\n", ""), "line 2 is '<ConC> 8 8', without <TA>", "six lines"),
+        (RIGHT.replace("<OA>", "<TA>", 1), "line 1 is '<TA> 8 7', without <OA>", "six lines"),
+        (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
+        (RIGHT.replace("8 7", "8, 7", 1), "<OA> has '8,'", "spaces between"),
+        (RIGHT.replace("8 7", "11 7", 1), "<OA> has '11'", "1 to 10"),
+        (RIGHT.replace("8 7", "0 7", 1), "<OA> has '0'", "1 to 10"),
+        (RIGHT.replace("8 7", "08 7", 1), "<OA> has '08'", "1 to 10"),
+        (RIGHT.replace("8 7", "\uff18 7", 1), "<OA> has '\\uff18'", "1 to 10"),
+        (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
+        (RIGHT.replace("8 7", "8 7 6", 1), "<OA> has 3 numbers", "2 whole numbers"),
+        (RIGHT.replace("8 7", "8 7</OA>", 1), "<OA> has '7</OA>'", "nothing else"),
+        (RIGHT.replace("<OA> 8", "<OA>: 8"), "<OA> has ':'", "nothing else"),
+        (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
+        (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
+        (f"{RIGHT} and <VC> 1 10", "<VC> appears a second time", "each tag once"),
+        (RIGHT + "a" * 4000, "the reply has 40", "all of it short"),
+        (RIGHT.replace("8 7", EVIL.replace(" ", ""), 1), '<OA> has "\\U0001f98a', "whole numbers"),
+    ],
+)
+def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
+    with pytest.raises(ReplyError) as raised:
+        parse_verdict(text, 2)
+    assert raised.value.found.startswith(found) and expected in raised.value.expected
+    assert "IGNORE" not in raised.value.expected and len(raised.value.found) < 400
+
+
+@given(
+    st.integers(1, 4),
+    st.text(max_size=200)
+    | st.tuples(st.integers(0, len(RIGHT)), st.text("<>OATConhEV 0123456789.,\n", max_size=9)).map(
+        lambda at: RIGHT[: at[0]] + at[1] + RIGHT[at[0] :]
+    ),
+)
+def test_any_reply_is_a_whole_verdict_or_refused(count, text):
+    try:
+        verdict = parse_verdict(text, count)
+    except ReplyError as error:
+        assert error.expected.isascii() and len(error.expected) < 200
+        return
+    assert list(verdict.scores) == list(CRITERIA) and verdict.explanation.isprintable()
+    assert all(len(row) == count and all(1 <= score <= 10 for score in row) for row in verdict.scores.values())
+
+
+# --- what is made of them -------------------------------------------------------------------------------------------
+
+
+def test_equal_scores_share_their_mean_rank():
+    assert ranks_of([9, 5, 3]).tolist() == [1, 2, 3]
+    assert ranks_of([5, 9, 5, 1]).tolist() == [2.5, 1, 2.5, 4]
+    assert ranks_of([4, 4, 4]).tolist() == [2, 2, 2]
+
+
+def test_kendalls_w_by_hand():
+    assert concordance([[1, 2, 3], [1, 2, 3]]) == 1
+    assert concordance([[1, 2, 3], [3, 2, 1]]) == 0
+    # sums 4 9 8 9 of four agents by three judges: S = 12.25 + 2.25 + 0.25 + 2.25 = 17; W = 12 * 17 / (9 * 60)
+    assert concordance([[1, 2, 3, 4], [1, 3, 2, 4], [2, 4, 3, 1]]) == pytest.approx(204 / 540)
+    # Ties: rows 1 2.5 2.5 and 1 2 3; sums 2 4.5 5.5, S = 4 + 0.25 + 2.25 = 6.5; T = 2^3 - 2 = 6;
+    # W = 12 * 6.5 / (4 * 24 - 2 * 6) = 78 / 84
+    assert concordance([[1, 2.5, 2.5], [1, 2, 3]]) == pytest.approx(78 / 84)
+    assert concordance([[2, 2, 2], [2, 2, 2]]) is None and concordance([[1, 2]]) is None
+    assert concordance([[1], [1]]) is None
+
+
+@given(st.integers(2, 6), st.integers(2, 5), st.data())
+def test_kendalls_w_lies_between_0_and_1(judges, agents, data):
+    rows = data.draw(
+        st.lists(st.lists(st.integers(1, 10), min_size=agents, max_size=agents), min_size=judges, max_size=judges)
+    )
+    w = concordance([ranks_of(row) for row in rows])
+    assert w is None or -1e-9 <= w <= 1 + 1e-9
+    same = concordance([ranks_of(rows[0])] * judges)
+    assert same is None or same == pytest.approx(1)
+
+
+def test_the_mean_difference_by_hand():
+    assert mean_difference([[8, 6], [7, 6], [4, 8]]) == pytest.approx((0.5 + 3 + 2.5) / 3)
+    assert mean_difference([[8, 6]]) is None
+
+
+def test_scores_go_back_to_their_agents_and_places_keep_theirs(runs):
+    comparison = open_comparison(runs[:2])
+    story = stories_of([comparison.game("game-001")])[0]
+    questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
+    verdicts = {
+        questions[0].name: Verdict({tag: (4, 8) for tag in CRITERIA}, "x"),
+        questions[1].name: Verdict({tag: (6, 4) for tag in CRITERIA}, "x"),
+    }
+    judged = Judged.of(comparison.agents, questions, verdicts)
+    assert judged.score(0, "OA").value == 7 and judged.score(1, "OA").value == 4 and judged.score(0, "OA").count == 2
+    # the first agent scores 8 in place 2 and 6 in place 1, on average 7; the second 4 in both
+    assert judged.by_place("VC") == [5, 6] and judged.lift("VC") == [-0.5, 0.5]
+    assert judged.agreement("EC") == 1 and judged.difference("EC") == 1
+
+
+def test_a_whole_run(stub, runs, tmp_path, capsys):
+    status, report = judge(stub, runs, tmp_path / "out")
+    assert status == 0 and len(stub.asks) == 12 == report["asking"]["requests"]
+    scores = report["scores"]
+    assert {agent: scores[agent]["OA"]["value"] for agent in scores} == {"Zeta": 9, "GC": 5, "GFC": 3}
+    assert scores["Zeta"]["TA"]["value"] == 8 and scores["Zeta"]["OA"]["count"] == 12
+    assert report["agreement"]["ConC"] == {"w": 1.0, "difference": 0.0}
+    assert report["places"]["OA"]["mean"] == pytest.approx([17 / 3] * 3, abs=1e-5), (
+        "every agent stood in every place equally often"
+    )
+    assert (report["games"], report["stories"], report["passes"], report["seed"]) == (2, 4, 3, 0)
+    text = (tmp_path / "out" / "judge.md").read_text("utf-8")
+    assert "| AnimeGamer (paper) | 8.36 | 9.14 | 8.41 | 9.11 | - | - |" in text
+    assert "| Zeta | 9.00 (9.00 to 9.00) | 8.00 (8.00 to 8.00) |" in text
+    lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
+    assert len(lines) == 12 and all(line["scores"]["GC"]["OA"] == 5 for line in lines)
+    assert len({tuple(line["order"]) for line in lines}) > 2
+    assert "questions: 12, answered 12" in capsys.readouterr().out
+
+
+def test_the_same_command_goes_on_and_gives_the_same_report(stub, runs, tmp_path):
+    stub.script[:] = [GOOD] * 5 + [Status(401, message="no key")] * 20
+    status, report = judge(stub, runs, tmp_path / "out", "--asked-at-once", "1")
+    assert status == 1 and report["asking"]["answered"] == 5 and "401" in report["asking"]["stopped"]
+    before = len(stub.asks)
+    stub.script.clear()
+    status, report = judge(stub, runs, tmp_path / "out")
+    assert status == 0 and len(stub.asks) == before + 7
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.name != "judge.json"}
+    status, again = judge(stub, runs, tmp_path / "out")
+    assert status == 0 and len(stub.asks) == before + 7 and again["asking"]["requests"] == 0
+    assert again["scores"] == report["scores"] and again["asking"]["requests_in_all"] == 12
+    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == files["verdicts.jsonl"]
+
+
+def test_another_clip_seed_or_pass_is_another_question(stub, runs, tmp_path):
+    judge(stub, runs[:1], tmp_path / "out", "--limit", "1", "--passes", "2")
+    assert len(stub.asks) == 4
+    changed = make_run(tmp_path / "changed", "Zeta", {"game-001": 10}, 100)
+    judge(stub, [changed], tmp_path / "out", "--limit", "1", "--passes", "2")
+    assert len(stub.asks) == 8
+    judge(stub, runs[:1], tmp_path / "out", "--limit", "1", "--passes", "3")
+    assert len(stub.asks) == 10
+
+
+def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
+    """It gives the first place 9 and the others 4, whoever stands there."""
+    stub.good = lambda ask: "\n".join([*(f"<{tag}> 9 4 4" for tag in CRITERIA), "The first one."])
+    _, report = judge(stub, runs, tmp_path / "out")
+    scores = report["scores"]
+    assert len({scores[agent]["OA"]["value"] for agent in scores}) == 1, "in three passes nobody has gained by it"
+    assert report["places"]["OA"]["mean"] == [9, 4, 4] and report["places"]["OA"]["lift"][0] == pytest.approx(10 / 3)
+    assert report["agreement"]["OA"]["w"] == 0 and report["agreement"]["OA"]["difference"] == pytest.approx(10 / 3)
+    assert "9.00 (+3.33) | 4.00 (-1.67)" in (tmp_path / "out" / "judge.md").read_text("utf-8")
+
+
+def test_a_service_that_misbehaves_is_asked_again_in_our_words(stub, runs, tmp_path):
+    stub.script[:] = [Status(429, {"Retry-After": "0"}), CutBody(), Reset(), Status(503), CutOff(), Say(EVIL), GOOD]
+    status, report = judge(
+        stub, runs, tmp_path / "out", "--passes", "1", "--limit", "1", "--asked-at-once", "1", "--price-in", "2",
+        "--price-out", "4",
+    )  # fmt: skip
+    asking = report["asking"]
+    assert status == 0 and sum(asking["trouble"].values()) == 4 and asking["requests"] == 4
+    assert asking["cost"] == pytest.approx((asking["tokens_in"] * 2 + asking["tokens_out"] * 4) / 1e6, abs=1e-6)
+    texts = [ask.texts[-1] for ask in stub.asks]
+    assert "a whole reply" in texts[5] and "Expected was six lines" in texts[6] and "IGNORE" not in "".join(texts)
+
+
+def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path, capsys):
+    stub.good = lambda ask: EVIL if "tree 6;" in ask.texts[-1] else faithful(ask)
+    status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
+    assert status == 1 and report["asking"]["set_aside"] == 2 and report["scores"]["Zeta"]["OA"]["count"] == 2
+    lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
+    told = next(line for line in lines if line["story"].endswith("6-10"))
+    assert told["reason"].startswith("2 invalid replies") and told["reply"] == EVIL and "scores" not in told
+    assert "set aside 2" in capsys.readouterr().out
+    assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
+
+
+def test_slow_and_huge_answers_do_not_stop_it(stub, runs, tmp_path):
+    stub.script[:] = [Slow(2.0), HUGE, GOOD]
+    words = ("--passes", "1", "--limit", "1", "--asked-at-once", "1", "--timeout", "1")
+    status, report = judge(stub, runs, tmp_path / "out", *words)
+    assert status == 0 and report["asking"]["trouble"] == {"timeout": 1}
+
+
+def test_no_verdict_at_all_leaves_no_report(stub, runs, tmp_path):
+    stub.script[:] = [Status(403)] * 9
+    status, report = judge(stub, runs, tmp_path / "out")
+    assert status == 1 and report is None
+
+
+def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
+    other = make_run(tmp_path / "other", "other", {"game-009": 10}, 9)
+    short = make_run(tmp_path / "short", "short", {"game-003": 4}, 9)
+    longer = make_run(tmp_path / "longer", "longer", {"game-001": 11}, 9)
+    cases = {
+        "no finished game in common": [runs[0], other],
+        "a story takes 5 turns": [runs[0], short],
+        "in the lines of these games: game-001": [runs[0], longer],
+        "is given twice": [runs[0], runs[0]],
+        "no run.json": [tmp_path],
+        "passes is 0": [*runs, "--passes", "0"],
+        "--limit is 0": [*runs, "--limit", "0"],
+        "no such folder": [*runs, "--characters", str(tmp_path / "none")],
+    }
+    for expected, words in cases.items():
+        with pytest.raises(ValueError, match=expected):
+            judge(stub, words, tmp_path / "out")
+    assert not stub.asks and not (tmp_path / "out" / "judge.json").exists()
+    twin = make_run(tmp_path / "twin", "Zeta", GAMES, 9)
+    assert open_comparison([runs[0], twin]).agents == (f"Zeta ({runs[0]})", f"Zeta ({twin})")
+
+
+def test_a_missing_clip_is_named_before_anything_is_asked(stub, tmp_path):
+    run = make_run(tmp_path / "run", "Zeta", {"game-001": 5}, 9)
+    (run / "games" / "game-001" / "turn-03.mp4").unlink()
+    with pytest.raises(OSError, match="turn-03.mp4"):
+        judge(stub, [run], tmp_path / "out")
+    assert not stub.asks
+
+
+def test_questions_are_the_same_for_a_seed(runs):
+    comparison = open_comparison(runs)
+    stories = stories_of([comparison.game(name) for name in comparison.games])
+    one, two = questions_of(stories, 3, 3, 0), questions_of(stories, 3, 3, 1)
+    assert one == questions_of(stories, 3, 3, 0) and one != two and len({question.name for question in one}) == 12
+    assert math.isnan(Judged((), ()).score(0, "OA").value)

@@ -1,0 +1,212 @@
+"""The recipe of the embedded world: its dataset, its calibration and its judges."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.motion import motion_value
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.research.toybox_recipe.build import main
+from animegamer_core.research.toybox_recipe.build_dir import BuildDir
+from animegamer_core.research.toybox_recipe.calibrate import calibrated_table, inverted
+from animegamer_core.research.toybox_recipe.recipe import FULL, QUICK, STAGES
+from animegamer_core.research.toybox_recipe.scoring_checks import ScoringRecipe
+from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, build
+from animegamer_core.spec import PROFILES
+from animegamer_core.state import MotionTable
+from animegamer_core.toybox.calibration import (
+    CALIBRATED_VALUES,
+    DATA_VALUES,
+    calibration_remark,
+    uncalibrated_table,
+)
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
+from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
+from animegamer_core.train.parts import WorldParts
+
+SMALL = DatasetGames(games=2, held_out=1, turns=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("toybox")
+    return write_dataset(path, SMALL, workers=1)
+
+
+def test_games_become_a_dataset_that_training_reads(folder):
+    games = SMALL.scenes()
+    assert [len(game.clips) for game in folder.games] == [len(row) for row in games.values()]
+    assert [game.held_out for game in folder.games] == [False, False, True]
+    assert len(games["train-00000"]) == 3  # every fourth game opens with a picture
+    for turn, scene in zip(folder.turns, [scene for row in games.values() for scene in row], strict=True):
+        assert (turn.character[0], turn.background) == (scene.character, f"{scene.time} {scene.place}")
+        assert turn.adverb in ADVERBS[turn.motion_level]
+        assert (scene.character, scene.motion) not in UNSEEN_PAIRS
+
+
+def test_levels_are_those_of_the_measured_clips(folder):
+    edges = folder.info["settings"]["motion"]["edges"]
+    for turn in folder.turns:
+        assert turn.motion_value > 0
+        assert turn.motion_level == 1 + sum(turn.motion_value > edge for edge in edges)
+    kept = motion_value(folder.frames(0))
+    assert folder.turns[0].motion_value == pytest.approx(kept, rel=0.15)  # H.264 costs a little
+
+
+def test_missing_clips_are_drawn_again_and_not_measured(folder, monkeypatch):
+    clip = folder.path / folder.turns[1].clip
+    before, lines = clip.read_bytes(), (folder.path / "turns.jsonl").read_bytes()
+    clip.unlink()
+    monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda frames: pytest.fail("measured again"))
+    again = write_dataset(folder.path, SMALL, workers=1)
+    assert clip.read_bytes() == before
+    assert (again.path / "turns.jsonl").read_bytes() == lines
+
+
+@given(st.lists(st.floats(0.05, 30), min_size=8, max_size=8))
+def test_an_inverted_response_gives_rising_values_inside_its_range(measured):
+    conditions = np.geomspace(0.4, 45, 8)
+    values = inverted(conditions, measured, (0.9, 1.7, 3.3, 6.9, 15.0))
+    assert list(values) == sorted(values)
+    assert all(conditions[0] - 1e-3 <= value <= conditions[-1] + 1e-3 for value in values)
+
+
+def test_a_decoder_that_moves_half_as_much_gets_twice_the_value():
+    conditions = np.geomspace(0.4, 45, 8)
+    assert inverted(conditions, conditions / 2, (1.0, 2.0, 4.0, 8.0, 16.0)) == pytest.approx(
+        (2, 4, 8, 16, 32), rel=1e-3
+    )
+
+
+def test_a_response_that_falls_again_is_followed_to_its_top_only():
+    assert inverted((1, 2, 4, 8), (1, 2, 4, 3), (2, 100)) == pytest.approx((2, 4), rel=1e-3)
+
+
+def test_calibration_keeps_the_borders(tiny_decoder):
+    table = MotionTable("toybox", (0.9, 1.7, 3.3, 6.9, 15.0), (1.2, 2.3, 4.7, 10.1))
+    states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    found = calibrated_table(table, tiny_decoder, states)
+    assert found.edges == table.edges and list(found.values) == sorted(found.values)
+    assert found == calibrated_table(table, tiny_decoder, states)
+
+
+def test_a_build_draws_and_skips_finished_stages(tmp_path):
+    said = []
+    recipe = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=3))
+    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(work, ["data"]) and work.is_finished("data")
+    table = json.loads((work.world / "world.json").read_text())["motion_table"]
+    assert table["edges"] == pytest.approx(work.measured_table().edges)
+    said.clear()
+    assert build(work, ["data"]) and said == []
+
+
+def test_a_build_states_what_its_table_was_before_calibration(tmp_path, monkeypatch):
+    """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
+    spec = replace(QUICK.spec, decoder=replace(QUICK.spec.decoder, steps=1))
+    recipe = replace(QUICK, spec=spec, dataset_games=DatasetGames(games=2, held_out=1, turns=3))
+    work = BuildDir(tmp_path / "work", recipe, "cpu", lambda line: None)
+    assert build(work, ["data"])
+    world = open_world(work.world)
+    assert world.motion_table == work.measured_table() == uncalibrated_table(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    WorldParts.new(spec, tokenizer, PROFILES["paper"]).save(world, dtype=torch.float16)
+    OWN_STAGES["calibrate"](work)
+    world = open_world(work.world)
+    assert world.motion_table != work.measured_table(), "its values were found by inversion"
+    assert uncalibrated_table(world) == work.measured_table()
+    assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
+
+
+def test_a_table_is_without_calibration_only_where_that_is_known():
+    shipped = open_world("toybox")
+    other = replace(shipped.motion_table, values=(1.0, 2.0, 4.0, 8.0, 16.0))
+    silent = {name: text for name, text in shipped.provenance.items() if name not in (DATA_VALUES, CALIBRATED_VALUES)}
+    assert uncalibrated_table(replace(shipped, provenance=silent)) is None, (
+        "an older build: calibrated, by what unknown"
+    )
+    assert uncalibrated_table(replace(shipped, provenance={})) == shipped.motion_table, "no build of ours"
+    retrained = replace(shipped, motion_table=other)
+    assert uncalibrated_table(retrained) == other, "other weights brought a table of their own"
+    for wrong in ("1 2 3", "1 2 3 4 many", "1 2 3 4 nan", ""):
+        with pytest.raises(ValueError, match="expected 5 numbers"):
+            uncalibrated_table(replace(shipped, provenance={**shipped.provenance, DATA_VALUES: wrong}))
+
+
+def test_a_report_says_whether_motion_was_calibrated():
+    before, after = (MotionTable("toybox", (low, 2.0, 4.0, 8.0, 16.0)) for low in (1.0, 1.5))
+    assert calibration_remark(after, after) is None
+    assert "medians of its training data" in calibration_remark(after, before)
+    assert "does not state the medians" in calibration_remark(after, None)
+
+
+def test_scoring_models_are_built_once_and_before_what_they_judge(tmp_path):
+    said = []
+    recipe = replace(QUICK, scoring=ScoringRecipe(scenes=8, held_out=4, steps=2, control_steps=1))
+    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(work, ["scorers"]) and work.is_finished("scorers")
+    assert load_scoring_models(work.world).training is False
+    assert read_card(work.world)["facts"]["recipe"]["scenes"] == 8
+    said.clear()
+    assert build(work, ["scorers"]) and said == []
+    assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae")
+
+
+def test_a_folder_of_another_recipe_is_refused(tmp_path):
+    small = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=2))
+    work = BuildDir(tmp_path, small, "cpu", lambda line: None)
+    work.note("data", 1.0, finished=True)
+    work.note("vae", 1.0, finished=True)
+    for recipe, stages in ((FULL, ["data"]), (FULL, ["joint"]), (replace(small, changes={}), ["vae"])):
+        with pytest.raises(ValueError, match="in another --work folder"):
+            build(replace(work, recipe=recipe), stages)
+    assert build(work, ["data", "vae"])
+
+
+def test_games_are_counted_from_the_first():
+    scenes = DatasetGames(games=2, held_out=0, turns=2, first=7).scenes()
+    assert list(scenes) == ["train-00007", "train-00008"]
+    assert scenes["train-00008"] == DatasetGames(games=9, held_out=0, turns=2).scenes()["train-00008"]
+
+
+def test_an_unknown_stage_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown stage 'paint'"):
+        main(["--work", str(tmp_path), "--stages", "data,paint"])
+
+
+def test_the_shipped_world_states_its_calibration_and_keeps_its_fingerprint():
+    """Provenance is no part of the fingerprint: stories and runs of the shipped world go on."""
+    world = open_world("toybox")
+    assert world.fingerprint == "57dbada201965958f4ac37c84060bd4c913c7caed67c4dd4130e754d2047a92b"
+    table, data = world.motion_table, uncalibrated_table(world)
+    assert data != table and data.edges == table.edges
+    assert [table.level(value) for value in data.values] == [1, 2, 3, 4, 5], "a median lies in its own level"
+    assert all(before < after for before, after in zip(data.values, table.values, strict=True)), "its shots are softer"
+
+
+def test_the_shipped_world_says_what_each_of_its_models_read():
+    notes = open_world("toybox").provenance
+    assert notes["encoder and decoder trained on"] == FULL.dataset_games.trained_on == "10,250 clips of 1,000 games"
+    assert (
+        notes["engine trained on"].startswith(FULL.engine_games.trained_on)
+        and "3,000 games" in FULL.engine_games.trained_on
+    )
+
+
+def test_the_shipped_world_is_small_and_whole():
+    world = open_world("toybox")
+    world.verify()
+    assert world.missing() == ()
+    files = [path for path in world.folder.rglob("*") if path.is_file()]
+    assert max(path.stat().st_size for path in files) < 16e6
+    assert sum(path.stat().st_size for path in files) <= 36e6
+    assert world.tokenizer().size <= 1000
+    assert world.tokenizer().unknown_words(" ".join(vocabulary())) == ()

@@ -1,0 +1,172 @@
+"""CFG parallel: the same shot as on one device, both halves at the same time, and the second device freed again."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.runtime.cfg_parallel import enable_cfg_parallel, replicas, second_device
+from animegamer_core.spec import PROFILES, SPECS
+
+TINY = SPECS["tiny"]
+WAIT = 60  # seconds that one half waits for the other before the test fails
+
+
+@pytest.fixture
+def decoder():
+    torch.manual_seed(2)
+    decoder = ShotDecoder(TINY, PROFILES["paper"]).eval()
+    decoder.unconditional_ND.normal_(generator=torch.Generator().manual_seed(3))
+    return decoder
+
+
+@pytest.fixture
+def states():
+    return torch.randn(2, TINY.state.tokens, TINY.state.width, generator=torch.Generator().manual_seed(0))
+
+
+def sample(decoder, states, steps=4, guidance="constant"):
+    motion, seeds = torch.tensor([2.5, 9.0])[: len(states)], [1, 2][: len(states)]
+    return decoder.sample(states, motion, seeds, steps=steps, guidance=guidance)
+
+
+def assert_same(latents, alone):
+    """Up to rounding in float32, which guidance makes seven times as large at every step."""
+    assert (latents - alone).pow(2).mean().sqrt() <= 1e-5 * alone.pow(2).mean().sqrt()
+
+
+def conditions_of(transformer):
+    """A list that grows by (thread, conditions) at each call of the transformer."""
+    asked = []
+
+    def note(_, __, given):
+        asked.append((threading.current_thread(), given["encoder_hidden_states"].clone()))
+
+    transformer.register_forward_pre_hook(note, with_kwargs=True)
+    return asked
+
+
+@pytest.mark.parametrize("guidance", ["constant", "cosine"])
+@pytest.mark.parametrize("takes", [1, 2])
+def test_two_devices_give_what_one_gives(decoder, states, takes, guidance):
+    """Cosine guidance ends with steps that leave the unconditional half out."""
+    steps = 20 if guidance == "cosine" else 4
+    alone = sample(decoder, states[:takes], steps, guidance)
+    enable_cfg_parallel(decoder, "cpu")
+    assert_same(sample(decoder, states[:takes], steps, guidance), alone)
+
+
+@torch.inference_mode()
+def test_a_step_on_two_devices_is_that_of_one(decoder, states):
+    latents = torch.randn(2, *TINY.decoder.latent_shape, generator=torch.Generator().manual_seed(4))
+    given = latents, torch.tensor([999, 400]), states, torch.tensor([2.5, 9.0])
+    alone = decoder.velocity(*given)
+    enable_cfg_parallel(decoder, "cpu")
+    for _ in range(2):
+        torch.testing.assert_close(decoder.velocity(*given), alone, rtol=0, atol=1e-6)
+
+
+def test_the_unconditional_half_is_computed_elsewhere_and_at_the_same_time(decoder, states):
+    replica = enable_cfg_parallel(decoder, "cpu").replica
+    assert replica.transformer is not decoder.transformer
+    ours, theirs = (
+        {id(p): p.data_ptr() for p in decoder.transformer.parameters()},
+        list(replica.transformer.parameters()),
+    )
+    assert theirs and not {p.data_ptr() for p in theirs} & set(ours.values())
+    there, here = conditions_of(replica.transformer), conditions_of(decoder.transformer)
+    sample(decoder, states[:1], steps=1)  # the first of a size is computed in turn
+    meet = threading.Barrier(2, timeout=WAIT)
+
+    def arrive(*_):
+        meet.wait()
+
+    for transformer in (replica.transformer, decoder.transformer):
+        transformer.register_forward_pre_hook(arrive)
+    sample(decoder, states[:1], steps=3)  # passes only if both halves compute at the same time
+    assert len(there) == len(here) == 4
+    for (thread, unconditional), (own_thread, conditional) in zip(there, here, strict=True):
+        assert own_thread is threading.current_thread() and thread is not own_thread
+        assert torch.equal(unconditional, decoder.unconditional_ND[None]) and torch.equal(conditional, states[:1])
+
+
+def test_steps_without_the_unconditional_half_stay_on_one_device(decoder, states):
+    there = conditions_of(enable_cfg_parallel(decoder, "cpu").replica.transformer)
+    here = conditions_of(decoder.transformer)
+    sample(decoder, states[:1], steps=5, guidance="distilled")
+    assert len(here) == 5 and not there
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_error_in_one_half_is_raised_and_the_next_shot_is_right(decoder, states, which):
+    alone = sample(decoder, states[:1])
+    enable_cfg_parallel(decoder, "cpu")
+    for _ in range(2):  # once while the size is new, once with both halves at work
+
+        def fail(*_):
+            raise RuntimeError("out of memory")
+
+        failing = replicas(decoder)[which].transformer.register_forward_pre_hook(fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            sample(decoder, states[:1])
+        failing.remove()
+        assert_same(sample(decoder, states[:1]), alone)
+
+
+def test_undo_computes_on_one_device_and_frees_the_replica(decoder, states):
+    alone, held, threads = sample(decoder, states[:1]), len(decoder.state_dict()), set(threading.enumerate())
+    parallel = enable_cfg_parallel(decoder, "cpu")
+    sample(decoder, states[:1])
+    replica = weakref.ref(parallel.replica.transformer)
+    assert replica() is not None and len(decoder.state_dict()) == held and len(replicas(decoder)) == 2
+    parallel.undo()
+    gc.collect()
+    assert replica() is None and replicas(decoder) == (decoder,)
+    assert not set(threading.enumerate()) - threads
+    assert torch.equal(sample(decoder, states[:1]), alone)
+    enable_cfg_parallel(decoder, "cpu")
+
+
+def test_the_replica_has_the_decoders_own_weights(decoder, states):
+    """Fused projections are copied as they are."""
+    decoder.transformer.fuse_qkv_projections()
+    alone = sample(decoder, states[:1])
+    enable_cfg_parallel(decoder, "cpu")
+    assert_same(sample(decoder, states[:1]), alone)
+
+
+@pytest.mark.parametrize("change", ["compiled", "replaced", "parallel"])
+def test_changes_that_a_replica_would_lack_are_refused(decoder, change):
+    if change == "compiled":
+        decoder.transformer.compile(dynamic=False)
+    elif change == "replaced":
+        block = decoder.transformer.transformer_blocks[1]
+        block.forward = block.forward
+    else:
+        enable_cfg_parallel(decoder, "cpu")
+    with pytest.raises(ValueError, match="enable CFG parallel before"):
+        enable_cfg_parallel(decoder, "cpu")
+
+
+def test_without_a_second_gpu_it_is_refused(decoder):
+    with pytest.raises(ValueError, match="needs two GPUs; the decoder is on cpu"):
+        second_device(decoder)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_give_what_one_gives(decoder, states):
+    decoder.cuda()
+    alone = sample(decoder, states)
+    device = second_device(decoder)
+    parallel = enable_cfg_parallel(decoder, device)
+    torch.testing.assert_close(sample(decoder, states), alone, rtol=0, atol=1e-4)
+    held = torch.cuda.memory_allocated(device)
+    parallel.undo()
+    gc.collect()
+    assert torch.cuda.memory_allocated(device) < held
+    with pytest.raises(ValueError, match="needs a second GPU"):
+        enable_cfg_parallel(decoder, "cuda:0")

@@ -1,0 +1,379 @@
+"""Optimizations: each draws the same shot, or as near as it says."""
+
+import sys
+import types
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from attention import by_rows
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.evaluate.estimates import psnr
+from animegamer_core.media.video import to_uint8
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.runtime.optimizations import (
+    OPTIMIZATIONS,
+    approximations,
+    check_names,
+    optimize,
+    supported,
+)
+from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
+from animegamer_core.runtime.optimizations.requirements import COMPILE_OPTIONS
+from animegamer_core.runtime.optimizations.table import EXCLUSIVE
+from animegamer_core.runtime.optimizations.transformer import cache_first_block
+from animegamer_core.spec import PROFILES, SPECS
+
+
+def decoder():
+    torch.manual_seed(2)
+    return ShotDecoder(SPECS["tiny"], PROFILES["paper"]).eval()
+
+
+def shot(model):
+    state = torch.randn(SPECS["tiny"].state.tokens, 32, generator=torch.Generator().manual_seed(0))
+    return model.shoot(state, 2.5, seed=1, steps=4)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return shot(decoder())
+
+
+@pytest.mark.parametrize("name", ["fused", "layout", "onednn"])
+def test_an_optimized_decoder_draws_the_same_shot(name, plain):
+    optimized = decoder()
+    optimize(optimized, [name])
+    torch.testing.assert_close(shot(optimized), plain, rtol=0, atol=1e-5)
+
+
+def test_fused_projections_are_one_product_and_take_the_place_of_three():
+    model = decoder()
+    before = sum(value.numel() for value in model.transformer.parameters())
+    products = []
+    optimize(model, ["fused"])
+    for block in model.transformer.transformer_blocks:
+        block.attn1.to_qkv.register_forward_hook(lambda *_: products.append(1))
+    shot(model)
+    assert products and not hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
+    assert sum(value.numel() for value in model.transformer.parameters()) == before
+
+
+def test_convolutions_have_channels_last():
+    model = decoder()
+    optimize(model, ["layout"])
+    kernels = [value for value in model.vae.parameters() if value.dim() == 5 and min(value.shape[1:]) > 1]
+    assert kernels and all(value.is_contiguous(memory_format=torch.channels_last_3d) for value in kernels)
+
+
+def test_unknown_names_are_refused_before_any_change():
+    model = decoder()
+    with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from halves"):
+        optimize(model, ["fused", "faster"])
+    assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
+
+
+def calls_of(model):
+    """A list that grows by the batch's rows at each call of the last block's feed-forward."""
+    calls = []
+    block = model.transformer.transformer_blocks[-1]
+    block.ff.register_forward_hook(lambda module, given, output: calls.append(len(given[0])))
+    return calls
+
+
+def test_a_shot_with_a_cache_is_the_same_twice_in_a_row():
+    cached, other = decoder(), torch.zeros(SPECS["tiny"].state.tokens, 32)
+    cache_first_block(cached, 1e9)
+    first = cached.shoot(other, 2.5, seed=1, steps=9)
+    between = shot(cached)  # of another length, so that it ends elsewhere in what is cached
+    assert torch.equal(cached.shoot(other, 2.5, seed=1, steps=9), first)
+    assert torch.equal(shot(cached), between)
+
+
+def test_a_cache_with_threshold_0_changes_nothing(plain):
+    cached = decoder()
+    cache_first_block(cached, 0.0)
+    assert torch.equal(shot(cached), plain)
+
+
+def test_the_cache_is_reset_where_guidance_ends():
+    """6 guided steps and 6 more: the other blocks compute in the first of each kind."""
+    cached = decoder()
+    cached.profile = replace(cached.profile, skip_guidance_below=1.03)
+    cache_first_block(cached, 1e9)
+    calls = calls_of(cached)
+    state = torch.randn(SPECS["tiny"].state.tokens, 32, generator=torch.Generator().manual_seed(0))
+    cached.sample(state[None], torch.tensor([2.5]), [1], steps=12)
+    assert calls == [2, 1]
+
+
+def test_the_cache_skips_blocks_and_stays_near_the_exact_shot(toybox):
+    world, state, exact = toybox
+    model = world.load_decoder()
+    optimize(model, ["first_block"])
+    calls = calls_of(model)
+    near = psnr(to_uint8(model.shoot(state, 10.0, seed=3)), to_uint8(exact))
+    assert near > 40 and len(calls) < 0.9 * world.spec.decoder.steps, (near, len(calls))
+
+
+def test_optimizations_that_exclude_one_another_are_refused():
+    model = decoder()
+    with pytest.raises(ValueError, match="do not work together; leave one of them out"):
+        optimize(model, ["fused", "halves", "first_block"])
+    assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
+    assert EXCLUSIVE <= set(OPTIMIZATIONS)
+    check_names(["fused", "blocks", "first_block"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")
+def test_an_optimization_that_needs_a_gpu_says_so():
+    with pytest.raises(ValueError, match="optimization gelu is for a GPU, and there is no GPU here; leave it out"):
+        optimize(decoder(), ["gelu"])
+
+
+@pytest.fixture(scope="module")
+def toybox():
+    """The shipped world's decoder, a state that its engine predicts, and the exact shot."""
+    world = open_world("toybox")
+    state = world.load_engine().predict((), "Character: girl; Motion: quickly run; Background: day forest.")
+    model = world.load_decoder()
+    return world, state.representation, model.shoot(state.representation, 10.0, seed=3)
+
+
+def test_what_a_device_supports_and_what_approximates(monkeypatch):
+    why = "of no use on cpu"
+    assert supported(["blocks", "fused", "gelu"], "cpu") == (("fused",), {"blocks": why, "gelu": why})
+    assert supported(["fused", "onednn"], "cuda") == (("fused",), {"onednn": "of no use on cuda"})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "cc")
+    assert supported(["blocks", "fused"], "cuda:1") == (("blocks", "fused"), {})
+    assert supported(["layout", "vae"], "cuda") == (("layout", "vae"), {})
+    assert supported(["layout"], "cuda") == ((), {"layout": "it slows a GPU down unless the VAE is compiled"})
+    assert supported(["layout"], "cpu") == (("layout",), {})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert supported(["blocks", "fused"], "cuda:1") == (("fused",), {"blocks": "triton is not installed"})
+    assert approximations(["first_block", "fused"]) == ("first_block",)
+
+
+def test_convolutions_go_through_onednn_and_on_a_cpu_only(monkeypatch):
+    model, seen = decoder(), []
+    monkeypatch.setattr(
+        torch,
+        "mkldnn_convolution",
+        lambda rows, *how, real=torch.mkldnn_convolution: seen.append(rows.dim()) or real(rows, *how),
+    )
+    optimize(model, ["onednn"])
+    shot(model)
+    assert len(seen) > 10 and set(seen) == {5}
+    with torch.device("meta"):
+        elsewhere = ShotDecoder(SPECS["tiny"], PROFILES["paper"])
+    with pytest.raises(ValueError, match="is for a CPU, and the decoder is on meta"):
+        optimize(elsewhere, ["onednn"])
+
+
+def test_an_old_diffusers_is_named(monkeypatch):
+    from diffusers import hooks
+
+    monkeypatch.delattr(hooks, "FirstBlockCacheConfig")
+    with pytest.raises(ValueError, match="needs diffusers with FirstBlockCacheConfig"):
+        optimize(decoder(), ["first_block"])
+
+
+def test_the_cache_works_with_compiled_blocks(monkeypatch, plain):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda forward, **how: compiled.append(how) or forward)
+    model = decoder()
+    optimize(model, ["blocks"])
+    assert compiled == [{"dynamic": False, "options": COMPILE_OPTIONS}] * 2 and torch.equal(shot(model), plain)
+    cache_first_block(model, 1e9)
+    calls = calls_of(model)
+    shot(model)
+    assert len(calls) < 4
+
+
+def test_all_blocks_get_rows_with_equal_strides(monkeypatch):
+    """A compilation is for certain strides; slices of longer rows have others."""
+    strides = set()
+
+    def watched(forward, **how):
+        def compiled(first, second, **others):
+            strides.add((first.shape, first.stride(), second.stride()))
+            return forward(first, second, **others)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", watched)
+    model = decoder()
+    optimize(model, ["blocks"])
+    shot(model)
+    assert len(strides) == 2  # guided steps, and steps with one half
+
+
+def optimize_as_on_a_gpu(monkeypatch, model, names):
+    with monkeypatch.context() as there:
+        there.setattr(torch.cuda, "is_available", lambda: True)
+        optimize(model, names)
+
+
+def test_gelu_is_in_the_same_kernel_as_its_product(monkeypatch, plain):
+    model = decoder()
+    names = set(model.state_dict())
+    optimize_as_on_a_gpu(monkeypatch, model, ["gelu"])
+    optimize_as_on_a_gpu(monkeypatch, model, ["gelu"])
+    assert set(model.state_dict()) == names
+    products = []
+    for block in model.transformer.transformer_blocks:
+        block.ff.net[0].proj.register_forward_hook(lambda *_: products.append(1))
+    # a CPU ends it with the exact GELU, a GPU with the one that the model was trained with
+    torch.testing.assert_close(shot(model), plain, rtol=0, atol=2e-3)
+    assert not torch.equal(shot(model), plain) and not products, "the product has no call of its own"
+
+
+@pytest.mark.parametrize("names", [[], ["fused"]])
+def test_attention_without_transposes_draws_the_same_shot(names, plain):
+    model = decoder()
+    optimize(model, names)
+    model.transformer.set_attn_processor(JointAttention(opaque("by_rows", by_rows)))
+    torch.testing.assert_close(shot(model), plain, rtol=0, atol=1e-5)
+
+
+def test_the_compiler_sees_such_an_attention_as_one_operation():
+    attend, rows = opaque("by_rows", by_rows), torch.randn(3, 1, 5, 2, 4).unbind()
+    torch.library.opcheck(attend, rows, test_utils=("test_schema", "test_faketensor"))
+    assert torch.equal(torch.compile(attend, backend="eager", fullgraph=True)(*rows), by_rows(*rows)[0])
+    torch._dynamo.reset()
+
+
+class Packages:
+    """Stands for what is installed, and for a GPU of some kind."""
+
+    def __init__(self, monkeypatch, *installed, capability=(9, 0), hip=None):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name in installed else None)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", partial(self._told, capability))
+        monkeypatch.setattr(torch.version, "hip", hip)
+        for name in installed:
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+            sys.modules[name].flash_attn_func = by_rows
+
+    @staticmethod
+    def _told(capability, device):
+        assert str(device).startswith("cuda"), "torch knows no other device's"
+        return capability
+
+
+def test_flash3_is_for_hopper_gpus_and_its_own_number_format(monkeypatch):
+    with monkeypatch.context() as there:
+        Packages(there, "fa3_fwd_interface")
+        assert supported(["flash3"], "cuda:0", "bfloat16") == (("flash3",), {})
+        assert supported(["flash3"], "cuda:0", "float16")[1] == {"flash3": "of no use with float16"}
+        with pytest.raises(ValueError, match="flash3 needs bfloat16, and this decoder computes in float32; leave it"):
+            optimize(decoder(), ["flash3"])
+    for kind in ({"capability": (8, 0)}, {"hip": "6.4"}):
+        with monkeypatch.context() as there:
+            Packages(there, "fa3_fwd_interface", **kind)
+            assert supported(["flash3"], "cuda:0")[1] == {"flash3": "cuda:0 is no Hopper GPU"}
+    with monkeypatch.context() as there:
+        Packages(there)
+        why = supported(["flash3"], "cuda:0")[1]["flash3"]
+        assert why.startswith("neither flash_attn_interface nor fa3_fwd_interface is installed (torch 2.10")
+        with pytest.raises(ValueError, match="flash3 is not available: neither .* leave it out"):
+            optimize(decoder().bfloat16(), ["flash3"])
+
+
+def test_a_build_for_another_torch_is_left_out_with_the_reason(monkeypatch, tmp_path):
+    (tmp_path / "fa3_fwd_interface.py").write_text("raise ImportError('undefined symbol: aoti\\nand more')")
+    Packages(monkeypatch)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "fa3_fwd_interface" else None)
+    why = supported(["flash3"], "cuda:0")[1]["flash3"]
+    assert why == "fa3_fwd_interface does not fit this torch (undefined symbol: aoti)"
+
+
+def test_flash3_uses_the_installed_package_also_for_weights_on_the_cpu(monkeypatch):
+    with monkeypatch.context() as there:
+        Packages(there, "fa3_fwd_interface")
+        model = decoder().bfloat16()
+        before = shot(model)
+        optimize(model, ["fused", "flash3"])
+    for block in model.transformer.transformer_blocks:
+        assert isinstance(block.attn1.processor, JointAttention)
+    torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-2)
+
+
+def test_compiling_needs_a_recent_gpu_and_a_c_compiler(monkeypatch):
+    monkeypatch.setenv("CC", "cc")
+    for capability, left in (((7, 5), {}), ((6, 1), {"blocks": "cuda:0 is too old for triton"})):
+        with monkeypatch.context() as there:
+            Packages(there, "triton", capability=capability)
+            assert supported(["blocks"], "cuda:0")[1] == left
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(sys, "platform", "linux")
+    Packages(monkeypatch, "triton")
+    assert supported(["blocks"], "cuda:0")[1] == {"blocks": "triton finds no C compiler (gcc, clang, or CC)"}
+
+
+def test_all_blocks_share_one_compilation(monkeypatch):
+    """After a few recompilations torch's compiler gives up and leaves the rest uncompiled."""
+    graphs, compiled = [], torch.compile
+
+    def seen(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda block, **how: compiled(block, backend=seen, dynamic=False))
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, layers=12))
+    model = ShotDecoder(spec, PROFILES["paper"]).eval()
+    optimize_as_on_a_gpu(monkeypatch, model, ["fused", "gelu", "blocks"])
+    shot(model)
+    torch._dynamo.reset()  # free its memory for other tests
+    assert len(graphs) == 2, "one for guided steps, one for steps with one half"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["gelu", "blocks", "vae"])
+def test_optimizations_of_a_gpu_draw_the_same_shot(name):
+    model = decoder().cuda()
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # which rounds to 10 bits, each kernel its way
+        before = shot(model)
+        optimize(model, [name])
+        torch.testing.assert_close(shot(model), before, rtol=0, atol=2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("names", [["flash3"], ["fused", "flash3", "gelu", "blocks"]])
+def test_flash3_draws_the_same_shot(names):
+    """In bfloat16, at the released width of a head."""
+    able, why = supported(names, "cuda", "bfloat16")
+    if able != tuple(names):
+        pytest.skip(f"{why}")
+    model, state = wide_heads()
+    model = model.cuda()
+    before = model.shoot(state, 2.5, seed=1, steps=4)
+    optimize(model, names)
+    assert psnr(to_uint8(model.shoot(state, 2.5, seed=1, steps=4)), to_uint8(before)) > 40
+
+
+@pytest.mark.gpu
+def test_a_decoder_optimized_on_the_cpu_draws_the_same_shot_on_the_gpu_afterwards():
+    """As in ComfyUI, which moves a decoder to the GPU for each use, and away for other models."""
+    names, _ = supported(("fused", "layout", "flash3", "gelu", "blocks", "vae"), "cuda", "bfloat16")
+    model, state = wide_heads()
+    before = model.cuda().shoot(state, 2.5, seed=1, steps=4)
+    optimize(model.cpu(), names)
+    for _ in range(2):
+        after = model.cuda().shoot(state, 2.5, seed=1, steps=4)
+        assert psnr(to_uint8(after), to_uint8(before)) > 40
+        model.cpu()
+
+
+def wide_heads():
+    """(decoder in bfloat16 with the released width of a head, a state for it)."""
+    tiny = SPECS["tiny"]
+    wide = replace(tiny.decoder, heads=2, head_width=64)
+    torch.manual_seed(2)
+    model = ShotDecoder(replace(tiny, state=replace(tiny.state, width=128), decoder=wide), PROFILES["paper"])
+    return model.eval().bfloat16(), torch.randn(tiny.state.tokens, 128)

@@ -1,0 +1,356 @@
+"""Presets: what they change in a decoder, and what they save."""
+
+import json
+import time
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_optimizations import decoder, shot
+from tiny_world import save_tiny_world
+from torch import nn
+
+from animegamer_core.__main__ import main
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.research.benchmark import run as bench_run
+from animegamer_core.research.benchmark.drift import DriftMeter
+from animegamer_core.research.benchmark.measure import MATMUL_SIDES, count_flop
+from animegamer_core.research.benchmark.run import BenchmarkPlan, run_benchmark
+from animegamer_core.research.benchmark.stock import StockTurn
+from animegamer_core.research.benchmark.turn import host_models, past_turns
+from animegamer_core.runtime.optimizations import OPTIMIZATIONS, Optimization, check_names
+from animegamer_core.runtime.optimizations.transformer import cache_first_block
+from animegamer_core.runtime.presets import (
+    PRESETS,
+    Preset,
+    PresetModels,
+    apply_preset,
+    check_offloading,
+    get_preset,
+    override_notes,
+    preset_for_device,
+    tile_if_needed,
+    with_preset,
+)
+from animegamer_core.spec import PROFILES, RELEASE, SPECS, resolve_sampling
+from animegamer_core.story.player import PlaySettings
+from animegamer_core.story.story import Story
+
+CPU = torch.device("cpu")
+PAPER = PROFILES["paper"]
+
+
+@pytest.fixture(autouse=True)
+def small_matmul(monkeypatch):
+    monkeypatch.setitem(MATMUL_SIDES, "cpu", 64)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_tiny_world(tmp_path_factory.mktemp("world"))
+
+
+def test_the_presets_are_as_documented():
+    assert list(PRESETS) == ["exact", "balanced", "live", "low_vram", "low_vram_12", "low_vram_16"]
+    for name, row in PRESETS.items():
+        assert row.name == name and row.about
+        check_names(row.optimizations)
+    rows = [PRESETS[name] for name in ("exact", "balanced", "live", "low_vram")]
+    assert [resolve_sampling(RELEASE, PAPER, preset=row).steps for row in rows] == [50, 24, 12, 50]
+    budgets = [PRESETS[name].offload_gib for name in ("low_vram", "low_vram_12", "low_vram_16")]
+    assert budgets[0] <= 7.0 and budgets == sorted(budgets) and budgets[2] < 16
+
+
+@pytest.mark.parametrize("name", ["exact", "low_vram", "low_vram_12", "low_vram_16"])
+def test_presets_of_all_steps_keep_the_profiles_guidance(name):
+    row = PRESETS[name]
+    assert row.steps is None and not any(OPTIMIZATIONS[one].approximates for one in row.optimizations)
+    for profile in PROFILES.values():
+        skip = 0.0 if name == "exact" else profile.skip_guidance_below  # exact leaves no half out
+        assert row.adapt_profile(profile) == replace(profile, skip_guidance_below=skip)
+        assert resolve_sampling(RELEASE, profile, preset=row).guidance == profile.guidance
+
+
+def test_an_unknown_name_lists_the_names():
+    with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
+        get_preset("faster")
+
+
+def test_the_address_names_changes_beyond_rounding():
+    exact = PRESETS["exact"]
+    assert exact.precision_suffix(PAPER) == "+skip0" and exact.precision_suffix(PROFILES["reference"]) == ""
+    assert PRESETS["low_vram"].precision_suffix(PAPER) == "+tiled"
+    row = Preset("x", "", 12, "cosine", 1.3, ("fused", "first_block"))
+    assert row.precision_suffix(PAPER) == "+first_block+skip1.3"
+    same = replace(row, skip_guidance_below=PAPER.skip_guidance_below, optimizations=("fused",))
+    assert same.precision_suffix(PAPER) == "" and same.precision_suffix(PROFILES["reference"]) == "+skip1.05"
+
+
+def test_a_small_device_decodes_in_tiles_and_the_address_says_so():
+    spec, said = SPECS["toybox"], []
+    decoder = ShotDecoder(spec)
+    needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes
+    exact = PRESETS["exact"]
+    assert tile_if_needed(exact, spec, torch.float32, needed, said.append) is exact and not said
+    small = tile_if_needed(exact, spec, torch.float32, needed - 1, said.append)
+    assert small.tiled and small.precision_suffix(PAPER) == "+skip0+tiled"
+    assert small.optimizations == tuple(name for name in exact.optimizations if name != "vae")
+    assert len(said) == 2 and "tiles" in said[0] and said[1].startswith("preset exact: vae left out")
+    assert not tile_if_needed(exact, spec, torch.bfloat16, needed - 1).tiled
+    apply_preset(decoder, replace(small, optimizations=()))
+    assert decoder.tiled
+
+
+def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
+    said = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "cc")
+    row = preset_for_device(PRESETS["exact"], "cpu", said.append)
+    assert row.optimizations == ("fused", "layout", "onednn")
+    assert said == ["preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"]
+    row = preset_for_device(PRESETS["exact"], "cuda:1", said.append)
+    assert row.optimizations == ("fused", "layout", "gelu", "blocks", "vae")
+    why = {"onednn": "of no use on cuda:1", "flash3": "cuda:1 is no Hopper GPU"}
+    assert said[1:] == [f"preset exact: {name} left out: {reason}" for name, reason in why.items()]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert preset_for_device(PRESETS["exact"], "cuda", said.append).optimizations == ("fused", "gelu")
+    assert "preset exact: blocks, vae left out: triton is not installed" in said
+    assert "preset exact: layout left out: it slows a GPU down unless the VAE is compiled" in said
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert preset_for_device(PRESETS["exact"], "cpu", said.append).optimizations == ("fused", "layout")
+    assert "preset exact: onednn left out: this torch was built without oneDNN" in said
+
+
+def test_offloading_needs_a_gpu():
+    with pytest.raises(ValueError, match="the device is cpu; choose exact"):
+        preset_for_device(PRESETS["low_vram"], "cpu")
+
+
+def test_a_prepared_decoder_draws_the_exact_shot():
+    plain, ready = decoder(), decoder()
+    plain.profile = replace(plain.profile, skip_guidance_below=0.0)
+    apply_preset(ready, preset_for_device(PRESETS["exact"], "cpu"))
+    assert hasattr(ready.transformer.transformer_blocks[0].attn1, "to_qkv")
+    torch.testing.assert_close(shot(ready), shot(plain), rtol=0, atol=5e-5)
+
+
+def test_a_prepared_decoder_skips_as_the_preset_says():
+    calls, model = [], decoder()
+    apply_preset(model, Preset("bold", "", skip_guidance_below=99.0))
+    model.transformer.register_forward_hook(lambda module, given, output: calls.append(len(output[0])))
+    shot(model)
+    assert calls == [1, 1, 1, 1] and model.profile.guidance == PAPER.guidance
+
+
+def test_an_option_overrides_the_preset(world):
+    settings = with_preset(PRESETS["live"], PlaySettings(steps=3), world)
+    assert (settings.steps, settings.guidance, settings.precision_suffix) == (3, "cosine", "")
+    assert with_preset(PRESETS["live"], PlaySettings(), world).steps == 4
+    assert override_notes(PRESETS["live"], steps=3, guidance=None) == ("steps 3, in place of the preset's 12",)
+    assert override_notes(PRESETS["exact"], optimizations=("fused",), steps=9) == (
+        "optimizations fused, in place of the preset's fused, layout, onednn, flash3, gelu, blocks, vae",
+        "steps 9, in place of the preset's default",
+    )
+
+
+def test_offloading_excludes_cfg_parallel(world):
+    with pytest.raises(ValueError, match="leave --halves out"):
+        PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
+
+
+def test_models_of_a_preset_are_the_worlds_own(world):
+    models = PresetModels(world, PlaySettings(), preset_for_device(PRESETS["exact"], "cpu"))
+    assert hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
+    assert models.decoder() is models.decoder() and models.engine() is models.engine()
+    stored = world.load_engine().state_dict()
+    assert all(torch.equal(value, stored[name]) for name, value in models.engine().state_dict().items())
+
+
+class FakeMemoryPlan:
+    """Records the models to offload, and leaves them where they are."""
+
+    def __init__(self):
+        self.offloaded = []
+
+    def offload(self, model):
+        self.offloaded.append((type(model).__name__, next(model.parameters()).dtype))
+        return (SimpleNamespace(text=f"budget of {type(model).__name__}"),)
+
+
+def test_a_slow_start_is_announced(world, monkeypatch):
+    monkeypatch.setattr("animegamer_core.runtime.presets.optimize", lambda decoder, names: None)
+    for optimizations, times in ((("fused", "blocks"), 1), (("fused",), 0)):
+        said = []
+        apply_preset(world.load_decoder(), Preset("mine", "", optimizations=optimizations), say=said.append)
+        assert said == ["preset mine: the first shot compiles, which takes a minute or two"] * times
+
+
+def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):
+    memory_plan = FakeMemoryPlan()
+    monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
+    models = PresetModels(world, PlaySettings(device="cuda"), replace(PRESETS["low_vram"], optimizations=("fused",)))
+    assert models.decoder().tiled and hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
+    kind = world.stored_dtype("decoder")
+    assert models.engine() and memory_plan.offloaded == [("ShotDecoder", kind), ("GameEngine", kind)]
+    assert kind != torch.float32  # which the CPU would have got
+
+
+def test_an_engine_with_its_own_device_is_not_offloaded(world, monkeypatch):
+    memory_plan = FakeMemoryPlan()
+    monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
+    settings = PlaySettings(device="cuda", engine_device="cpu")
+    assert PresetModels(world, settings, PRESETS["low_vram"]).engine() and memory_plan.offloaded == []
+
+
+def test_the_benchmark_offloads_both_models_by_one_plan(monkeypatch):
+    memory_plan, said = FakeMemoryPlan(), []
+    monkeypatch.setattr(bench_run, "memory_plan_of", lambda preset, device: memory_plan)
+    bench = run_benchmark(
+        bench_plan(preset=Preset("small", "", 1, optimizations=("fused",), offload_gib=1.0)), said.append
+    )
+    assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"]
+    assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
+    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
+
+
+def play(world, folder, *words):
+    game = folder / "game.txt"
+    game.write_text("Character: girl; Motion: quickly run; Background: day forest.\n", encoding="utf-8")
+    return main(["play", str(game), "--world", str(world.folder), "--out", str(folder), "--device", "cpu", *words])
+
+
+def shots_of(folder, world):
+    story = Story.open(folder, "game", world.spec.name, world.fingerprint)
+    return [json.loads(path.read_text())["key"] for path in sorted(story.shots.folder.glob("*.json"))]
+
+
+def test_a_preset_that_only_rounds_reuses_stored_shots(world, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(PRESETS, "quick", Preset("quick", "", optimizations=("fused", "layout")))
+    assert play(world, tmp_path) == 0
+    first = shots_of(tmp_path, world)
+    assert play(world, tmp_path, "--preset", "quick") == 0
+    assert shots_of(tmp_path, world) == first and "(known)" in capsys.readouterr().out
+
+
+def test_a_preset_that_approximates_stores_its_own_shots(world, tmp_path, monkeypatch, capsys):
+    row = Preset("sketch", "", 2, "constant", optimizations=("fused", "first_block"))
+    monkeypatch.setitem(PRESETS, "sketch", row)
+    assert play(world, tmp_path) == 0
+    assert play(world, tmp_path, "--preset", "sketch", "--steps", "3") == 0
+    exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
+    assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
+    assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
+    assert "preset sketch: steps 3, in place of the preset's 2" in capsys.readouterr().err
+
+
+def bench_plan(**changes):
+    return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
+
+
+def operations(name, spec):
+    """The sampler's operations as a fraction of the stock sampler's."""
+    plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
+    turn = bench_run.our_turn(plan)
+    apply_preset(turn.decoder, plan.our_preset)
+    stock = StockTurn.of(spec, CPU, torch.float32, plan.stock_steps)
+    return count_flop(turn.parts()["sampler"]) / count_flop(stock.parts()["sampler"])
+
+
+@pytest.mark.parametrize(("name", "share"), [("exact", 1.0), ("balanced", 0.34), ("live", 0.17)])
+def test_arithmetic_saved_against_the_stock_sampler_stays_saved(name, share):
+    """Of the released worlds' 50 steps, at a tiny size: a ratio of counts, so it holds on any machine."""
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=50, guidance_scale=6.0))
+    assert operations(name, spec) == pytest.approx(share, abs=0.01)
+
+
+def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
+    quick = Preset("quick", "", 2, "constant", optimizations=("fused", "layout"))
+    bench = run_benchmark(bench_plan(preset=quick))
+    sampler = bench.row("sampler")
+    assert (sampler.steps, sampler.our_steps) == (4, 2) and sampler.values()["our_steps"] == 2
+    assert sampler.ours.flop / sampler.stock.flop == pytest.approx(0.5, rel=0.1)
+    facts = bench.facts
+    assert (facts["preset"], facts["tuned"], facts["guidance"]) == ("quick", ["fused", "layout"], "constant")
+    assert facts["in_place_of_the_presets"] == []
+    drift = bench.values()["drift"]
+    assert 0 <= drift["latents"] < 1e-5 and 0 < drift["frames"] < 1e-5 and drift["format_latents"] is None
+    assert "latents drift by" in bench.text and "the first time: sampler" in bench.text
+
+
+def test_drift_stands_beside_that_of_the_number_format():
+    model = decoder().bfloat16()
+    meter = DriftMeter(model)
+    same = meter.measure(model)
+    assert (same.latents, same.frames) == (0, 0) and 1e-4 < same.format_frames < 0.5 > same.format_latents > 1e-4
+    apply_preset(model, Preset("other", "", skip_guidance_below=99.0))
+    nn.Module.to(model.vae, torch.float16)
+    optimized = meter.measure(model)
+    assert optimized.latents > 0 and 0 < optimized.frames < 2 * same.format_frames
+    assert f"format itself by {same.format_latents:.2e}" in optimized.text
+
+
+def test_single_optimizations_are_not_measured_with_offloading():
+    with pytest.raises(ValueError, match="--each does not work with offloading"):
+        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
+
+
+def test_operations_that_a_cache_skips_are_not_counted(monkeypatch):
+    row = replace(OPTIMIZATIONS["first_block"], apply=partial(cache_first_block, threshold=1e9))
+    monkeypatch.setitem(OPTIMIZATIONS, "first_block", row)
+    turn = bench_run.our_turn(bench_plan(preset=Preset("four", "", 4, "constant")))
+    counts = [
+        count_flop(bench_run.turn_with_caches(turn, Preset("", "", optimizations=names)).parts()["sampler"])
+        for names in (("fused",), ("fused", "first_block"))
+    ]
+    assert counts[1] < 0.8 * counts[0]  # of two blocks, the second is asked at the first step only
+    assert not turn.decoder.transformer.is_cache_enabled
+
+
+def test_host_models_have_the_same_sizes_and_run(tiny_engine, tiny_decoder):
+    engine, model = host_models(SPECS["tiny"], PAPER, torch.bfloat16)
+    for made, like in ((engine, tiny_engine), (model, tiny_decoder)):
+        assert {name: value.shape for name, value in made.state_dict().items()} == {
+            name: value.shape for name, value in like.state_dict().items()
+        }
+        assert all(value.dtype == torch.bfloat16 and value.device.type == "cpu" for value in made.parameters())
+    state = engine.predict(past_turns(SPECS["tiny"]), "Character: girl; Motion: quickly run; Background: day forest.")
+    frames = model.shoot(state.representation, 2.5, seed=1, steps=1)
+    assert bool(frames.isfinite().all())
+
+
+def test_the_first_run_includes_compiling(monkeypatch):
+    """As compiling does: the first shot takes longer."""
+
+    def slow(decoder):
+        plain, waited = decoder.transformer.forward, []
+
+        def forward(*given, **named):
+            if not waited:
+                waited.append(time.sleep(0.4))
+            return plain(*given, **named)
+
+        decoder.transformer.forward = forward
+
+    monkeypatch.setitem(OPTIMIZATIONS, "slow", Optimization("waits once", slow))
+    bench = run_benchmark(bench_plan(preset=Preset("slow", "", optimizations=("slow",)), each=("slow",)))
+    sampler = bench.row("sampler")
+    assert sampler.ours.first > 0.4 > sampler.ours.median
+    assert bench.each.rows[0].first > 0.4
+
+
+def test_offloading_refuses_optimizations_that_do_not_work_with_it():
+    for name in ("blocks", "vae"):
+        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
+            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
+    for row in PRESETS.values():
+        check_offloading(row)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")
+def test_models_that_failed_to_load_are_not_cached(world):
+    models = PresetModels(world, PlaySettings(), Preset("odd", "", optimizations=("fused", "gelu")))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="optimization gelu is .*; leave it out"):
+            models.decoder()

@@ -1,0 +1,365 @@
+"""Stories in a folder, their branches, and openings."""
+
+import itertools
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_story import WORLD, StubPlayer, files, predicted, texts
+
+from animegamer_core.state import CACHED_TURNS, CharacterState, GameSession, GameState
+from animegamer_core.story.branches import Branch, BranchEntry
+from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
+from animegamer_core.story.index import story_names
+from animegamer_core.story.story import Story
+
+ROOT = Path(__file__).parents[2]
+
+
+def opened(root, name="tale"):
+    return Story.open(root, name, "test", WORLD)
+
+
+def shot_of(story, address, seed=0):
+    key = ShotKey(WORLD, address, seed, 2.5, 4, "cosine", "float32")
+    story.shots.put(key, ".mp4", {}, lambda path: path.write_text(f"clip of {address} {seed}"))
+    return address_of(key)
+
+
+def states(story):
+    return [entry.state for entry in story.entries]
+
+
+# Stories in a folder
+
+
+def test_opening_a_story_writes_nothing(tmp_path):
+    story = opened(tmp_path)
+    assert story.session(0, 2).turns == () and story.clips() == {}
+    story.end_branch(0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_story_is_read_without_knowing_its_world(tmp_path):
+    StubPlayer(tmp_path).play(["one", "two"])
+    before = files(tmp_path)
+    story = Story.read(tmp_path, "tale")
+    assert (story.name, story.world_name, story.fingerprint, texts(story)) == (
+        "tale",
+        "test",
+        WORLD,
+        ["one", "two"],
+    )
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name, named", [("tail", "did you mean 'tale'?"), ("zzzz", "there are 'other', 'tale'")])
+def test_a_missing_story_lists_the_existing_ones(tmp_path, name, named):
+    StubPlayer(tmp_path).play(["one"])
+    StubPlayer(tmp_path, name="other").play(["one"])
+    with pytest.raises(ValueError) as error:
+        Story.read(tmp_path, name)
+    assert named in str(error.value) and not (tmp_path / name).exists()
+
+
+def test_without_stories_the_error_lists_none(tmp_path):
+    with pytest.raises(ValueError, match="there are no stories yet"):
+        Story.read(tmp_path / "nowhere", "tale")
+
+
+def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
+    for number, name in enumerate(["first", "second", "third"]):
+        StubPlayer(tmp_path, name=name).play(["one"])
+        for path in (tmp_path / name).rglob("*"):
+            os.utime(path, (number, number))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "story.json").write_text("{")
+    assert story_names(tmp_path) == ["third", "second", "first"]
+    (tmp_path / "first" / "lines" / "main.jsonl").touch()
+    assert story_names(tmp_path) == ["first", "third", "second"]
+
+
+def test_a_version_changes_with_every_turn_and_branch_and_not_by_reading(tmp_path):
+    seen = []
+    for after, instructions in ((0, ["one", "two"]), (2, ["three"]), (1, ["other"])):
+        StubPlayer(tmp_path, after).play(instructions)
+        seen.append(opened(tmp_path).version())
+        assert StubPlayer(tmp_path, after).play([]).story.version() == seen[-1]
+    assert len(set(seen)) == 3
+
+
+# Branches
+
+
+def test_another_branch_goes_on_from_one_of_its_turns(tmp_path):
+    StubPlayer(tmp_path).play(["one", "two", "three"])
+    StubPlayer(tmp_path, after=1).play(["other"])
+    story = opened(tmp_path)
+    assert story.branches() == ["main", "line-2"] and story.branch == "line-2"
+    story.use("main")
+    assert texts(story) == ["one", "two", "three"] and opened(tmp_path).branch == "line-2"
+    turn = story.session(3, 2).turns[-1]
+    story.add_turn(turn, story.entries[2].shot)
+    back = opened(tmp_path)
+    assert back.branch == "main" and texts(back) == ["one", "two", "three"]
+    for entry, clip in zip(back.entries, back.clips().values(), strict=True):
+        assert clip.read_text() == f"clip of {entry.state} 0"
+
+
+def test_playing_the_same_games_again_makes_no_more_branches(tmp_path):
+    lines = []
+    for _ in range(3):
+        for game in (["one"], ["one", "two"]):
+            story = StubPlayer(tmp_path).play(game).story
+            story.end_branch(len(game))
+            assert texts(opened(tmp_path)) == game
+        lines.append(story.branches())
+    assert lines == [["main"], *[["main", "line-2"]] * 2]
+
+
+def test_a_branch_that_ends_before_another_turn_gets_that_turn(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two", "three"])
+    player.story.end_branch(1)
+    story = opened(tmp_path)
+    assert (story.branch, texts(story)) == ("line-2", ["one"])
+    story.use("main")
+    undrawn(story, story.session(1, 2), "other")
+    assert (story.branch, story.branches(), texts(story)) == ("line-2", ["main", "line-2"], ["one", "other"])
+
+
+def test_a_branch_of_many_turns_is_read_quickly(tmp_path):
+    entry = BranchEntry("0" * 64, "1" * 64, 0)
+    branch = Branch(tmp_path / "main.jsonl")
+    branch.append(entry, {"instruction": "one"})
+    branch.path.write_bytes(branch.path.read_bytes() * 20_000)
+    begun = time.process_time()
+    assert len(Branch(branch.path).entries) == 20_000
+    assert time.process_time() - begun < 3, "seconds; a tenth on a quiet machine"
+
+
+def test_a_damaged_branch_does_not_prevent_new_branches(tmp_path):
+    StubPlayer(tmp_path).play(["one", "two"])
+    StubPlayer(tmp_path, after=1).play(["other"])
+    damaged = tmp_path / "tale" / "lines" / "main.jsonl"
+    text = damaged.read_text().replace('"seed": 0', '"seed": "0"', 1)
+    damaged.write_text(text)
+    StubPlayer(tmp_path, after=1).play(["third"])
+    assert opened(tmp_path).branch == "line-3" and texts(opened(tmp_path)) == ["one", "third"]
+    assert damaged.read_text() == text
+
+
+def test_branches_are_listed_in_order(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    for number in range(11):
+        StubPlayer(tmp_path).play([f"other {number}"])
+    assert opened(tmp_path).branches() == ["main", *(f"line-{number}" for number in range(2, 13))]
+
+
+@pytest.mark.parametrize("branch", ["line-2", "nope", "../main", "main/../main", ""])
+def test_a_missing_branch_is_refused(tmp_path, branch):
+    StubPlayer(tmp_path).play(["one"])
+    with pytest.raises(ValueError, match="its branches are main"):
+        opened(tmp_path).use(branch)
+
+
+def undrawn(story, session, *instructions):
+    """The session after these turns, with their states but no shots in the story."""
+    for instruction in instructions:
+        parent = session.turns[-1].address if session.turns else None
+        key = StateKey(WORLD, parent, instruction, 2, "paper", "float32")
+        address = story.put_state(key, predicted(address_of(key)))
+        session = session.step(instruction, predicted(address), 0, address)
+        story.add_turn(session.turns[-1], None)
+    return session
+
+
+def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
+    story = opened(tmp_path)
+    first = undrawn(story, GameSession((), 2), "one", "two")
+    other = undrawn(story, first.rewind(1), "other")
+    assert story.branch == "line-2"
+    story.use("main")
+    shot = shot_of(story, first.turns[0].address)
+    story.add_turn(first.turns[0], shot)
+    story.add_turn(other.turns[1], None)
+    assert story.branch == "line-2" and [entry.shot for entry in story.entries] == [shot, None]
+    back = opened(tmp_path)
+    assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
+    assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
+
+
+def test_a_turn_can_be_appended_after_shots_were_copied(tmp_path):
+    turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "line-2.jsonl")
+    for turn in turns[:2]:
+        undrawn.append(replace(turn, shot=None), {})
+        drawn.append(turn, {"instruction": "one"})
+    undrawn.copy_shots(drawn, 2)
+    assert undrawn.entries == turns[:2]
+    undrawn.append(turns[2], {})
+    assert Branch(undrawn.path).entries == undrawn.entries == turns
+
+
+def test_a_branch_starts_with_its_own_turns(tmp_path):
+    turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    branch = Branch(tmp_path / "main.jsonl")
+    for turn in turns[:2]:
+        branch.append(turn, {})
+    assert [branch.starts_with(turns[:count]) for count in range(4)] == [True, True, True, False]
+    assert branch.starts_with([turns[0], replace(turns[1], shot=None)]), "an undrawn turn matches any shot of its state"
+    assert not branch.starts_with([turns[0], replace(turns[1], shot="e" * 64)])
+    assert not branch.starts_with([turns[0], replace(turns[1], state="e" * 64, shot=None)])
+
+
+@pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
+def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_path):
+    turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
+    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "line-2.jsonl")
+    for turn in turns:
+        drawn.append(turn, {})
+        undrawn.append(replace(turn, shot=None), {})
+    undrawn.rewrite(2, BranchEntry("f" * 64, None, 2), {})
+    undrawn.copy_shots(drawn, count)
+    assert [entry.shot is not None for entry in undrawn.entries] == filled
+    assert Branch(undrawn.path).entries == undrawn.entries
+
+
+def test_an_undrawn_turn_gets_its_shot(tmp_path):
+    story = opened(tmp_path)
+    session = undrawn(story, GameSession((), 2), "one", "two", "three")
+    shot = shot_of(story, session.turns[1].address)
+    assert story.add_turn(session.turns[1], shot).name == "turn-002.mp4"
+    story.add_turn(session.turns[1], None)
+    back = opened(tmp_path)
+    assert [entry.shot for entry in back.entries] == [None, shot, None] and back.branches() == ["main"]
+    assert states(back) == [turn.address for turn in session.turns] and texts(back) == ["one", "two", "three"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(4)), st.permutations(range(4)))
+def test_turns_may_be_saved_in_any_order(tmp_path_factory, first, second):
+    """Each with its shot and the states before it, as by the nodes of a graph."""
+    player = StubPlayer(tmp_path_factory.mktemp("played")).play(["one", "two", "three", "four"])
+    turns = player.session.turns
+    story = opened(tmp_path_factory.mktemp("kept"))
+    for turn in turns:
+        parent = turns[turn.number - 2].address if turn.number > 1 else None
+        story.put_state(StateKey(WORLD, parent, turn.instruction, 2, "paper", "float32"), turn.state)
+    for index in itertools.chain(first, second):
+        for turn in turns[:index]:
+            story.add_turn(turn, None)
+        story.add_turn(turns[index], shot_of(story, turns[index].address), keep_later=True)
+    assert story.entries == player.story.entries and story.branches() == ["main"]
+
+
+def test_another_take_keeps_later_turns_if_asked(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two", "three"])
+    story, turn = player.story, player.session.turns[1]
+    before = list(story.entries)
+    story.add_turn(turn, shot_of(story, turn.address, 7), keep_later=True)
+    assert states(story) == [entry.state for entry in before] and story.branch == "line-2"
+    assert [one == other for one, other in zip(story.entries, before, strict=True)] == [True, False, True]
+    assert story.clips()[2].read_text() == f"clip of {turn.address} 7"
+    story.add_turn(turn, before[1].shot, keep_later=True)
+    assert story.branch == "main" and story.entries == before
+    story.add_turn(turn, shot_of(story, turn.address, 8))
+    assert len(story.entries) == 2 and story.branches() == ["main", "line-2", "line-3"]
+
+
+def test_a_turn_of_another_state_does_not_keep_later_turns(tmp_path):
+    """Later turns were predicted from the state that it replaces, so they stay in their own branch."""
+    player = StubPlayer(tmp_path).play(["one", "two", "three"])
+    story, before = player.story, list(player.story.entries)
+    other = StubPlayer(tmp_path / "elsewhere").play(["one", "other"])
+    turn = other.session.turns[1]
+    story.put_state(StateKey(WORLD, before[0].state, "other", 2, "paper", "float32"), turn.state)
+    shot = shot_of(story, turn.address)
+    for _ in range(2):  # the second time its branch exists
+        story.use("main")
+        story.add_turn(turn, shot, keep_later=True)
+        assert (story.branch, story.branches()) == ("line-2", ["main", "line-2"])
+        assert states(story) == [before[0].state, turn.address] and texts(story) == ["one", "other"]
+    story.use("main")
+    assert story.entries == before and texts(story) == ["one", "two", "three"]
+
+
+# How a game begins
+
+
+def picture(value=1.0):
+    return GameState.of_picture(torch.full((2, 3), value))
+
+
+def begun(story, session, instruction="one"):
+    session = story.put_opening(session)
+    key = StateKey(WORLD, opening_address(WORLD, session), instruction, session.window, "paper", "float32")
+    address = address_of(key)
+    story.put_state(key, predicted(address))
+    session = session.step(instruction, predicted(address), 0, address)
+    story.add_turn(session.turns[-1], None)
+    return session
+
+
+def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
+    opening = GameSession((), 2, CharacterState(10, 20, 95)).open_with("Miko waves", picture())
+    session = begun(opened(tmp_path), opening)
+    story = opened(tmp_path)
+    back = story.load_session(story.session(1, 2))
+    assert back.opening == CharacterState(10, 20, 95) and back.character == session.character
+    assert [turn.number for turn in back.turns] == [0, 1] and back.turns[0].instruction == "Miko waves"
+    assert torch.equal(back.turns[0].state.representation, picture().representation)
+    assert story.session(0, 2).turns[0].number == 0 and len(story.entries) == 1
+
+
+def test_stats_without_a_picture_are_an_opening(tmp_path):
+    begun(opened(tmp_path), GameSession((), 2, CharacterState(10, 20, 95)))
+    back = opened(tmp_path).session(1, 2)
+    assert back.opening == CharacterState(10, 20, 95) and back.turns[0].number == 1
+
+
+def test_every_part_of_an_opening_is_in_its_address():
+    plain = GameSession()
+    openings = [plain.open_with("waves", picture()), plain.open_with("runs", picture())]
+    openings += [plain.open_with("waves", picture(2.0)), GameSession(opening=CharacterState(51, 50, 50))]
+    openings += [openings[-1].open_with("waves", picture())]
+    addresses = [opening_address(WORLD, session) for session in openings]
+    assert len(set(addresses)) == 5 and None not in addresses and opening_address(WORLD, plain) is None
+    assert opening_address("0" * 64, openings[0]) != addresses[0]
+    assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
+    assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
+
+
+def test_games_with_different_openings_are_branches_of_one_story(tmp_path):
+    first, second = (GameSession((), 2).open_with("waves", picture(value)) for value in (1.0, 2.0))
+    begun(opened(tmp_path), first)
+    begun(opened(tmp_path), second)
+    story = opened(tmp_path)
+    assert story.branches() == ["main", "line-2"]
+    assert story.session(1, 2).turns[0].address == opening_address(WORLD, second)
+    story.use("main")
+    assert story.session(1, 2).turns[0].address == opening_address(WORLD, first)
+
+
+def test_a_session_has_the_representations_of_its_last_turns(tmp_path):
+    player = StubPlayer(tmp_path).play([str(number) for number in range(CACHED_TURNS + 3)])
+    story = player.story
+    for window in (2, CACHED_TURNS + 2):
+        session = story.load_session(story.session(CACHED_TURNS + 3, window))
+        held = [turn.number for turn in session.turns if turn.state.representation is not None]
+        assert held == list(range(CACHED_TURNS + 4 - max(CACHED_TURNS, window), CACHED_TURNS + 4))
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_branch_whose_file_was_removed_is_not_written_with_a_hole(spoil, tmp_path):
+    branch = Branch(tmp_path / "lines" / "main.jsonl")
+    branch.append(BranchEntry("a" * 64, None, 1), {})
+    spoil(branch.path)
+    with pytest.raises(ValueError, match="removed or cut short while its story was open"):
+        branch.append(BranchEntry("b" * 64, None, 2), {})
+    assert not branch.path.exists() or not branch.path.read_bytes()

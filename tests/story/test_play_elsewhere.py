@@ -1,0 +1,176 @@
+"""Games whose models come from elsewhere, that begin from something, or whose turns were played outside a Player."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from test_play import GAME, content, opened, played
+
+from animegamer_core.media.video import read_clip, to_uint8
+from animegamer_core.state import CACHED_TURNS, CharacterState, GameSession, GameState
+from animegamer_core.story.content_store import with_opening_address
+from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
+from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
+
+
+class BorrowedModels:
+    """Models of a host, which may unload them between uses."""
+
+    def __init__(self, world):
+        self.own = LoadedModels(world, PlaySettings())
+        self.precision = "float32"
+        self.asked = []
+
+    def engine(self):
+        self.asked.append("engine")
+        return self.own.engine()
+
+    def decoder(self):
+        self.asked.append("decoder")
+        return self.own.decoder()
+
+
+def picture(world, value=0.5):
+    state = world.spec.state
+    return GameState.of_picture(torch.full((state.tokens, state.width), value))
+
+
+def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path):
+    first, second = BorrowedModels(world), BorrowedModels(world)
+    whole = Player(world, opened(world, tmp_path), PlaySettings(), models=first)
+    whole.play(GAME[:2])
+    assert first.asked == ["engine", "decoder"] * 2
+    again = Player(world, opened(world, tmp_path), PlaySettings(), models=second)
+    again.play(GAME[:2])
+    assert second.asked == []
+    assert content(again.story.folder) == content(played(world, tmp_path / "own", GAME[:2]).story.folder)
+
+
+def test_the_precision_of_the_models_is_in_the_addresses(world, tmp_path):
+    borrowed = BorrowedModels(world)
+    borrowed.precision = "bfloat16+float32"
+    player = Player(world, opened(world, tmp_path), PlaySettings(), models=borrowed)
+    turn = player.step(GAME[0]).turn
+    assert turn.address != played(world, tmp_path / "own", GAME[:1]).session.turns[0].address
+    assert player.story.states.record(turn.address)["key"]["precision"] == "bfloat16+float32"
+
+
+def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unloadable_engine):
+    opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture(world))
+    player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
+    player.play(GAME[:2])
+    past = [opening.turns[0]]
+    state = player.models.engine().predict(past, GAME[0])
+    assert torch.equal(player.session.turns[1].state.representation, state.representation)
+    assert [turn.number for turn in player.session.turns] == [0, 1, 2]
+    assert [path.name for path in player.finish()][:2] == ["turn-001.mp4", "turn-002.mp4"]
+    plain = played(world, tmp_path / "plain", GAME[:2])
+    assert plain.story.entries[0].state != player.story.entries[0].state
+    later = Player(world, opened(world, tmp_path), PlaySettings(), after=2)
+    assert later.session.character == player.session.character and later.session.picture is not None
+    assert later.step(GAME[2]).turn.number == 3
+    unloadable_engine()
+    again = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
+    again.play(GAME[:3])
+    assert again.story.branch == "main" and len(again.story.entries) == 3
+
+
+@pytest.fixture
+def unloadable_engine(world, monkeypatch):
+    def forbid():
+        monkeypatch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
+
+    return forbid
+
+
+def test_a_branch_keeps_its_own_opening(world, tmp_path):
+    opening = GameSession().open_with("Miko waves", picture(world))
+    story = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
+    story.play(GAME[:1])
+    kept = Player(world, opened(world, tmp_path), PlaySettings(), after=0)
+    assert kept.session.picture is not None
+    with pytest.raises(ValueError, match="began with another opening"):
+        Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=GameSession())
+    other = GameSession().open_with("Miko waves", picture(world, 0.25))
+    with pytest.raises(ValueError, match="began with another opening"):
+        Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=other)
+    Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=opening).step(GAME[1])
+    plain = Player(world, opened(world, tmp_path), PlaySettings(), opening=GameSession())
+    plain.step(GAME[0])
+    assert plain.story.branches() == ["main", "line-2"] and plain.session.picture is None
+
+
+# Turns of a graph
+
+
+def graph(world, opening=None, window=4, instructions=GAME[:3]):
+    """A game played without a story, and its shots: [(session after turn n, shot's key, frames)]."""
+    models, session, turns = LoadedModels(world, PlaySettings()), opening or GameSession(window=window), []
+    for number, instruction in enumerate(instructions):
+        session = with_opening_address(world.fingerprint, session)
+        session = predict_turn(world, models, session, instruction).follow(session, number)
+        turn = session.turns[-1]
+        key = shot_key(world, models, PlaySettings(), turn, world.motion_table.value(turn.state.motion))
+        turns.append((session, key, to_uint8(draw_turn(models, turn, key))))
+    return turns
+
+
+def keep(world, root, turns, order):
+    for index in order:
+        story = opened(world, root)
+        session, shot, frames = turns[index]
+        save_turn(story, session, world.profile.name, shot.precision, shot, frames, world.spec.decoder.fps)
+    return opened(world, root)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0, 2)])
+def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, order):
+    story = keep(world, tmp_path / "graph", graph(world), order)
+    assert content(story.folder) == content(played(world, tmp_path / "player", GAME[:3]).story.folder)
+
+
+def test_a_graphs_game_is_saved_with_its_opening(world, tmp_path):
+    opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture(world))
+    story = keep(world, tmp_path / "graph", graph(world, opening), (2, 1, 0))
+    player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)
+    player.play(GAME[:3])
+    assert content(story.folder) == content(player.story.folder)
+
+
+def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
+    opening = GameSession().open_with("Miko waves", picture(world))
+    turns = graph(world, opening, instructions=[f"Miko runs {number}" for number in range(CACHED_TURNS)])
+    assert turns[-1][0].picture.state.representation is None
+    story = keep(world, tmp_path, turns, (0, -1))
+    assert len(story.entries) == CACHED_TURNS and story.session(CACHED_TURNS, 4).picture is not None
+
+
+def test_a_saved_turn_has_its_key_in_its_metadata(world, tmp_path):
+    story = keep(world, tmp_path, graph(world), (0, 1))
+    note = json.loads(read_clip(story.clips()[2]).metadata["animegamer"])
+    entry = story.entries[1]
+    assert (note["turn"], note["instruction"], note["seed"], note["state"]) == (2, GAME[1], 1, entry.state)
+
+
+def test_each_turns_window_is_its_own(world, tmp_path):
+    turns = graph(world)
+    session = replace(turns[1][0], window=0)
+    story = opened(world, tmp_path)
+    save_turn(story, session, world.profile.name, turns[1][1].precision, *turns[1][1:], world.spec.decoder.fps)
+    assert [story.states.record(entry.state)["key"]["window"] for entry in story.entries] == [4, 4]
+    assert opened(world, tmp_path).entries[1].state == turns[1][0].turns[1].address
+
+
+def test_a_turn_of_another_model_is_refused(world, tmp_path):
+    session, shot, frames = graph(world)[1]
+    with pytest.raises(ValueError, match="turn 1 was predicted with another model"):
+        save_turn(opened(world, tmp_path), session, world.profile.name, "float16", shot, frames, 8.0)
+    turns = tuple(replace(turn, state=replace(turn.state, representation=None)) for turn in session.turns)
+    dropped = replace(session, turns=turns)
+    with pytest.raises(ValueError, match="representation of turn 1 is not in memory"):
+        save_turn(opened(world, tmp_path), dropped, world.profile.name, shot.precision, shot, frames, 8.0)
+    with pytest.raises(ValueError, match="opening picture"):
+        opening = GameSession().open_with("Miko waves", picture(world))
+        save_turn(opened(world, tmp_path), opening, world.profile.name, shot.precision, shot, frames, 8.0)
+    assert not (tmp_path / "game").exists()

@@ -1,0 +1,344 @@
+import itertools
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
+from animegamer_core.story.content_store import ShotKey, StateKey, address_of
+from animegamer_core.story.story import Story
+
+WORLD = "f" * 64
+
+
+class StubPlayer:
+    """Plays without models: states and clips follow from their keys. `computed` lists what was not known."""
+
+    def __init__(self, root, after=0, name="tale"):
+        self.story = Story.open(root, name, "test", WORLD)
+        self.session = self.story.session(after, 2)
+        self.computed = []
+
+    def step(self, instruction, seed=0):
+        turns = self.session.turns
+        key = StateKey(WORLD, turns[-1].address if turns else None, instruction, 2, "paper", "float32")
+        address = address_of(key)
+        state = self.story.find_state(address)
+        if state is None:
+            state = predicted(address)
+            self.story.put_state(key, state)
+            self.computed.append(address)
+        shot = ShotKey(WORLD, address, seed, 2.5, 4, "cosine", "float32")
+        if self.story.shots.find(address_of(shot)) is None:
+            self.story.shots.put(shot, ".mp4", {}, lambda path: path.write_text(f"clip of {address} {seed}"))
+            self.computed.append(address_of(shot))
+        session = self.session.step(instruction, state, seed, address)
+        self.story.add_turn(session.turns[-1], address_of(shot))
+        self.session = session
+
+    def play(self, instructions):
+        for instruction in instructions:
+            self.step(instruction)
+        return self
+
+
+def predicted(address):
+    """A state that depends on its address only."""
+    number = int(address[:12], 16)
+    change = StateChange(number % 2, number // 2 % 2, 1 if number % 3 else -1)
+    return GameState(torch.full((2, 3), float(number % 97)), 1 + number % 5, change, (number % 5, None, 1, -1))
+
+
+def texts(story):
+    return [turn.instruction for turn in story.session(len(story.entries), 2).turns]
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_story_reads_back_its_turns(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two \u96ea", "three"])
+    back = Story.open(tmp_path, "tale", "test", WORLD).session(3, 2)
+    assert [replace(t, state=replace(t.state, representation=None)) for t in player.session.turns] == list(back.turns)
+    assert back.window == 2 and back.character == player.session.character
+
+
+def test_a_dropped_representation_is_loaded_by_its_address(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two"])
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    for kept, gone in zip(player.session.turns, story.session(2, 2).turns, strict=True):
+        assert gone.state.representation is None
+        assert torch.equal(story.load_turn(gone).state.representation, kept.state.representation)
+        assert story.load_turn(kept) is kept
+
+
+def test_a_loaded_representation_does_not_keep_its_file_open(tmp_path):
+    """Windows cannot delete or replace an open file."""
+    kept = StubPlayer(tmp_path).play(["one"]).session.turns[0]
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    read = story.load_turn(story.session(1, 1).turns[0]).state.representation
+    path = story.states.path(kept.address)
+    path.write_bytes(bytes(path.stat().st_size))  # in place, which a view would show
+    assert torch.equal(read, kept.state.representation)
+
+
+def test_the_clips_of_the_branch_are_published(tmp_path):
+    StubPlayer(tmp_path).play(["one", "two"])
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    assert {number: clip.name for number, clip in story.clips().items()} == {1: "turn-001.mp4", 2: "turn-002.mp4"}
+    for entry, clip in zip(story.entries, story.clips().values(), strict=True):
+        assert clip.read_text() == f"clip of {entry.state} 0"
+
+
+def test_branching_keeps_the_old_branch(tmp_path):
+    StubPlayer(tmp_path).play(["one", "two", "three"])
+    StubPlayer(tmp_path, after=1).play(["other"])
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    assert (story.branch, texts(story)) == ("line-2", ["one", "other"])
+    assert [clip.name for clip in sorted(story.folder.glob("turn-*"))] == ["turn-001.mp4", "turn-002.mp4"]
+    again = StubPlayer(tmp_path).play(["one", "two", "three"])
+    assert (again.story.branch, again.computed) == ("main", [])
+    assert len(list((story.folder / "lines").iterdir())) == 2
+
+
+def test_ending_early_keeps_the_rest_as_another_branch(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two", "three"])
+    player.story.end_branch(2)
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    assert texts(story) == ["one", "two"] and not (story.folder / "turn-003.mp4").exists()
+    story.end_branch(2)
+    assert sorted(path.stem for path in (story.folder / "lines").iterdir()) == ["line-2", "main"]
+    assert StubPlayer(tmp_path).play(["one", "two", "three"]).computed == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.sampled_from("abc"), min_size=1, max_size=4)), max_size=7))
+def test_any_order_of_branches_tells_the_right_story_and_computes_nothing_twice(tmp_path_factory, moves):
+    root, computed, line = tmp_path_factory.mktemp("story"), [], []
+    lines = []
+    for start, instructions in moves:
+        after = start % (len(line) + 1)
+        player = StubPlayer(root, after).play(instructions)
+        player.story.end_branch(len(player.session.turns))
+        computed += player.computed
+        line = [*line[:after], *instructions]
+        lines.append(line)
+        assert texts(Story.open(root, "tale", "test", WORLD)) == line
+    assert len(computed) == len(set(computed))
+    for line in lines:  # any game can be played again without computing
+        assert StubPlayer(root).play(line).computed == []
+
+
+class Crash(BaseException):
+    """Stands for a process that ends at once."""
+
+
+def test_a_crash_at_any_write_loses_at_most_the_turn_in_progress(tmp_path, monkeypatch):
+    plain = tmp_path / "plain"
+    StubPlayer(plain).play(["one", "two"])
+    StubPlayer(plain, after=1).play(["other", "three"])
+    survived, whole = 0, False
+    while not whole:
+        root, left = tmp_path / str(survived), survived
+        with monkeypatch.context() as patch:
+            _crash_after(patch, left)
+            try:
+                StubPlayer(root).play(["one", "two"])
+                StubPlayer(root, after=1).play(["other", "three"])
+                whole = True
+            except Crash:
+                pass
+        player = StubPlayer(root).play(["one", "two"])
+        StubPlayer(root, after=1).play(["other", "three"])
+        wanted = files(plain / "tale")
+        assert {name: files(root / "tale")[name] for name in wanted} == wanted, f"crash before write {survived}"
+        survived += 1
+    assert survived > 25 and player.session.turns
+
+
+def _crash_after(patch, writes):
+    """Crash in place of the write after so many."""
+    left = [writes]
+
+    def counted(real):
+        def call(*args, **kwargs):
+            if not left[0]:
+                raise Crash
+            left[0] -= 1
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in ("replace", "link", "fsync"):
+        patch.setattr(os, name, counted(getattr(os, name)))
+
+
+def test_a_torn_branch_keeps_its_whole_entries(tmp_path):
+    StubPlayer(tmp_path / "whole").play(["one", "two \u96ea", "three"])
+    path = "tale/lines/main.jsonl"
+    text = (tmp_path / "whole" / path).read_bytes()
+    for length in range(0, len(text), 7):
+        root = tmp_path / str(length)
+        shutil.copytree(tmp_path / "whole", root)
+        (root / path).write_bytes(text[:length])
+        story = Story.open(root, "tale", "test", WORLD)
+        assert len(story.entries) == text[:length].count(b"\n")
+        StubPlayer(root).play(["one", "two \u96ea", "three"])
+        assert (root / path).read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    "index, damage", [(1, "blank"), *itertools.product((1, 3), ("seed", "text", "deep", "return"))]
+)
+def test_a_damaged_entry_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, index, damage):
+    StubPlayer(tmp_path).play(["one", "two", "three", "four"])
+    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    texts = path.read_bytes().splitlines(keepends=True)
+    damages = {"seed": texts[index].replace(b'"seed": 0', b'"seed": "0"'), "text": b"\xff\n", "blank": b"\n"}
+    damages |= {"deep": b"[" * 100_000 + b"\n", "return": texts[index][:9] + b"\r" + texts[index]}
+    whole, texts[index] = path.read_bytes(), damages[damage]
+    path.write_bytes(b"".join(texts))
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=rf"main\.jsonl:{index + 1}: not a turn.*go on after turn {index}"):
+        StubPlayer(tmp_path, after=1)
+    assert files(tmp_path) == before
+    path.write_bytes(b"".join(texts[:index]))  # as the sentence says
+    assert StubPlayer(tmp_path).play(["one", "two", "three", "four"]).computed == [] and path.read_bytes() == whole
+
+
+def test_blank_lines_at_the_end_are_ignored(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\n  \n\n")
+    StubPlayer(tmp_path, after=1).play(["two"])
+    assert path.read_bytes().startswith(whole) and len(path.read_bytes().split(b"\n")) == 3
+
+
+@pytest.mark.parametrize(
+    "store, suffix", [("turns", ".safetensors"), ("turns", ".json"), ("shots", ".mp4"), ("shots", ".json")]
+)
+@pytest.mark.parametrize("damage", ["gone", "torn", "flipped", "foreign"])
+def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage):
+    player = StubPlayer(tmp_path).play(["one", "two"])
+    before = files(tmp_path)
+    entry = player.story.entries[1]
+    address, content_suffix = (entry.state, ".safetensors") if store == "turns" else (entry.shot, ".mp4")
+    path = tmp_path / "tale" / store / f"{address}{suffix or content_suffix}"
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "torn":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        path.write_bytes(content[:-9] + bytes(255 - byte for byte in content[-9:]))
+    elif damage == "foreign":
+        path.write_bytes(json.dumps({"key": {}, "suffix": "/../../x"}).encode())
+    again = StubPlayer(tmp_path).play(["one", "two"])
+    assert len(again.computed) == 1
+    assert files(tmp_path) == before
+
+
+def test_a_damaged_representation_is_one_sentence(tmp_path):
+    lost = StubPlayer(tmp_path).play(["one", "two"]).story.entries[1].state
+    path = tmp_path / "tale" / "turns" / f"{lost}.safetensors"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    with pytest.raises(ValueError, match=f"turn {lost[:12]}.*missing or damaged; play the game's file again"):
+        story.load_session(story.session(2, 2))
+
+
+def test_a_record_under_another_address_is_rejected(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two"])
+    first, second = (entry.state for entry in player.story.entries)
+    folder = tmp_path / "tale" / "turns"
+    for suffix in (".json", ".safetensors"):
+        shutil.copyfile(folder / f"{first}{suffix}", folder / f"{second}{suffix}")
+    assert player.story.find_state(first) is not None
+    assert player.story.find_state(second) is None
+
+
+def test_a_branch_with_a_lost_turn_is_refused(tmp_path):
+    player = StubPlayer(tmp_path).play(["one", "two"])
+    lost = player.story.entries[0].state
+    (tmp_path / "tale" / "turns" / f"{lost}.json").unlink()
+    with pytest.raises(ValueError, match=f"{lost[:12]}.*play the game's file again"):
+        StubPlayer(tmp_path, after=2)
+
+
+@pytest.mark.parametrize("damage", [b"", b"[" * 100_000])
+def test_a_lost_first_turn_is_played_again_unless_its_opening_is_unknown(tmp_path, damage):
+    player = StubPlayer(tmp_path).play(["one", "two"])
+    before, record = files(tmp_path), tmp_path / "tale" / "turns" / f"{player.story.entries[0].state}.json"
+    record.write_bytes(damage)
+    assert StubPlayer(tmp_path).play(["one", "two"]).computed == [record.stem]
+    assert files(tmp_path) == before
+    player.story.put_opening(GameSession((), 2, CharacterState(stamina=10)))
+    record.write_bytes(damage)
+    with pytest.raises(ValueError, match=f"{record.stem[:12]}.*missing or damaged"):
+        StubPlayer(tmp_path)
+
+
+def test_another_worlds_story_is_refused_by_name(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    with pytest.raises(ValueError, match="story 'tale' was played in world 'test'.*this is 'qiqi'"):
+        Story.open(tmp_path, "tale", "qiqi", "0" * 64)
+
+
+@pytest.mark.parametrize(
+    "index, named",
+    [
+        ("{", "not the index of a story"),
+        ("[]", "not the index of a story"),
+        ('{"format": 1}', "not the index of a story"),
+        ('{"format": 1, "world": {"name": "test", "fingerprint": "f"}, "line": "../x"}', "not the index of a story"),
+        (
+            '{"format": 2, "world": {"name": "test", "fingerprint": "f"}, "line": "main"}',
+            "format 2, this program reads 1",
+        ),
+    ],
+)
+def test_a_foreign_or_newer_index_is_refused(tmp_path, index, named):
+    StubPlayer(tmp_path).play(["one"])
+    (tmp_path / "tale" / "story.json").write_text(index)
+    with pytest.raises(ValueError, match=named):
+        StubPlayer(tmp_path)
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path):
+    (tmp_path / "tale").mkdir()
+    (tmp_path / "tale" / "turn-001.mp4").write_text("a holiday")
+    with pytest.raises(ValueError, match="holds other files"):
+        StubPlayer(tmp_path)
+    assert files(tmp_path) == {"tale/turn-001.mp4": b"a holiday"}
+
+
+@given(
+    st.integers(-(2**63), 2**64), st.floats(0, 999), st.sampled_from(["seed", "motion", "steps", "guidance", "state"])
+)
+def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
+    key = ShotKey(WORLD, "a" * 64, seed, motion, 4, "cosine", "float32")
+    other = {"seed": seed + 1, "motion": motion + 1, "steps": 5, "guidance": "constant", "state": "b" * 64}
+    assert address_of(key) == address_of(replace(key))
+    assert address_of(key) != address_of(replace(key, **{field: other[field]}))
+
+
+def test_a_turn_without_a_shot_can_be_saved(tmp_path):
+    story = Story.open(tmp_path, "tale", "test", WORLD)
+    key = StateKey(WORLD, None, "one", 2, "paper", "float32")
+    state = predicted(address_of(key))
+    session = GameSession().step("one", state, 0, story.put_state(key, state))
+    assert story.add_turn(session.turns[0], None) is None
+    assert Story.open(tmp_path, "tale", "test", WORLD).clips() == {}
+    assert texts(Story.open(tmp_path, "tale", "test", WORLD)) == ["one"]
+
+
+def test_a_game_cannot_go_on_after_a_missing_turn(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    with pytest.raises(ValueError, match="branch 'main' of this story has 1 turns; cannot go on after turn 2"):
+        StubPlayer(tmp_path, after=2)

@@ -1,0 +1,92 @@
+"""Plain clips, each of its own colour, and a stub model that knows clips and characters by their colours."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from stub_endpoint import Ask
+
+from animegamer_core.data.captions import open_captioner
+from animegamer_core.data.records import ClipRecord
+from animegamer_core.media.video import write_clip
+
+NAMES = ("Aoi", "Botan", "Chika")  # clip n shows character n % 4 (0: nobody known), told by its red
+STEP = 60  # between the colours of characters and of clips
+
+
+def colour(number: int) -> tuple[int, int, int]:
+    """A clip's colour: red says who is in it, green and blue which clip it is."""
+    return STEP * (number % 4), 20 * (number % 12), 20 * (number // 12)
+
+
+def number_of(picture: Image.Image) -> int:
+    """Which clip a sheet of frames shows."""
+    _, green, blue = picture.getpixel((3, 3))
+    return round(green / 20) + 12 * round(blue / 20)
+
+
+def make_records(folder: Path, count: int) -> list[ClipRecord]:
+    """Clips on disk and their records, levels 1 to 5 in turn."""
+    records = []
+    for number in range(count):
+        clip = f"clips/tale/{number:05d}.safetensors"
+        write_clip(folder / clip, np.full((17, 32, 48, 3), colour(number), np.uint8), 8)
+        start = 2.0 * number
+        values = {"motion_value": 1.0 + number, "motion_level": 1 + number % 5}
+        records.append(ClipRecord(film="tale", start=start, end=start + 2, clip=clip, **values))
+    return records
+
+
+def make_characters(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, name in enumerate(NAMES, start=1):
+        Image.new("RGB", (40, 40), (STEP * index, 0, 0)).save(folder / f"{name}.png")
+    return folder
+
+
+def seen(ask: Ask) -> tuple[str, int]:
+    """(matching or captioning, the clip's number) of a request."""
+    return (
+        ("matching", number_of(ask.pictures[1]))
+        if len(ask.pictures) == 2
+        else ("captioning", number_of(ask.pictures[0]))
+    )
+
+
+def answer(ask: Ask) -> str:
+    """What a faithful model replies: it reads the pictures and the level, nothing else."""
+    step, number = seen(ask)
+    if step == "matching":
+        who = round(ask.pictures[1].getpixel((3, 3))[0] / STEP)
+        return f"[Number]{int(who > 0)}[Index]{who}"
+    level = int(re.search(r"<ML>([1-5])</ML>", ask.texts[-1])[1])
+    place = f"night hill{'abcdefghijklmnopqrstuvwxyz'[number % 26]}"
+    words = ("barely", "slowly", "calmly", "quickly", "wildly")
+    return (
+        f"<S>Fox</S><MD>walk</MD><EV>{place}</EV><MA>{words[level - 1]}</MA>"
+        f"<SC>0</SC><ET>{number % 2}</ET><ST>{1 if number % 3 else -1}</ST>"
+    )
+
+
+def expected(record: ClipRecord, number: int, matched: bool = True) -> ClipRecord:
+    """The record as the faithful model captions it."""
+    who = number % 4
+    return dataclasses.replace(
+        record,
+        character=(NAMES[who - 1],) if who and matched else ("fox",),
+        motion="walk",
+        background=f"night hill{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
+        adverb=("barely", "slowly", "calmly", "quickly", "wildly")[number % 5],
+        social=0,
+        entertainment=number % 2,
+        stamina=1 if number % 3 else -1,
+    )
+
+
+def endpoint(url: str, **options):
+    """The endpoint captioner on a stub."""
+    return open_captioner("endpoint", **{"url": url, "model": "stub-vl", "timeout": 10.0, **options})

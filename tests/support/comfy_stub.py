@@ -1,0 +1,123 @@
+"""As much of ComfyUI as the pack needs to load: what its nodes and its server declare is recorded and can be compared.
+
+Nothing runs here. The real loader is tested in `test_nodes_load.py`, where a ComfyUI is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+ROOT = Path(__file__).parents[2]
+PACK = "pack_in_comfy_stub"
+
+
+class Record(types.SimpleNamespace):
+    """What a declaration was given, with a name or type of its own."""
+
+
+class Socket:
+    """A type of inputs and outputs, such as `io.Float`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def Input(self, id: str, **facts: Any) -> Record:  # noqa: N802 as ComfyUI spells it
+        """An input of this type."""
+        return Record(id=id, type=self.name, facts=facts)
+
+    def Output(self, id: str | None = None, **facts: Any) -> Record:  # noqa: N802
+        """An output of this type."""
+        return Record(id=id, type=self.name, facts=facts)
+
+
+class Io:
+    """`comfy_api.v0_0_2.io`: every name that is not known here is a socket type."""
+
+    ComfyNode = type("ComfyNode", (), {})
+    Schema = Record
+    Hidden = Record(unique_id="unique_id", prompt="prompt", extra_pnginfo="extra_pnginfo")
+    UploadType = Record(image="image_upload", video="video_upload", audio="audio_upload")
+    Custom = Socket
+
+    def __getattr__(self, name: str) -> Socket:
+        return Socket(name.upper())
+
+
+class Routes(list[Record]):
+    """The server's table of routes."""
+
+    def __getattr__(self, method: str) -> Any:
+        if method not in ("get", "post", "put", "delete", "patch", "head"):
+            raise AttributeError(method)
+        return lambda path: lambda handler: self.append(Record(method=method.upper(), path=path, handler=handler))
+
+
+class ComfyStub:
+    """Empty models, input and output folders below `base`, and what the pack registers."""
+
+    def __init__(self, base: Path) -> None:
+        self.routes = Routes()
+        self.model_folders: dict[str, str] = {}
+        self._base = base
+        for name in ("models", "input", "output"):
+            (base / name).mkdir(parents=True)
+
+    def load_pack(self) -> tuple[types.ModuleType, list[Record]]:
+        """The pack as ComfyUI's loader imports it, and the schemas of its nodes."""
+        with self._modules():
+            options: Any = {"submodule_search_locations": [str(ROOT)]}
+            spec = importlib.util.spec_from_file_location(PACK, ROOT / "__init__.py", **options)
+            assert spec is not None and spec.loader is not None
+            pack = sys.modules[PACK] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(pack)
+            return pack, [node.define_schema() for node in asyncio.run(_nodes_of(pack))]
+
+    @contextlib.contextmanager
+    def _modules(self) -> Iterator[None]:
+        """ComfyUI's modules, as long as the pack loads. Others that it imports stay, since torch loads only once."""
+        api = {"io": Io(), "ComfyExtension": type("ComfyExtension", (), {})}
+        api |= {name: MagicMock() for name in ("ui", "InputImpl", "Types")}
+        instance = Record(routes=self.routes, send_sync=lambda *_: None)
+        modules = {
+            "comfy_api": {},
+            "comfy_api.v0_0_2": api,
+            "comfy_api.latest": api,
+            "folder_paths": self._folders(),
+            "server": {"PromptServer": Record(instance=instance)},
+            "aiohttp": {"web": MagicMock()},
+        }
+        before = {name: sys.modules.get(name) for name in modules}
+        for name, values in modules.items():
+            sys.modules[name] = types.ModuleType(name)
+            vars(sys.modules[name]).update(values)
+        try:
+            yield
+        finally:
+            for name in [name for name in sys.modules if name.partition(".")[0] == PACK or name in modules]:
+                del sys.modules[name]
+            sys.modules.update({name: module for name, module in before.items() if module is not None})
+
+    def _folders(self) -> dict[str, Any]:
+        """The content of ComfyUI's module `folder_paths`."""
+        return {
+            "models_dir": str(self._base / "models"),
+            "add_model_folder_path": self._add_model_folder,
+            "get_folder_paths": lambda name: [self.model_folders[name]],
+            "get_input_directory": lambda: str(self._base / "input"),
+            "get_output_directory": lambda: str(self._base / "output"),
+        }
+
+    def _add_model_folder(self, name: str, path: str, is_default: bool = False) -> None:
+        self.model_folders[name] = path
+
+
+async def _nodes_of(pack: types.ModuleType) -> list[Any]:
+    return await (await pack.comfy_entrypoint()).get_node_list()

@@ -1,0 +1,276 @@
+"""README, CONTRIBUTING and docs/: commands are run or parsed, links lead somewhere, tables hold the paper's figures."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from animegamer_core.__main__ import main
+from animegamer_core.evaluate.world.paper import ABLATIONS, PAPER
+
+ROOT = Path(__file__).parent.parent
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+PROGRAM = "python -m animegamer_core"
+README_LINES, PICTURES_BYTES, FILM_BYTES = 150, 2 * 10**6, 1.5 * 10**6
+
+
+def commands_of(page: str) -> list[str]:
+    """The lines of a page's bash blocks, without their remarks."""
+    blocks = re.findall(r"```bash\n(.*?)```", PAGES[page], re.DOTALL)
+    lines = [re.split(r"\s+# ", line)[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+COMMANDS = list(dict.fromkeys(line for page in PAGES for line in commands_of(page)))
+FILM = [line for line in COMMANDS if "toybox.film" in line or "captioner script" in line]
+PLAYED = [line for line in COMMANDS if " play " in line and "--world" not in line and "--stage-file" not in line]
+PARITY = [line for line in COMMANDS if " parity " in line]
+DRAWN = ["python docs/make_pictures.py"]
+MADE = [line for line in COMMANDS if line.startswith("make ")]
+TESTS = [line for line in COMMANDS if line.startswith("pytest ")]
+INSTALLED = [line for line in COMMANDS if "pip install" in line]
+CLONED = ["git clone REPOSITORY-ADDRESS ComfyUI-AnimeGamer"]
+JOBS = ["bash tests/measure/gpus.sh /dev/shm/measure --dry"]
+RUN = {*FILM, *PLAYED, *PARITY, *DRAWN, *MADE, *TESTS, *INSTALLED, *CLONED, *JOBS}
+PARSED = [line for line in COMMANDS if line not in RUN]  # they need downloads, a GPU, somebody's film, or minutes
+
+
+class Parsed(Exception):
+    """Raised in place of what a command would do, once its arguments are understood."""
+
+
+@pytest.fixture
+def stop_when_parsed(monkeypatch):
+    understand = argparse.ArgumentParser.parse_args
+
+    def parse_args(self, args=None, namespace=None):
+        understand(self, args, namespace)
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+
+
+def words_of(line: str) -> list[str]:
+    """The words behind the launcher: `-m module ...` or `script.py ...`."""
+    counted = re.sub(r"\$\(seq (\d+) (\d+)\)", lambda found: " ".join(map(str, numbers(found))), line)
+    words = [word for word in shlex.split(counted) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+    if words[:2] == ["accelerate", "launch"]:
+        script = next(index for index, word in enumerate(words) if word.endswith(".py"))
+        return words[script:]
+    assert words[0] == "python", line
+    return words[1:]
+
+
+def numbers(found: re.Match) -> range:
+    return range(int(found[1]), int(found[2]) + 1)
+
+
+def run_line(line: str, monkeypatch) -> None:
+    """Run a python command in this process; what it raises is passed on."""
+    words = words_of(line)
+    if words[:2] == ["-m", "animegamer_core"]:
+        assert main(words[2:]) == 0, line
+        return
+    module = words[0] == "-m"
+    monkeypatch.setattr(sys, "argv", words[1:] if module else words)
+    if module:
+        sys.modules.pop(words[1], None)  # as a fresh process would have it
+        runpy.run_module(words[1], run_name="__main__")
+    else:
+        monkeypatch.setattr(sys, "path", [str((ROOT / words[0]).parent), *sys.path])
+        runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+
+
+def test_the_readme_is_one_page_and_begins_with_the_two_commands():
+    assert len(PAGES["README.md"].splitlines()) <= README_LINES
+    assert commands_of("README.md")[:2] == ["make play", "make test"]
+
+
+def test_what_was_not_verified_stands_at_the_top():
+    top = PAGES["README.md"].split("\n## ")[0]
+    for words in ("never run with the published AnimeGamer weights", "0.3.64", "0.33", "random weights"):
+        assert words in " ".join(top.split()), words
+
+
+def test_the_targets_of_make_exist():
+    assert {line.split()[1] for line in MADE} == {"play", "test", "comfyui", "soak"}
+    if shutil.which("make"):
+        for line in MADE:
+            subprocess.run([*line.split(), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_playing_as_the_page_says(tmp_path, monkeypatch):
+    game = re.search(r"```text\n(Character: .*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
+    (tmp_path / "my-game.txt").write_text(game, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert len(PLAYED) == 4
+    for line in PLAYED:
+        run_line(line if "--steps" in line else f"{line} --steps 4", monkeypatch)
+    story = tmp_path / "out" / "my-game"
+    assert {"turn-001.mp4", "turn-002.mp4", "story.mp4", "contact-sheet.png"} <= {path.name for path in story.iterdir()}
+
+
+def test_the_python_example_runs():
+    example = re.search(r"```python\n(.*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
+    values: dict = {}
+    exec(example.replace("seed=1)", "seed=1, steps=2)"), values)
+    assert tuple(values["frames"].shape) == (17, 3, 96, 144)
+
+
+def test_a_film_becomes_a_dataset_as_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(FILM) == 2
+    for line in FILM:
+        try:
+            run_line(line, monkeypatch)
+        except SystemExit as done:
+            assert not done.code, line
+    made = {path.name for path in (tmp_path / "out" / "mine").iterdir()}
+    assert {"clips", "turns.jsonl", "games.jsonl", "dataset.json", "review.html", "stats.png"} <= made
+
+
+def test_parity_as_the_pages_say(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (line,) = PARITY
+    run_line(line, monkeypatch)
+
+
+def test_the_pictures_are_drawn_by_their_script(tmp_path):
+    assert set(DRAWN) <= set(COMMANDS)
+    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.main(["--out", str(tmp_path), "--turns", "1", "--steps", "2"])
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    with Image.open(tmp_path / "game.webp") as new, Image.open(ROOT / "docs" / "pictures" / "game.webp") as shown:
+        assert new.size == shown.size and (new.n_frames, shown.n_frames) == (17, 6 * 17)
+
+
+def test_the_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert sizes["game.webp"] < FILM_BYTES and sum(sizes.values()) < PICTURES_BYTES
+
+
+def test_tests_and_extras_that_the_pages_name_exist():
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11 and newer
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    markers = [line.split(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]]
+    for line in TESTS:
+        words = shlex.split(line)
+        assert all((ROOT / word).is_file() for word in words if word.endswith(".py")), line
+        assert all(words[index + 1] in markers for index, word in enumerate(words) if word == "-m"), line
+    for line in INSTALLED:
+        named = [name for extras in re.findall(r"\.\[([a-z,]+)\]", line) for name in extras.split(",")]
+        assert set(named) <= set(project["project"]["optional-dependencies"]), line
+    for line in JOBS:
+        assert line in COMMANDS and (ROOT / line.split()[1]).is_file()
+
+
+@pytest.mark.parametrize("line", PARSED)
+def test_commands_that_need_more_are_understood(line, stop_when_parsed, monkeypatch, capsys):
+    """The program's own parser takes every word: options, values, and what has to be given."""
+    try:
+        with pytest.raises(Parsed):
+            run_line(line, monkeypatch)
+    except SystemExit:
+        pytest.fail(capsys.readouterr().err)
+
+
+def test_no_option_that_the_pages_show_may_be_misspelt(stop_when_parsed):
+    with pytest.raises(SystemExit):
+        main(["bench", "--spec", "release", "--no-such-option"])
+
+
+@cache
+def anchors_of(path: Path) -> frozenset[str]:
+    """The anchors that GitHub gives a page's headings."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page):
+    text = re.sub(r"```.*?```", "", PAGES[page], flags=re.DOTALL)
+    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if not target.startswith("https://")]
+    for target in targets:
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors_of(path.resolve()), target
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", PAGES["README.md"]))
+    assert linked == {page for page in PAGES if page.startswith("docs/")}
+
+
+def printed_rows(head: str) -> dict[str, dict[str, str]]:
+    """The table of docs/evaluation.md with this first cell of its head: row name -> cells by column."""
+    parts = PAGES["docs/evaluation.md"].split("\n\n")
+    (table,) = (part for part in parts if part.startswith(f"| {head} |"))
+    columns, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines())
+    return {row[0]: dict(zip(columns[1:], row[1:], strict=True)) for row in rows}
+
+
+NAMES = {"CLIP-I": "clip_i", "DreamSim": "dreamsim", "ACC-F": "acc_f", "MAE-F": "mae_f"}
+CLIPS_ROWS = {name: ABLATIONS[name] for name in ABLATIONS if name != "w/o adapt"}
+GAMES_ROWS = {"full": PAPER["AnimeGamer"], "w/o adapt": ABLATIONS["w/o adapt"]}
+PRINTED_AS = {
+    "full (window 4)": "full",
+    "random frame": "w/ random frame",
+    "without warm-up": "w/o warm-up",
+    "without motion scope": "w/o f_ms",
+    "without adaptation": "w/o adapt",
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "published"), [("clips, encoded and decoded again", CLIPS_ROWS), ("games, played", GAMES_ROWS)]
+)
+def test_brackets_hold_the_papers_figures_of_the_same_thing(head, published):
+    """Games have the main table's, clips the ablation table's, whose row full is of clips; other rows have none."""
+    found = {}
+    for name, row in printed_rows(head).items():
+        cells = {NAMES[column]: re.search(r"\[([0-9.]+)\]", cell) for column, cell in row.items() if column in NAMES}
+        if any(cells.values()):
+            found[PRINTED_AS.get(name, name)] = {key: float(cell[1]) for key, cell in cells.items()}
+    assert found == {name: {key: row[key] for key in NAMES.values()} for name, row in published.items()}
+
+
+def test_the_papers_columns_hold_its_main_table_and_motion_is_compared_without_calibration():
+    rows, keys = printed_rows("50 games"), {"acc_f": "ACC-F, uncalibrated", "mae_f": "MAE-F, uncalibrated"}
+    for key, name in keys.items():
+        for player in ("AnimeGamer", "GC"):
+            assert float(rows[name][f"paper: {player}"]) == PAPER[player][key]
+    assert all(row["GC"] == "-" for name, row in rows.items() if "calibration" in name), "GC cannot be calibrated"
+    assert not any("character's pictures" in name for name in rows), "the truth scores below the Toybox there"
+
+
+FIGURES = re.compile(r"ACC-F.*\d\.\d|^\|.*ACC-F.*\n(\|.*\n)*\|.*\d", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_motion_of_the_toybox_is_called_calibrated_or_not(page):
+    """No section states ACC-F without saying which motion values the shots were drawn with."""
+    for section in PAGES[page].split("\n## "):
+        assert not FIGURES.search(section) or "calibrated" in section, section.splitlines()[0]
+
+
+def test_the_sections_with_motion_figures_are_found():
+    sections = [part for page in PAGES.values() for part in page.split("\n## ") if FIGURES.search(part)]
+    assert {part.splitlines()[0] for part in sections} >= {"How good is the Toybox", "Presets", "Ablations"}

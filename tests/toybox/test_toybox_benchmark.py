@@ -1,0 +1,229 @@
+"""The benchmark's text form, and the games of the Toybox that ship in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.benchmark import (
+    FORM,
+    BenchmarkError,
+    BenchmarkGame,
+    BenchmarkTurn,
+    benchmark_text,
+    parse_benchmark,
+    parse_turn,
+    read_benchmark,
+)
+from animegamer_core.data.motion import motion_value
+from animegamer_core.evaluate.toybox.run import SEED_SPAN
+from animegamer_core.state import Instruction, StateChange
+from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game, true_shot
+from animegamer_core.toybox.games import sample_game
+from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, instruction
+
+LINE = "<S>Qiqi, Ponyo</S><MD>fly on a broom</MD><EV>night sky</EV><ML>4</ML><MA>swiftly</MA>"
+LINE += "<SC>1</SC><ET>0</ET><ST>-1</ST>"
+OTHER = LINE.replace("Qiqi, Ponyo", "Qiqi").replace("-1</ST>", "1</ST>")
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return read_benchmark(BENCHMARK)
+
+
+# --- the form -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_says_who_does_what_where_how_and_what_it_changes():
+    turn = parse_turn(LINE)
+    assert turn == BenchmarkTurn(("Qiqi", "Ponyo"), "fly on a broom", "night sky", 4, "swiftly", StateChange(1, 0, -1))
+    assert turn.instruction == "Character: Qiqi, Ponyo; Motion: swiftly fly on a broom; Background: night sky."
+    assert turn.line == LINE
+
+
+def test_games_stand_between_blank_lines_and_have_names():
+    text = f"\ufeff# a remark\r\n\r\n# name: the-first\r\n{LINE}\r\n# between\r\n  {OTHER}\t\r\n\r\n\r\n{OTHER}\r\n"
+    first, second = parse_benchmark(text)
+    assert (first.name, second.name) == ("the-first", "game-002")
+    assert [turn.line for turn in first.turns] == [LINE, OTHER] and len(second.turns) == 1
+    assert first.character == "Qiqi"
+
+
+def test_spaces_between_and_inside_tags_do_not_matter():
+    spread = LINE.replace("><", "> <").replace("fly on", "  fly \u3000 on")
+    assert parse_turn(spread).line == LINE
+    assert parse_turn(LINE.replace("<MA>swiftly", "<MA>")).instruction.count("Motion: fly on a broom;") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (LINE.replace("<ML>4", "<ML>6"), "<ML> is '6'; expected 1 or 2 or 3 or 4 or 5"),
+        (LINE.replace("<ML>4", "<ML>4.0"), "<ML> is '4.0'"),
+        (LINE.replace("<ML>4", "<ML>\uff14"), "<ML> is '\\uff14'"),
+        (LINE.replace("<SC>1", "<SC>2"), "<SC> is '2'; expected 0 or 1"),
+        (LINE.replace("<ST>-1", "<ST>0"), "<ST> is '0'; expected -1 or 1"),
+        (LINE.replace("Qiqi,", " ,"), "<S> is '', which is empty"),
+        (LINE.replace("Ponyo", "Qiqi"), "expected each character once"),
+        (LINE.replace("fly on", "fly; on"), "<MD> is 'fly; on a broom', which has ';'"),
+        (LINE.replace("fly on", "Background: on"), "has ':'"),
+        (LINE.replace("night sky", "sky " * 40), "more than 80"),
+        (LINE.replace("<EV>night sky", "<EV>"), "<EV> is ''"),
+        (LINE + "</ST>", f"is not a turn; expected {FORM}"),
+        (LINE.replace("<SC>", "<sc>"), "is not a turn"),
+        (LINE.replace("<SC>1</SC>", ""), "is not a turn"),
+        (LINE.replace("<MD>fly", "<MD><MD>fly"), "is not a turn"),
+        (f"Sure! {LINE}", "is not a turn"),
+        (LINE.replace("<SC>1</SC><ET>0</ET>", "<ET>0</ET><SC>1</SC>"), "is not a turn"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_number(wrong, expected):
+    with pytest.raises(BenchmarkError) as raised:
+        parse_benchmark(f"# head\n\n{OTHER}\n{wrong}\n", "games.txt")
+    assert str(raised.value).startswith("games.txt, line 4: ") and expected in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_every_wrong_line_is_named_up_to_twenty():
+    with pytest.raises(BenchmarkError) as raised:
+        parse_benchmark("\n".join([LINE, "x", LINE, *["y"] * 40]))
+    lines = str(raised.value).split("\n")
+    assert lines[0].startswith("the benchmark, line 2:") and lines[1].startswith("the benchmark, line 4:")
+    assert len(lines) == 21 and lines[-1] == "... and 21 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "has no game"),
+        ("# only a remark\n", "has no game"),
+        (f"# name: ../up\n{LINE}", "line 1: '../up' is not a valid name of a game"),
+        (f"# name: con\n{LINE}", "line 1: game name 'con' cannot be a folder's name"),
+        (f"# name: Qiqi\n{LINE}", "not a valid name of a game"),
+        (f"# name: a\n{LINE}\n\n# name: a\n{LINE}", "line 4: the name a is taken"),
+        (f"# name: game-002\n{LINE}\n\n{LINE}", "line 4: the name game-002 is taken"),
+        (f"# name: a\n# name: b\n{LINE}", "line 2: a second name"),
+        (f"# name: a\n\n{LINE}", "line 1: the name a has no turns below it"),
+    ],
+)
+def test_names_are_file_names_and_belong_to_one_game(text, expected):
+    with pytest.raises(BenchmarkError, match="(?s).*" + expected.replace("(", "\\(")):
+        parse_benchmark(text)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "games.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BenchmarkError, match="games.txt is not a text file in UTF-8"):
+        read_benchmark(tmp_path / "games.txt")
+
+
+WORDS = st.lists(st.text("abcXYZ '-\u00e9\u5c11", min_size=1, max_size=8), min_size=1, max_size=4).map(
+    lambda words: " ".join(" ".join(words).split())
+)
+TURNS = st.builds(
+    BenchmarkTurn,
+    characters=st.lists(WORDS.filter(bool), min_size=1, max_size=3, unique=True).map(tuple),
+    motion=WORDS.filter(bool),
+    background=WORDS.filter(bool),
+    level=st.integers(1, 5),
+    adverb=WORDS,
+    change=st.builds(StateChange, st.sampled_from((0, 1)), st.sampled_from((0, 1)), st.sampled_from((-1, 1))),
+)
+NAMES = st.from_regex(r"g[a-z0-9-]{0,20}", fullmatch=True)
+
+
+@given(
+    st.lists(
+        st.tuples(NAMES, st.lists(TURNS, min_size=1, max_size=3)), min_size=1, max_size=4, unique_by=lambda g: g[0]
+    )
+)
+def test_what_is_written_is_read_back(parts):
+    games = tuple(BenchmarkGame(name, tuple(turns)) for name, turns in parts)
+    assert parse_benchmark(benchmark_text(games, ("a remark",))) == games
+
+
+@given(
+    st.text(max_size=300)
+    | st.tuples(st.integers(0, len(LINE)), st.text(max_size=9)).map(lambda x: LINE[: x[0]] + x[1] + LINE[x[0] :])
+)
+def test_any_text_is_read_or_refused_and_never_mended(text):
+    try:
+        turn = parse_turn(text)
+    except BenchmarkError as error:
+        assert len(str(error)) < 600
+        return
+    assert parse_turn(turn.line) == turn
+    told = Instruction(turn.characters, turn.motion, turn.background, turn.adverb).checked().text
+    assert turn.instruction == told and told.count(";") == 2 and "<" not in told
+
+
+# --- the Toybox's games ---------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_file_is_what_the_module_writes(shipped):
+    assert list(benchmark_games(2, workers=1)) == list(shipped[:2])
+
+
+def test_fifty_games_of_ten_turns_ship(shipped):
+    assert [game.name for game in shipped] == [f"heldout-{seed}" for seed in range(900_000, 900_050)]
+    assert {len(game.turns) for game in shipped} == {10}
+    text = BENCHMARK.read_bytes().decode("ascii")
+    assert text == benchmark_text(shipped, [line[2:] for line in text.split("\n\n")[0].split("\n")])
+    counts = np.bincount([turn.level for game in shipped for turn in game.turns], minlength=6)[1:]
+    assert counts.min() > 75 and counts.sum() == 500
+
+
+def test_a_turn_is_the_true_scenes_own_instruction(shipped):
+    for game in shipped:
+        true = true_game(game.name)
+        for turn, scene in zip(game.turns, true.scenes, strict=True):
+            assert turn.instruction == instruction(scene, turn.level)
+            assert turn.adverb in ADVERBS[turn.level] and (scene.character, scene.motion) not in UNSEEN_PAIRS
+            assert turn.characters[0] == game.character
+
+
+def test_the_level_is_measured_on_the_true_shot_with_the_shipped_edges(shipped):
+    table = open_world("toybox").motion_table
+    for game, turn in ((shipped[7], 3), (shipped[-1], 10)):
+        assert table.level(motion_value(true_shot(game.name, turn))) == game.turns[turn - 1].level
+
+
+def test_only_the_benchmarks_games_are_known():
+    assert true_game("heldout-900049").scenes == sample_game(900_049, split="heldout").scenes
+    for name in ("heldout-00003", "heldout-900050", "heldout-0900000", "game-001", "heldout-900000\n", "train-900000"):
+        assert true_game(name) is None
+    for name, turn in (("game-001", 1), ("heldout-900000", 0), ("heldout-900000", 11)):
+        with pytest.raises(ValueError, match=f"{name}, turn {turn}: expected a game from heldout-900000"):
+            true_shot(name, turn)
+
+
+def test_its_seeds_are_met_nowhere_else(shipped):
+    """A dataset's held-out games count from 0, those of `evaluate toybox --seed s` from (s + 1) million."""
+    seeds = [true_game(game.name).seed for game in shipped]
+    assert 100_000 < min(seeds) and max(seeds) < SEED_SPAN
+
+
+def test_the_module_writes_the_file_of_its_games(tmp_path, monkeypatch, shipped, capsys):
+    from animegamer_core.toybox import benchmark
+
+    monkeypatch.setattr(benchmark, "benchmark_games", lambda workers: iter(shipped))
+    assert main([str(tmp_path / "new" / "games.txt")]) == 0
+    assert (tmp_path / "new" / "games.txt").read_bytes() == BENCHMARK.read_bytes()
+    assert "games.txt" in capsys.readouterr().out
+
+
+def test_the_module_says_in_a_sentence_and_at_once_that_it_cannot_write(tmp_path):
+    (tmp_path / "taken").write_text("a file where a folder has to be")
+    words = [sys.executable, "-m", "animegamer_core.toybox.benchmark", str(tmp_path / "taken" / "games.txt")]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("benchmark: ") and "taken" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -1,0 +1,253 @@
+"""The Toybox world: its tables, words, games and drawings."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_core.data.motion import motion_value
+from animegamer_core.toybox.drawing.draw import draw_frame, draw_shot
+from animegamer_core.toybox.games import (
+    SPLITS,
+    opening_game,
+    sample_game,
+)
+from animegamer_core.toybox.world import (
+    ADVERBS,
+    AMPLITUDES,
+    CHARACTERS,
+    COLOURS,
+    FILMS,
+    MOTIONS,
+    PLACES,
+    PROPS,
+    TIMES,
+    UNSEEN_PAIRS,
+    Scene,
+    instruction,
+    vocabulary,
+    words,
+)
+
+SEEDS = st.integers(0, 2**40)
+
+
+def scene_of(character: str = "Miko", motion: str = "wave", **fields) -> Scene:
+    partner = next(name for name in CHARACTERS if name != character) if MOTIONS[motion].partner else None
+    values = {
+        "film": CHARACTERS[character].film,
+        "partner": partner,
+        "place": "beach",
+        "time": "day",
+        "prop": None,
+        "prop_colour": None,
+        "prop_told": False,
+        "amplitude": 3.0,
+        "seed": 7,
+    }
+    return Scene(character=character, motion=motion, **(values | fields))
+
+
+def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.abs(first.astype(int) - second.astype(int)).max(axis=-1)
+
+
+def ranks(values: list[float]) -> np.ndarray:
+    return np.argsort(np.argsort(values))
+
+
+def test_the_world_is_as_large_as_promised():
+    assert len(CHARACTERS) >= 6 and len(MOTIONS) == 12 and len(PLACES) == 8 and len(COLOURS) == 6
+    assert all(sum(row.film == film for row in CHARACTERS.values()) >= 2 for film in FILMS)
+    assert len(vocabulary()) <= 200
+    assert len({adverb for row in ADVERBS.values() for adverb in row}) == 15
+
+
+@pytest.mark.parametrize(
+    ("motion", "labels"),
+    [
+        ("sleep", (0, 0, 1)),
+        ("eat", (0, 0, 1)),
+        ("talk", (1, 0, -1)),
+        ("hug", (1, 0, 1)),
+        ("fly", (0, 1, -1)),
+        ("read", (0, 1, -1)),
+        ("climb", (0, 0, -1)),
+    ],
+)
+def test_labels_follow_the_papers_rules(motion, labels):
+    row = MOTIONS[motion]
+    assert (row.social, row.entertainment, row.stamina) == labels
+    assert all(row.social == row.partner and row.stamina in (-1, 1) for row in MOTIONS.values())
+
+
+def test_unseen_pairs_are_spread_so_that_all_else_is_seen():
+    assert len(UNSEEN_PAIRS) == len(CHARACTERS) * len(MOTIONS) // 9
+    for name in CHARACTERS:
+        assert sum(pair[0] == name for pair in UNSEEN_PAIRS) <= 2
+    for motion in MOTIONS:
+        assert sum(pair[1] == motion for pair in UNSEEN_PAIRS) <= 1
+
+
+@given(SEEDS, st.sampled_from(("train", "heldout")), st.integers(1, 14))
+def test_games_hold_no_unseen_pair_and_one_prop_told_once(seed, split, turns):
+    game = sample_game(seed, turns=turns, split=split)
+    assert game == sample_game(seed, turns=turns, split=split)
+    assert len(game.scenes) == turns
+    assert not {(scene.character, scene.motion) for scene in game.scenes} & UNSEEN_PAIRS
+    assert len({scene.character for scene in game.scenes}) == 1
+    shown = [scene for scene in game.scenes if scene.prop is not None]
+    assert len({(scene.prop, scene.prop_colour) for scene in shown}) == 1
+    assert [scene.prop_told for scene in shown] == [True] + [False] * (len(shown) - 1)
+    assert all(scene.film == CHARACTERS[scene.character].film for scene in game.scenes)
+
+
+@given(SEEDS)
+def test_unseen_scenes_are_unseen_pairs(seed):
+    game = sample_game(seed, split="unseen")
+    assert {(scene.character, scene.motion) for scene in game.scenes} <= UNSEEN_PAIRS
+
+
+@given(SEEDS, st.sampled_from(SPLITS))
+def test_a_seed_tells_its_split(seed, split):
+    game = opening_game(seed, split=split)
+    seeds = [scene.seed for scene in (game.opening, *game.scenes)]
+    assert {each % 4 for each in seeds} == {SPLITS.index(split)}
+    assert len(set(seeds)) == 11
+
+
+@given(SEEDS)
+def test_an_opening_picture_shows_what_no_instruction_tells(seed):
+    game = opening_game(seed)
+    assert game.opening.prop is not None and game.opening.place == game.scenes[0].place
+    told = " ".join(instruction(scene, 3) for scene in (game.opening, *game.scenes))
+    assert not set(words(told)) & set(COLOURS)
+    assert any(scene.prop == game.opening.prop for scene in game.scenes)
+
+
+def test_props_show_in_about_six_turns_of_ten_and_all_labels_occur():
+    scenes = [scene for seed in range(300) for scene in sample_game(seed).scenes]
+    assert 0.55 <= np.mean([scene.prop is not None for scene in scenes]) <= 0.66
+    seen = {(scene.character, scene.motion) for scene in scenes}
+    assert len(seen) == len(CHARACTERS) * len(MOTIONS) - len(UNSEEN_PAIRS)
+    assert {(scene.place, scene.time) for scene in scenes} == {(p, t) for p in PLACES for t in TIMES}
+    changes = [a.place != b.place for a, b in zip(scenes, scenes[1:], strict=False)]
+    assert 0.3 <= np.mean(changes) <= 0.6
+
+
+@given(SEEDS, st.sampled_from(SPLITS), st.integers(1, 5))
+def test_every_instruction_is_made_of_known_words(seed, split, level):
+    known = set(vocabulary())
+    for scene in sample_game(seed, split=split).scenes:
+        text = instruction(scene, level)
+        assert text == instruction(scene, level)
+        assert set(words(text)) <= known
+        assert set(words(text)) & set(ADVERBS[level])
+
+
+def test_the_published_form_of_an_instruction():
+    scene = scene_of("Miko", "fly", prop="scarf", prop_colour="red", prop_told=True, time="night")
+    fields = instruction(scene, 2).split("; ")
+    assert fields[0] == "Character: Miko" and fields[2] == "Background: night beach."
+    assert fields[1].endswith(" fly on a broomstick with a red scarf")
+    assert instruction(replace(scene, prop_told=False), 2).count(" with the scarf;") == 1
+    assert instruction(scene_of("Taro", "hug"), 1).startswith("Character: Taro, Miko; Motion: ")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"amplitude": 90.0}, {"amplitude": 0.0}, {"partner": "Taro"}, {"prop": "car"}, {"prop_colour": "red"}],
+)
+def test_an_impossible_scene_is_refused(fields):
+    with pytest.raises(ValueError, match="a scene"):
+        scene_of(**fields)
+
+
+def test_an_impossible_game_is_refused():
+    with pytest.raises(ValueError, match="split"):
+        sample_game(1, split="test")
+    with pytest.raises(ValueError, match="at least 1"):
+        sample_game(1, turns=0)
+
+
+def test_a_shot_is_the_same_for_the_same_scene():
+    scene = sample_game(3).scenes[0]
+    shot = draw_shot(scene)
+    assert shot.shape == (17, 96, 144, 3) and shot.dtype == np.uint8
+    assert np.array_equal(shot, draw_shot(scene))
+    assert np.array_equal(shot[5], draw_frame(scene, 5))
+
+
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_characters_look_unlike_each_other_in_every_motion(motion):
+    partner = "Pico" if MOTIONS[motion].partner else None
+    names = [name for name in CHARACTERS if name != partner]
+    frames = [draw_frame(scene_of(name, motion, film="meadow", partner=partner), 0) for name in names]
+    for index, first in enumerate(frames):
+        for second in frames[:index]:
+            assert (difference(first, second) > 40).sum() > 250
+
+
+def test_motions_places_and_times_look_unlike_each_other():
+    motions = [draw_frame(scene_of("Taro", motion), 0) for motion in MOTIONS]
+    places = [draw_frame(scene_of(place=place, time=time), 0) for place in PLACES for time in TIMES]
+    for frames, least in ((motions, 700), (places, 2000)):
+        for index, first in enumerate(frames):
+            for second in frames[:index]:
+                assert (difference(first, second) > 24).sum() > least
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("time", TIMES)
+def test_films_differ_in_style(place, time):
+    meadow, harbour, lantern = (draw_frame(scene_of(place=place, time=time, film=film), 0) for film in FILMS)
+    for first, second in ((meadow, harbour), (harbour, lantern), (meadow, lantern)):
+        assert difference(first, second).mean() > 8
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(PROPS), st.sampled_from(sorted(MOTIONS)), st.sampled_from(TIMES))
+def test_a_props_colour_is_seen_under_every_motion(prop, motion, time):
+    name = "Beni"
+    for film in FILMS:
+        scenes = [scene_of(name, motion, prop=prop, prop_colour=c, time=time, film=film) for c in COLOURS]
+        frames = [draw_frame(scene, 8) for scene in scenes]
+        for index, first in enumerate(frames):
+            for second in frames[:index]:
+                assert (difference(first, second) > 50).sum() >= 120
+
+
+def test_a_scene_hardly_depends_on_its_seed():
+    frames = [draw_frame(scene_of(seed=seed), 0) for seed in range(6)]
+    other = draw_frame(scene_of("Taro"), 0)
+    apart = [difference(first, second).mean() for first in frames for second in frames]
+    assert max(apart) < difference(frames[0], other).mean()
+
+
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_measured_motion_follows_the_amplitude(motion):
+    rng = random.Random(motion)
+    targets = list(np.geomspace(*AMPLITUDES, 9))
+    values = [
+        motion_value(
+            draw_shot(
+                scene_of(
+                    rng.choice(("Miko", "Nori", "Pico")),
+                    motion,
+                    partner="Beni" if MOTIONS[motion].partner else None,
+                    place=rng.choice(PLACES),
+                    time=rng.choice(TIMES),
+                    amplitude=target,
+                    seed=rng.getrandbits(40),
+                )
+            )
+        )
+        for target in targets
+    ]
+    assert np.corrcoef(ranks(targets), ranks(values))[0, 1] >= 0.95
+    assert 0.4 < values[0] < 1.3 and 13 < values[-1] < 27

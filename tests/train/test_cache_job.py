@@ -1,0 +1,212 @@
+"""`dataset cache`: computed once, in bounded memory, gone on with after a kill, and found by `train --cache`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import shutil
+from unittest import mock
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.data import cache as cache_module
+from animegamer_core.data import dataset as dataset_module
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.media.video import write_clip
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+from animegamer_core.toybox.world import vocabulary
+from animegamer_core.train import training_data
+from animegamer_core.train.cache_job import cache_features
+from animegamer_core.train.job import how_to_load, needed_parts
+from animegamer_core.train.run import train_stage
+from animegamer_core.train.stages import stage_config
+from animegamer_core.train.training_data import TrainingData
+
+SPEC = SPECS["tiny"]
+HEIGHT, WIDTH = SPEC.decoder.height, SPEC.decoder.width
+CLIPS = 11
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn") / "dataset"
+    drawn = write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
+    for index, turn in enumerate(drawn.turns):
+        write_clip(folder / turn.clip, drawn.frames(index)[:, ::3, ::3], 8)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    torch.manual_seed(0)
+    tokenizer = GameTokenizer.from_words(vocabulary(), SPEC.state.tokens)
+    made = save_world(tmp_path_factory.mktemp("worlds") / "small", SPEC, profile="paper")
+    made = save_part(made, ShotEncoder(SPEC, tokenizer.backend))
+    made = save_part(made, ShotDecoder(SPEC, PROFILES["paper"]))
+    return save_part(made, GameEngine(SPEC, tokenizer, PROFILES["paper"])).folder
+
+
+@contextlib.contextmanager
+def counted():
+    """Counts while the block runs: clips read, and rows that the VAE and the encoders computed."""
+    from diffusers import AutoencoderKLCogVideoX
+
+    counts = dict.fromkeys(("clips", "vae", "text", "image"), 0)
+
+    def counting(owner, method, name, rows):
+        plain = getattr(owner, method)
+
+        def wrapped(*given, **named):
+            counts[name] += rows(given)
+            return plain(*given, **named)
+
+        return mock.patch.object(owner, method, wrapped)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(counting(dataset_module, "read_clip", "clips", lambda given: 1))
+        stack.enter_context(counting(AutoencoderKLCogVideoX, "encode", "vae", lambda given: len(given[1])))
+        stack.enter_context(counting(ShotEncoder, "text_features", "text", lambda given: len(given[1])))
+        stack.enter_context(counting(ShotEncoder, "image_features", "image", lambda given: len(given[1])))
+        yield counts
+
+
+def shards_of(size: int):
+    """A patch that makes shards of about so many bytes."""
+    return mock.patch.dict(cache_module.write_feature.__kwdefaults__, {"shard_bytes": size})
+
+
+def train(stage, dataset, world, cache, out):
+    """Two steps of a stage as `train --cache` runs them."""
+    data = TrainingData(DatasetFolder.open(dataset), FeatureStore(), cache=cache)
+    config = dataclasses.replace(stage_config(stage, "scratch"), steps=2, batch=2, lr_warmup=1, validate_every=0)
+    loading = how_to_load(stage, config, open_world(world), data, torch.device("cpu"))
+    return train_stage(stage, config, needed_parts(open_world(world), stage, loading), data, out)
+
+
+def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
+    cached = cache_features(dataset, world, tmp_path / "cache", ("latents", "text", "image", "states"))
+    assert [(feature.name, feature.clips, feature.fresh) for feature in cached] == [
+        (name, CLIPS, True) for name in ("latents", "text", "image", "states")
+    ]
+    assert all(feature.bytes > 0 for feature in cached)
+    before = {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()}
+    assert not [name for name in before if name.startswith("frames")]
+    for stage in ("warmup", "joint", "predict"):
+        with counted() as counts:
+            assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage).done
+        assert set(counts.values()) == {0}
+    assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
+
+
+def test_features_are_those_that_training_computes_itself(dataset, world, tmp_path):
+    cache_features(dataset, world, tmp_path / "cache", ("latents", "text", "image_random"))
+    parts = needed_parts(open_world(world), "joint")
+    data = training_data.add_frames(TrainingData(DatasetFolder.open(dataset), FeatureStore()))
+    data = training_data.add_latents(data, parts.decoder)
+    data = training_data.add_encoder_features(data, parts.encoder, "random")
+    for name in ("latents", "text", "image_random"):
+        rows = load_file(tmp_path / "cache" / f"{name}-00000.safetensors")["rows"]
+        assert torch.equal(rows, data.store.gather([name], torch.arange(CLIPS), "cpu")[name]), name
+    index = json.loads((tmp_path / "cache" / "latents.json").read_text())
+    assert index["done"] == 1 and index["count"] == CLIPS
+
+
+def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path):
+    class Killed(BaseException):
+        pass
+
+    def kill(name, done, count):
+        if name == "latents" and done >= 6:
+            raise Killed
+
+    row = 2 * 2 * math.prod(SPEC.decoder.latent_shape)
+    with shards_of(2 * row), mock.patch.object(training_data, "ENCODED_PIXELS", 17 * HEIGHT * WIDTH):
+        with counted() as first, pytest.raises(Killed):
+            cache_features(dataset, world, tmp_path / "cache", ("latents",), kill)
+        done = json.loads((tmp_path / "cache" / "latents.json").read_text())["done"]
+        with counted() as second:
+            (after,) = cache_features(dataset, world, tmp_path / "cache", ("latents",))
+        with counted() as third:
+            (again,) = cache_features(dataset, world, tmp_path / "cache", ("latents",))
+    assert done == 2 and first["vae"] == 1 + 6, "one to learn a row's size, then shard after shard"
+    assert second["vae"] == CLIPS - 4 and after.fresh
+    assert third["vae"] == 0 and not again.fresh
+
+
+def test_other_weights_or_captions_are_computed_anew(dataset, world, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "dataset")
+    cache_features(folder, world, tmp_path / "cache", ("latents", "text"))
+    text = (folder / "turns.jsonl").read_text()
+    (folder / "turns.jsonl").write_text(text.replace("Miko", "Beni", 1))
+    fresh = {f.name: f.fresh for f in cache_features(folder, world, tmp_path / "cache", ("latents", "text"))}
+    assert fresh["text"] and not fresh["latents"]
+    other = shutil.copytree(world, tmp_path / "other")
+    torch.manual_seed(9)
+    save_part(open_world(other), ShotDecoder(SPEC, PROFILES["paper"]))
+    fresh = {f.name: f.fresh for f in cache_features(folder, other, tmp_path / "cache", ("latents", "text"))}
+    assert fresh["latents"] and not fresh["text"]
+
+
+def test_few_clips_are_in_memory_at_a_time(dataset, world, tmp_path):
+    """The pieces that features are computed in bound what is read at once, whatever the dataset's length."""
+    pieces = []
+    plain = training_data._frames
+
+    def frames(data, part, device):
+        pieces.append(len(part))
+        return plain(data, part, device)
+
+    clip = 17 * HEIGHT * WIDTH
+    with (
+        mock.patch.object(training_data, "_frames", frames),
+        mock.patch.object(training_data, "ENCODED_PIXELS", 2 * clip),
+        mock.patch("animegamer_core.train.cache_job.CLIP_BYTES", 3 * 3 * clip),
+    ):
+        cache_features(dataset, world, tmp_path / "cache")
+    assert pieces == [1, 2, 2, 2, 2, 2, 1, 1, 3, 3, 3, 2]
+
+
+def test_progress_counts_clips_of_each_feature(dataset, world, tmp_path):
+    heard = []
+    cache_features(dataset, world, tmp_path / "cache", on_progress=lambda *given: heard.append(given))
+    for name in ("latents", "text", "image"):
+        done = [done for feature, done, count in heard if feature == name and count == CLIPS]
+        assert done == sorted(done) and done[-1] == CLIPS
+
+
+def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_path):
+    def refused(sentence, folder=dataset, kept=world, features=("latents",)):
+        with counted() as counts, pytest.raises(ValueError, match=sentence):
+            cache_features(folder, kept, tmp_path / "cache", features)
+        assert counts["vae"] == counts["text"] == 0 and not (tmp_path / "cache").exists()
+
+    refused("unknown feature 'latent'; choose from latents, text", features=("latent",))
+    refused("unknown feature ''", features=())
+    uncaptioned = shutil.copytree(dataset, tmp_path / "uncaptioned")
+    lines = [json.loads(line) for line in (uncaptioned / "turns.jsonl").read_text().splitlines()]
+    lines[4]["adverb"] = None
+    (uncaptioned / "turns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refused(f"1 clips have no caption, the first is {lines[4]['clip']}", uncaptioned, features=("latents", "text"))
+    bare = save_world(tmp_path / "bare", SPEC).folder
+    refused("decoder is not complete", kept=bare)
+    large = save_world(tmp_path / "large", SPECS["toybox"]).folder
+    refused(r"clips are \(17, 32, 48, 3\) .* spec 'toybox' reads", kept=large)
+
+
+def test_a_clip_of_another_size_is_named(dataset, world, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / "dataset")
+    opened = DatasetFolder.open(folder)
+    write_clip(folder / opened.turns[3].clip, opened.frames(3)[:, :16], 8)
+    with pytest.raises(ValueError, match=rf"{opened.turns[3].clip} is \(17, 16, 48, 3\), other clips"):
+        cache_features(folder, world, tmp_path / "cache")

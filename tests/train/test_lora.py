@@ -1,0 +1,357 @@
+"""LoRA keeps its whole effect beside 16-bit weights, and its strength changes in place."""
+
+import copy
+import dataclasses
+import json
+
+import pytest
+import torch
+from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
+from peft.tuners.lora import Linear
+from published_files import make_originals, write_all, write_mistral
+from safetensors.torch import load_file, save_file
+from test_train import TINY, UPDATES, data, new_parts, one_thread, ready, run  # noqa: F401
+from torch._dynamo.testing import CompileCounter
+
+from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world
+from animegamer_core.checkpoint.adapter_files import save_adapter
+from animegamer_core.checkpoint.adapters import with_adapters
+from animegamer_core.checkpoint.apply_adapter import apply_adapter
+from animegamer_core.checkpoint.convert import convert
+from animegamer_core.checkpoint.lora import (
+    adapters_of,
+    attach,
+    linear_layers,
+    lora_layers,
+    lora_of,
+    set_strength,
+    weaken,
+)
+from animegamer_core.checkpoint.lora_files import LoraUpdate, plain_tensors
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.runtime.optimizations import optimize
+from animegamer_core.spec import RELEASE, VaeSpec
+from animegamer_core.train import trainer
+from animegamer_core.train.parts import Loading, WorldParts
+from animegamer_core.train.run import train_stage
+from animegamer_core.train.stages import LORA, StageConfig
+from animegamer_core.train.training_data import weights_digest
+
+BF16 = torch.bfloat16
+RANK, SCALE = 64, 1 / 64  # as released
+ATTENTION = [f"transformer.transformer_blocks.0.attn1.{name}" for name in ("to_q", "to_k", "to_v", "to_out.0")]
+JOINT = StageConfig(trainable=("x",), lora_rank=RANK, lora_alpha=1.0, lora_targets=LORA["joint"].lora_targets)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A decoder with one layer of the published width."""
+    vae = VaeSpec(channels=(32, 32), layers_per_block=1, latent_channels=4)
+    decoder = dataclasses.replace(RELEASE.decoder, layers=1, height=16, width=16, vae=vae)
+    torch.manual_seed(0)
+    return ShotDecoder(dataclasses.replace(RELEASE, decoder=decoder))
+
+
+def update_of(weight, size, rank=RANK, scale=SCALE):
+    """A random low-rank update whose length is `size` times the weight's."""
+    down, up = torch.randn(rank, weight.shape[1]) / weight.shape[1] ** 0.5, torch.randn(len(weight), rank)
+    up *= size * weight.float().norm() / (scale * (up @ down)).norm()
+    return LoraUpdate(down, up, scale)
+
+
+def effect_error(layer, before, update, rows):
+    """Of what an update does to rows, in float32: how far the layer, as it holds it, is off (share of its length)."""
+    held, plain = copy.deepcopy(layer).float(), copy.deepcopy(before).float()
+    wanted = rows @ update.delta().T
+    return ((held(rows) - plain(rows) - wanted).norm() / wanted.norm()).item()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(dtype, wide, tmp_path):
+    """Through a stage file, as play loads it. Added to the weights, it would lose up to 71 % (bf16) or 14 % (fp16)."""
+    decoder, rows = copy.deepcopy(wide).to(dtype), torch.randn(16, 1920)
+    updates = {name: update_of(wide.get_submodule(name).weight, 0.0015) for name in ATTENTION}
+    tensors = {}
+    for name, update in updates.items():
+        tensors[f"decoder.{name}.lora_A.default.weight"] = update.down
+        tensors[f"decoder.{name}.lora_B.default.weight"] = update.up
+    save_adapter(tmp_path / "joint.safetensors", "joint", JOINT, tensors, {})
+    before = {name: copy.deepcopy(decoder.get_submodule(name)) for name in ATTENTION}
+    apply_adapter(tmp_path / "joint.safetensors", {"decoder": decoder})
+    for name, update in updates.items():
+        assert effect_error(decoder.get_submodule(name), before[name], update, rows) <= 0.01
+        merged = copy.deepcopy(before[name])
+        merged.weight.data += update.delta().to(dtype)
+        assert effect_error(merged, before[name], update, rows) > 0.1, "this measure sees what is rounded away"
+
+
+def test_lora_is_merged_into_float32_weights(wide):
+    decoder, name = copy.deepcopy(wide), ATTENTION[0]
+    update = update_of(wide.get_submodule(name).weight, 0.0015)
+    attach(decoder, {name: update}, "file0", strength=0.5)
+    assert not adapters_of(decoder)
+    wanted = wide.get_submodule(name).weight + 0.5 * update.delta()
+    torch.testing.assert_close(decoder.get_submodule(name).weight, wanted)
+
+
+def test_the_stacked_product_of_fused_projections_is_the_same(wide):
+    decoder = copy.deepcopy(wide).to(BF16)
+    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 8) for name in ATTENTION[:2]}, "world")
+    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 4, 2.0) for name in ATTENTION[1:]}, "file0")
+    fused = copy.deepcopy(decoder)
+    optimize(fused, ("fused",))
+    assert set(adapters_of(fused)) == {"world", "file0"}
+    rows = torch.randn(5, 1920).to(BF16)
+    block, own = fused.transformer.transformer_blocks[0].attn1, decoder.transformer.transformer_blocks[0].attn1
+    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
+    torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
+    set_strength(fused, "file0", 0.0), set_strength(decoder, "file0", 0.0)
+    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
+    torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
+
+
+def test_lora_of_strength_0_leaves_stacked_layers_their_own_lora(wide):
+    """As where a later file replaces one of the three matrices."""
+    decoder = copy.deepcopy(wide).to(BF16)
+    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 4) for name in ATTENTION[:3]}, "file0")
+    weaken(decoder.get_submodule(ATTENTION[0]), 0.0)
+    own, rows = decoder.transformer.transformer_blocks[0].attn1, torch.randn(5, 1920).to(BF16)
+    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
+    optimize(decoder, ("fused",))
+    torch.testing.assert_close(own.to_qkv(rows), apart, atol=0.05, rtol=0.02)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_playing_computes_the_same_as_peft(compiled, wide):
+    decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
+    for adapter, scale in (("world", 0.5), ("file0", 2.0)):
+        attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 8, scale)}, adapter)
+    layer, rows = decoder.get_submodule(name), torch.randn(2, 5, 1920).to(BF16)
+    play = torch.compile(layer, backend="aot_eager") if compiled else layer
+    for strength in (1.0, 0.25, 0.0):
+        set_strength(decoder, "file0", strength)
+        with torch.inference_mode():
+            found = play(rows)
+        assert found.shape == rows.shape
+        torch.testing.assert_close(found, Linear.forward(layer, rows), atol=0.02, rtol=0.02)
+    if compiled:
+        torch._dynamo.reset()
+    twin = copy.deepcopy(decoder)
+    set_strength(twin, "world", 0.0)
+    with torch.inference_mode():
+        assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
+
+
+def test_compiled_blocks_with_updates_share_their_code(tiny):
+    """One block is compiled and serves for all; else the compiler gives up after the eighth of thirty."""
+    world, joint = tiny
+    decoder = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
+    blocks = decoder.transformer.transformer_blocks
+    blocks.extend(copy.deepcopy(blocks[0]) for _ in range(2))
+    torch._dynamo.reset()
+    counted = CompileCounter()
+    for block in blocks:
+        block.forward = torch.compile(block.forward, backend=counted, dynamic=False)
+    with torch.inference_mode():
+        decoder.sample(torch.zeros(1, 8, 32), torch.tensor([1.0]), [0], steps=1, guidance="constant")
+    assert len(blocks) == 4 and counted.frame_count <= 2, "the first block is given slices of longer rows"
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published") / "downloads"
+    originals = make_originals(write_mistral(folder / "Mistral-7B-Instruct-v0.1"))
+    write_all(folder, originals)
+    return folder, originals
+
+
+@pytest.fixture(scope="module")
+def converted(download, tmp_path_factory):
+    return convert(download[0], tmp_path_factory.mktemp("worlds") / "qiqi")
+
+
+def whole_weights(model):
+    """Every tensor in float32, with the updates beside it added."""
+    updates = lora_of(model)
+    return {
+        name: value.float() + (updates[layer].delta() if (layer := name.removesuffix(".weight")) in updates else 0)
+        for name, value in plain_tensors(model).items()
+    }
+
+
+def test_a_converted_world_holds_the_published_updates_in_files_of_their_own(download, converted):
+    listed = {path.split("/")[0] for path in converted.files if "adapter_model" in path}
+    assert listed == {"engine", "decoder"} and all(converted.has(part) for part in ("engine", "decoder"))
+    for kind, original in (("engine", download[1].engine), ("decoder", download[1].decoder)):
+        for world in (converted, open_world(download[0])):
+            model = getattr(world, f"load_{kind}")(dtype=BF16)
+            assert adapters_of(model) == ("world",)
+            wanted = plain_tensors(original)
+            for name, value in whole_weights(model).items():
+                torch.testing.assert_close(value, wanted[name].float(), atol=0.02, rtol=0.02)
+            assert not adapters_of(getattr(world, f"load_{kind}")()), "float32 takes them in"
+
+
+def test_peft_itself_reads_the_adapter_of_a_converted_world(converted):
+    folder = converted.folder / "engine"
+    plain, ours = converted.load_engine(dtype=BF16), converted.load_engine(dtype=BF16)
+    for name, layer in list(lora_layers(plain)):
+        parent, _, child = name.rpartition(".")
+        setattr(plain.get_submodule(parent), child, layer.get_base_layer())
+    inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), plain, adapter_name="default")
+    tensors = load_file(folder / "adapter_model.safetensors")
+    result = set_peft_model_state_dict(plain, {key.removeprefix("base_model.model."): tensors[key] for key in tensors})
+    assert not result.unexpected_keys
+    theirs, own = lora_of(plain), lora_of(ours)
+    assert set(theirs) == set(own)
+    for name in own:
+        torch.testing.assert_close(theirs[name].delta(), own[name].delta(), atol=1e-4, rtol=1e-2)
+
+
+def test_what_an_earlier_version_merged_is_converted_anew(download, tmp_path):
+    world = convert(download[0], tmp_path / "w")
+    text = (tmp_path / "w" / "world.json").read_text()
+    assert json.loads(text)["provenance"]["engine"] == world.provenance["engine"]
+    again = convert(download[0], tmp_path / "w")
+    assert again.files == world.files, "nothing to do"
+    (tmp_path / "w" / "world.json").write_text(text.replace(world.provenance["engine"], "of a merged one"))
+    assert convert(download[0], tmp_path / "w").files == world.files
+
+
+@pytest.mark.parametrize(
+    ("damage", "wrong"),
+    [
+        (lambda tensors: tensors.popitem(), "has only one of lora_A and lora_B; expected both"),
+        (lambda tensors: tensors.update({key: value.T for key, value in tensors.items()}), "of .* have shapes"),
+        (
+            lambda tensors: tensors.update({key: value[:, :-1] for key, value in tensors.items() if "lora_A" in key}),
+            "is for .*, this world has",
+        ),
+        (
+            lambda tensors: [tensors.update({key.replace("q_proj", "x"): tensors.pop(key)}) for key in list(tensors)],
+            "no such linear layer",
+        ),
+    ],
+)
+def test_a_damaged_adapter_file_is_refused(damage, wrong, converted, tmp_path):
+    import shutil
+
+    shutil.copytree(converted.folder, tmp_path / "w")
+    path = tmp_path / "w" / "engine" / "adapter_model.safetensors"
+    tensors = load_file(path)
+    damage(tensors)
+    save_file({key: value.contiguous() for key, value in tensors.items()}, path)
+    manifest = tmp_path / "w" / "world.json"
+    values = json.loads(manifest.read_text())
+    values["files"]["engine/adapter_model.safetensors"]["bytes"] = path.stat().st_size
+    manifest.write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=wrong):
+        open_world(tmp_path / "w").load_engine()
+
+
+@pytest.fixture(scope="module")
+def tiny(ready, tmp_path_factory):  # noqa: F811
+    """A world of the trained tests' size, and a file of stage joint: whole modules and low-rank updates."""
+    parts = new_parts(ready)
+    parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
+    world = parts.save(save_world(tmp_path_factory.mktemp("tiny"), TINY))
+    changes = {"lora_rank": 2, "lr": 1e-2, "trainable": LORA["joint"].trainable, **UPDATES}
+    return world, run("joint", parts, ready, tmp_path_factory.mktemp("joint"), **changes)[0].file
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+def test_other_strengths_and_files_need_no_other_load(dtype, tiny, tmp_path):
+    world, joint = tiny
+    whole = tmp_path / "whole.safetensors"  # replaces a matrix that has an update, as recipe scratch does
+    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
+    save_adapter(whole, "vae", StageConfig(trainable=("x",)), {name: torch.randn(32, 32)}, TINY.to_dict())
+
+    def with_files(*files):
+        return with_adapters(world, tuple((str(file), strength) for file, strength in files))
+
+    model = with_files((joint, 1.0)).load_decoder(dtype=dtype)
+    for files in (((joint, 0.3),), ((joint, 1.0), (whole, 0.5)), (), ((whole, 1.0), (joint, -1.0)), ((joint, 1.0),)):
+        fresh = with_files(*files)
+        fresh.refit("decoder", model)
+        wanted, found = whole_weights(fresh.load_decoder(dtype=dtype)), whole_weights(model)
+        assert set(wanted) == set(found)
+        for key, value in wanted.items():
+            torch.testing.assert_close(found[key], value, atol=1e-6, rtol=1e-6)
+
+
+def test_a_matrix_that_a_later_file_replaces_loses_the_updates_before_it(tiny, tmp_path):
+    world, joint = tiny
+    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
+    new = torch.randn(32, 32)
+    save_adapter(tmp_path / "whole.safetensors", "vae", StageConfig(trainable=("x",)), {name: new}, TINY.to_dict())
+    files = ((str(joint), 1.0), (str(tmp_path / "whole.safetensors"), 0.75))
+    decoder = with_adapters(world, files).load_decoder(dtype=BF16)
+    before = whole_weights(with_adapters(world, files[:1]).load_decoder(dtype=BF16))[name.removeprefix("decoder.")]
+    found = whole_weights(decoder)[name.removeprefix("decoder.")]
+    torch.testing.assert_close(found, 0.25 * before + 0.75 * new, atol=0.02, rtol=0.02)
+
+
+def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):  # noqa: F811
+    """As on a GPU, where frozen weights are kept in bf16: stage adapt begins from what joint really learned."""
+    monkeypatch.setattr(trainer, "autocast", lambda *_: torch.autocast("cpu", BF16))  # which a CPU does without
+    world, joint = tiny
+    parts = WorldParts.load(world)
+    for block in parts.decoder.transformer.transformer_blocks:
+        for layer in (block.attn1.to_q, block.attn1.to_k, block.attn1.to_v, block.attn1.to_out[0]):
+            layer.to(BF16)
+    parts = parts.with_stage_file(joint)
+    began = lora_of(parts.decoder)
+    assert len(began) == 4 * len(parts.decoder.transformer.transformer_blocks)
+    config = dataclasses.replace(
+        LORA["adapt"], steps=3, batch=4, per_card=0, lora_rank=2, lr=1e-2, lr_warmup=1, checkpointing=False, log_every=1
+    )
+    result = train_stage("adapt", config, parts, ready, tmp_path)
+    names = load_file(result.file)
+    assert {name.split(".lora_")[1] for name in names if ".lora_" in name} == {"A.default.weight", "B.default.weight"}
+    assert len(adapters_of(result.parts.decoder)) == 2, "both stages' updates lie beside the weights"
+    loaded = with_adapters(world, ((str(joint), 1.0), (str(result.file), 1.0))).load_decoder(dtype=BF16)
+    theirs, ours = lora_of(result.parts.decoder), lora_of(loaded)
+    for name in ours:
+        torch.testing.assert_close(theirs[name].delta(), ours[name].delta(), atol=1e-5, rtol=0.02)
+        moved = ours[name].delta() - began[name].delta() if name in began else ours[name].delta()
+        assert moved.norm() > 0
+
+
+def test_a_world_saved_with_updates_beside_its_weights_has_them_again(tiny, tmp_path):
+    world, joint = tiny
+    decoder = with_adapters(world, ((str(joint), 0.5),)).load_decoder(dtype=BF16)
+    saved = save_part(save_world(tmp_path / "w", TINY), decoder)
+    wanted, found = whole_weights(decoder), whole_weights(open_world(saved.folder).load_decoder(dtype=BF16))
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0.01)
+    plain = save_part(saved, world.load_decoder())
+    assert not [path for path in plain.files if "adapter" in path] and not list(saved.folder.rglob("adapter*"))
+
+
+def test_frozen_16_bit_weights_keep_updates_beside_them_and_trained_ones_take_them_in(tiny):
+    world, joint = tiny
+    saved = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
+    own = save_part(save_world(joint.parent / "own", TINY), saved)
+    trained = r"^decoder\.transformer\.transformer_blocks\.0\."
+    decoder = WorldParts.load(own, ("decoder",), Loading(BF16, (trained,))).decoder
+    layers = set(lora_of(decoder))
+    assert layers and not [name for name in layers if "transformer_blocks.0." in name]
+    weight = decoder.transformer.transformer_blocks[0].attn1.to_q.weight
+    assert weight.dtype == torch.float32
+    name = "transformer.transformer_blocks.0.attn1.to_q.weight"
+    torch.testing.assert_close(weight, whole_weights(saved)[name], atol=1e-6, rtol=1e-6)
+
+
+def test_weights_have_another_name_at_another_strength(tiny):
+    world, joint = tiny
+    decoder = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
+    before = weights_digest(decoder)
+    set_strength(decoder, adapters_of(decoder)[0], 0.5)
+    assert weights_digest(decoder) != before
+
+
+def test_layers_have_one_name_with_and_without_updates(wide):
+    decoder = copy.deepcopy(wide).to(BF16)
+    before, tensors = linear_layers(decoder), plain_tensors(decoder)
+    attach(decoder, {ATTENTION[0]: update_of(tensors[f"{ATTENTION[0]}.weight"], 0.1)}, "file0")
+    assert linear_layers(decoder) == before and plain_tensors(decoder).keys() == tensors.keys()

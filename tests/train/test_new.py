@@ -1,0 +1,506 @@
+"""A world of free base models: it starts as stock CogVideoX without a text, and `train` and `play` work with it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import stock_files as made
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from published_files import image_tower_tensors
+from safetensors.torch import load_file, save_file
+from test_train import small_world, written_dataset
+from transformers import MistralConfig, MistralForCausalLM
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import CheckpointError, base, open_world
+from animegamer_core.checkpoint.base_checks import check_release
+from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
+from animegamer_core.checkpoint.convert import convert
+from animegamer_core.checkpoint.new import new_world
+from animegamer_core.checkpoint.parts import PARTS, build_model
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.model.encoder import image_encoder, text_encoder
+from animegamer_core.spec import RELEASE
+from animegamer_core.train.trainable import read_adapter
+from animegamer_core.train.training_data import TrainingData
+
+FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
+ENCODERS = ("text_tower", "image_tower")
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory):
+    """All base models, to be read only."""
+    return made.write_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def world(downloads, tmp_path_factory):
+    """The world of them in float32, to be read only."""
+    return new_world(find_base(downloads), tmp_path_factory.mktemp("worlds") / "w", precision="keep")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Clips of 8 x 12, the size that the tiny CogVideoX was made for."""
+    turns, games, frames = small_world()
+    folder = tmp_path_factory.mktemp("squares")
+    store = FeatureStore.of(frames=frames[:, :, ::2, ::2].contiguous())
+    return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")
+
+
+@pytest.fixture
+def src(downloads, tmp_path):
+    """A copy of the base models that a test may break."""
+    shutil.copytree(downloads, tmp_path / "src")
+    return tmp_path / "src"
+
+
+def command(folders, out, *options):
+    given = ["--cogvideox", str(folders.cogvideox), "--mistral", str(folders.mistral)]
+    given += ["--t5", str(folders.t5)] if folders.t5 else []
+    given += ["--clip", str(folders.clip)] if folders.clip else []
+    return main(["new", *given, "--out", str(out), *options])
+
+
+def stored(world, part):
+    source = world.storage.source(part)
+    return {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
+
+
+# ---- what it begins with
+
+
+@pytest.mark.parametrize("timestep", [19, 499, 999])
+@pytest.mark.parametrize("motion", [0.0, 2.5, 40.0])
+def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, downloads, timestep, motion):
+    stock = CogVideoXTransformer3DModel.from_pretrained(downloads / "CogVideoX-2b" / "transformer").eval()
+    decoder, encoder = world.load_decoder(), world.load_encoder()
+    torch.manual_seed(timestep)
+    latents, at = torch.randn(2, *world.spec.decoder.latent_shape), torch.full((2,), timestep)
+    shown = encoder(["run quickly", "sleep"], torch.rand(2, 3, 40, 60) * 2 - 1)
+    states_given = (decoder.unconditional_ND.expand(2, -1, -1), shown, encoder.unconditional().expand(2, -1, -1))
+    with torch.no_grad():
+        texts = torch.zeros(2, world.spec.state.tokens, made.TEXT)
+        found = [decoder.velocity(latents, at, states, torch.full((2,), motion)) for states in states_given]
+        expected = stock(latents, texts, timestep=at, return_dict=False)[0]
+        # CogVideoX's own code ends with an eps of 1e-6, as our decoder does; diffusers with 1e-5, which drifts by 5e-6.
+        stock.norm_out.norm.eps = 1e-6
+        exact = stock(latents, texts, timestep=at, return_dict=False)[0]
+    for velocity in found:
+        torch.testing.assert_close(velocity, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(velocity, exact, rtol=1e-6, atol=1e-6)
+    assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
+
+
+def test_guidance_changes_nothing_before_training(world):
+    decoder = world.load_decoder()
+    state = world.load_encoder()(["run"], torch.rand(1, 3, 40, 60) * 2 - 1)
+    shots = [decoder.sample(state, torch.ones(1), [3], guidance=name) for name in ("cosine", "constant")]
+    assert torch.allclose(*shots, atol=1e-4)
+
+
+def test_the_engine_is_mistral_with_added_rows(world, downloads):
+    stock = MistralForCausalLM.from_pretrained(downloads / "Mistral-7B-Instruct-v0.1").float()
+    engine = world.load_engine()
+    for name, value in stock.state_dict().items():
+        ours = engine.llm.state_dict()[name]
+        assert torch.equal(ours[: len(value)], value), name
+    for weight, scale in ((engine.llm.model.embed_tokens.weight, 1.0), (engine.llm.lm_head.weight, 3.0)):
+        assert weight.shape == (32284, 16)
+        mean = scale * weight[:32000].mean(0)
+        assert (weight[32000:] - mean).abs().max() <= 2**-8 * mean.abs().max(), "bfloat16, as the base rows"
+    assert engine.tokenizer.strength(0) == 32267 and world.spec.engine.vocab_size == 32284
+    assert world.profile.name == "paper"
+
+
+def test_what_is_new_has_the_scale_that_torch_begins_with(world):
+    tensors = {**stored(world, "engine"), **stored(world, "encoder"), **stored(world, "decoder")}
+    for name, inputs in (
+        ("project_in.0", 32), ("project_in.2", 16), ("project_out.0", 16), ("project_out.2", 32),
+        ("text_proj.0", 16), ("text_proj.2", 32), ("image_proj.0", 16), ("image_proj.2", 32),
+        ("transformer.ofs_embedding.linear_1", 32),
+    ):  # fmt: skip
+        weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+        assert 0.95 * inputs**-0.5 < weight.abs().max() <= inputs**-0.5 and bias.abs().max() <= inputs**-0.5
+        assert abs(float(weight.std()) * 3**0.5 - inputs**-0.5) < 0.1 * inputs**-0.5
+    for name in ("transformer.ofs_embedding.linear_2.weight", "text_norm.weight", "image_norm.weight"):
+        assert not tensors[name].any()
+
+
+@pytest.mark.parametrize("precision", ["keep", "released"])
+def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_path, precision):
+    worlds = [
+        new_world(find_base(downloads), tmp_path / name, seed=seed, precision=precision)
+        for name, seed in (("a", 5), ("b", 5), ("c", 6))
+    ]
+    for part in ("engine", "decoder", "encoder", "vae"):
+        first, same, other = (stored(world, part) for world in worlds)
+        assert all(torch.equal(value, same[name]) for name, value in first.items())
+        changed = {name for name, value in first.items() if not torch.equal(value, other[name])}
+        random = {name for name in first if "_proj." in name or name.startswith(("project_", "transformer.ofs_"))}
+        random -= {name for name in random if name.startswith("llm.") or ".linear_2." in name}
+        assert changed == random
+    halves = {value.dtype for part in ("decoder", "encoder") for value in stored(worlds[0], part).values()}
+    assert halves == {torch.float32 if precision == "keep" else torch.float16}
+
+
+def test_a_16_bit_world_says_nothing_exactly(downloads, tmp_path):
+    """Encoder and decoder round the stock bias alike, so the representation of nothing is one in both."""
+    world = new_world(find_base(downloads), tmp_path / "w")
+    assert torch.equal(world.load_encoder(parts=("encoder",)).unconditional(), world.load_decoder().unconditional_ND)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_two_steps_of_warmup_move_all_that_it_trains(world, dataset, tmp_path, steps):
+    """The first moves what meets a zero weight, the second what lies behind it."""
+    out = tmp_path / "run"
+    places = ["--dataset", str(dataset), "--world", str(world.folder), "--out", str(out)]
+    assert main(["train", "warmup", *places, *FEW, "--steps", str(steps)]) == 0
+    trained = read_adapter(out / "warmup.safetensors")[2]
+    before = {f"encoder.{name}": value for name, value in stored(world, "encoder").items()}
+    before |= {f"decoder.{name}": value for name, value in stored(world, "decoder").items()}
+    moved = {name for name, value in trained.items() if not torch.equal(value, before[name])}
+    first = {f"encoder.{side}_norm.{end}" for side in ("text", "image") for end in ("weight", "bias")}
+    first |= {f"decoder.transformer.ofs_embedding.linear_2.{end}" for end in ("weight", "bias")}
+    assert moved == (first | {"decoder.unconditional_ND"} if steps == 1 else set(trained))
+    assert {name.split(".")[1] for name in trained} >= {"text_proj", "image_proj", "text_norm", "image_norm"}
+
+
+# ---- from the command line to a game
+
+
+def test_the_stages_run_from_a_new_world_and_are_played(downloads, dataset, tmp_path, capsys):
+    world = tmp_path / "worlds" / "mine"
+    assert command(find_base(downloads), world) == 0
+    said = capsys.readouterr()
+    assert "100%" in said.err and "Apache-2.0" in said.out and "European Union" not in said.out
+    assert f"train warmup --dataset DATASET --world {world}" in said.out and "missing" not in said.out
+    begun = open_world(world).fingerprint
+    files = {stage: tmp_path / "runs" / stage / f"{stage}.safetensors" for stage in STARTS}
+    for stage, start in STARTS.items():
+        options = ["--start", *(str(files[name]) for name in start)] if start else []
+        options += ["--lora-rank", "2"] if stage != "warmup" else []
+        places = ["--dataset", str(dataset), "--world", str(world), "--out", str(files[stage].parent)]
+        assert main(["train", stage, *places, *options, *FEW, "--steps", "2"]) == 0
+    assert open_world(world).fingerprint == begun, "the world stays as it is"
+    game = tmp_path / "game.txt"
+    game.write_text("Character: Red; Motion: quickly run; Background: day field.\n")
+    staged = [word for stage in ("joint", "predict", "adapt") for word in ("--stage-file", str(files[stage]))]
+    played = ["play", str(game), "--world", str(world), *staged, "--out", str(tmp_path / "out"), "--steps", "2"]
+    assert main([*played, "--name", "first"]) == 0
+    assert list((tmp_path / "out" / "first").rglob("*.mp4"))
+
+
+STARTS = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
+
+
+def test_an_untrained_world_plays_too(world, tmp_path, capsys):
+    game = tmp_path / "game.txt"
+    game.write_text("Character: Red; Motion: run; Background: day field.\n")
+    options = ["--world", str(world.folder), "--out", str(tmp_path / "out"), "--name", "x", "--steps", "1"]
+    assert main(["play", str(game), *options]) == 0
+
+
+def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(downloads, dataset, tmp_path, capsys):
+    cogvideox = tmp_path / "CogVideoX-2b"
+    shutil.copytree(downloads / "CogVideoX-2b", cogvideox, ignore=shutil.ignore_patterns("text_encoder", "tokenizer"))
+    folders, out = BaseFolders(cogvideox, downloads / "Mistral-7B-Instruct-v0.1"), tmp_path / "w"
+    assert command(folders, out) == 0
+    said = capsys.readouterr().out
+    assert "text encoder is missing" in said and "--t5 DIR" in said and "--clip DIR" in said
+    places = ["--dataset", str(dataset), "--world", str(out), "--out", str(tmp_path / "run")]
+    assert main(["train", "warmup", *places, *FEW, "--steps", "1"]) == 2
+    assert "text_tower is not complete" in capsys.readouterr().err
+    mixing = "encoder/model.safetensors"  # made for the published image encoder until another one is there
+    ages = {path: (out / path).stat().st_mtime_ns for path in open_world(out).files if path != mixing}
+    whole = BaseFolders(cogvideox, folders.mistral, downloads / "CogVideoX-2b" / "text_encoder", downloads / made.CLIP)
+    assert command(whole, out) == 0
+    assert "missing" not in capsys.readouterr().out and not open_world(out).missing()
+    assert ages == {path: (out / path).stat().st_mtime_ns for path in ages}, "only what was missing is written"
+
+
+def test_an_interrupted_run_goes_on(downloads, tmp_path):
+    def stop(done, total, what):
+        if what.startswith("decoder: transformer.norm_out"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        new_world(find_base(downloads), tmp_path / "w", stop)
+    seen = []
+    world = new_world(find_base(downloads), tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
+    assert not world.missing() and {"vae", *ENCODERS} & set(seen) == set()
+    world.verify()
+
+
+def test_memory_is_read_tensor_by_tensor(downloads, tmp_path):
+    seen = []
+    world = new_world(find_base(downloads), tmp_path / "w", lambda *step: seen.append(step))
+    done = [step[0] for step in seen]
+    assert done == sorted(done) and done[-1] == seen[-1][1]
+    assert len(seen) == sum(len(list(world.storage.source(part).keys())) for part in PARTS)
+
+
+# ---- the layouts that people have
+
+
+def same(one, other):
+    for part in ("engine", "decoder", "vae", "encoder", *ENCODERS):
+        theirs = stored(other, part)
+        assert all(torch.equal(value, theirs[name]) for name, value in stored(one, part).items()), part
+
+
+def test_shards_are_read_as_whole_files_are(world, downloads, tmp_path):
+    src = tmp_path / "src"
+    made.write_cogvideox(src / "CogVideoX-2b", shard="100KB")
+    made.write_mistral(src / "Mistral-7B-Instruct-v0.1", shard="500KB")
+    assert len(list(src.rglob("*.safetensors.index.json"))) == 3
+    shutil.copytree(downloads / made.CLIP, src / made.CLIP)
+    same(new_world(find_base(src), tmp_path / "w", precision="keep"), world)
+
+
+def test_torch_files_of_mistral_are_read_too(world, src, tmp_path):
+    folder = src / "Mistral-7B-Instruct-v0.1"
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    halves = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in (0, 1)}
+    for file, keys in halves.items():
+        torch.save({key: tensors[key] for key in keys}, folder / file)
+    index = {"weight_map": {key: file for file, keys in halves.items() for key in keys}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    same(new_world(find_base(src), tmp_path / "w", precision="keep"), world)
+
+
+def test_a_stored_table_of_positions_is_passed_over(src, tmp_path):
+    weights = src / "CogVideoX-2b" / "transformer" / "diffusion_pytorch_model.safetensors"
+    made.change_weights(weights, patch_embed__pos_embedding=torch.zeros(1, 10, 32))
+    new_world(find_base(src), tmp_path / "w")
+
+
+def test_a_tokenizer_in_the_form_of_cogvideox_2b(src, tmp_path):
+    from baseline_folders import save_published_like
+
+    like = save_published_like(tmp_path / "like")
+    shutil.rmtree(src / "CogVideoX-2b" / "tokenizer")
+    shutil.copytree(like / "tokenizer", src / "CogVideoX-2b" / "tokenizer")
+    world = new_world(find_base(src), tmp_path / "w")
+    assert world.load_encoder().text_ids(["run"]).shape == (1, 30)
+
+
+# ---- what is refused, each in one sentence
+
+
+def refuse(src, out, match, **options):
+    with pytest.raises(CheckpointError, match=match) as caught:
+        new_world(find_base(src), out, **options)
+    assert "\n" not in str(caught.value)
+    assert not (out / "world.json").exists(), "nothing is written before all of it fits"
+
+
+VIDEO = "CogVideoX-2b/transformer/config.json"
+VAE, NOISE = "CogVideoX-2b/vae/config.json", "CogVideoX-2b/scheduler/scheduler_config.json"
+LLM = "Mistral-7B-Instruct-v0.1/config.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "match"),
+    [
+        (VIDEO, {"use_rotary_positional_embeddings": True}, "as in CogVideoX-5b; expected CogVideoX-2b"),
+        (VIDEO, {"use_learned_positional_embeddings": True}, "as in CogVideoX-5b-I2V; expected CogVideoX-2b"),
+        (VIDEO, {"patch_size_t": 2}, "patch_size_t is 2, as in CogVideoX1.5-5B"),
+        (VIDEO, {"ofs_embed_dim": 512}, "as in CogVideoX1.5-5B-I2V"),
+        (VIDEO, {"num_layers": 30}, "num_layers is '30', and the weights beside it have 2"),
+        (VIDEO, {"num_attention_heads": 30}, "num_attention_heads is '30', and the weights beside it have 2"),
+        (VIDEO, {"text_embed_dim": 4096}, "text_embed_dim is '4096', and the weights beside it have 16"),
+        (VIDEO, {"max_text_seq_length": 224}, "max_text_seq_length is '224'; expected 226"),
+        (VIDEO, {"norm_eps": 1e-3}, "norm_eps is '0.001'; expected 1e-05"),
+        (VIDEO, {"sample_height": "60"}, "sample_height is '60'; expected a whole number"),
+        (VAE, {"scaling_factor": 0.7}, "scaling_factor is '0.7'; expected 1.15258426 of CogVideoX-2b"),
+        (VAE, {"block_out_channels": [128, 256]}, "block_out_channels is .*, and the weights beside it have .32, 64."),
+        (NOISE, {"snr_shift_scale": 1.0}, "snr_shift_scale is '1.0'; expected 3.0 of CogVideoX-2b"),
+        (LLM, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
+        (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
+        (LLM, {"num_hidden_layers": 32}, "num_hidden_layers is '32', and the weights beside it have 2"),
+        (LLM, {"vocab_size": 32768}, "vocab_size is '32768', and the weights beside it have 32000"),
+    ],
+)
+def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
+    made.change_config(src / file, **changes)
+    refuse(src, tmp_path / "w", f"{file}: .*{match}")
+
+
+def test_later_mistrals_are_refused_by_their_vocabulary(src, tmp_path):
+    shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
+    made.write_mistral(src / "Mistral-7B-Instruct-v0.1", rows=32768)
+    refuse(src, tmp_path / "w", "model.safetensors: holds 32768 token rows; expected 32000 of Mistral-7B-Instruct-v0.1")
+
+
+def test_a_vae_of_other_latents_is_refused(src, tmp_path):
+    shutil.rmtree(src / "CogVideoX-2b" / "transformer")
+    made.write_cogvideox(tmp_path / "other", in_channels=8, text_encoder=False)
+    shutil.copytree(tmp_path / "other" / "transformer", src / "CogVideoX-2b" / "transformer")
+    refuse(src, tmp_path / "w", "transformer reads latents of 8 channels; expected 4, as the VAE beside it makes")
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "match"),
+    [
+        ("CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors", {"proj_out__weight": None}, "1 missing"),
+        ("CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors", {"odd": torch.zeros(2)}, "unknown.*odd"),
+        (
+            "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors",
+            {"patch_embed__text_proj__bias": None},
+            "bias",
+        ),
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", {"lm_head__weight": None}, "1 missing.*lm_head"),
+        ("CogVideoX-2b/vae/diffusion_pytorch_model.safetensors", {"odd": torch.zeros(2)}, "'odd' is unknown"),
+    ],
+)
+def test_weights_that_do_not_fit(src, tmp_path, file, changes, match):
+    made.change_weights(src / file, **changes)
+    refuse(src, tmp_path / "w", f"{file}: .*{match}")
+
+
+@pytest.mark.parametrize(
+    ("gone", "match"),
+    [
+        ("CogVideoX-2b/vae", "CogVideoX-2b/vae: no weights; expected .*diffusers layout"),
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", "Mistral-7B-Instruct-v0.1: no weights; expected those of"),
+        ("Mistral-7B-Instruct-v0.1/config.json", "config.json: no such file"),
+        ("CogVideoX-2b/text_encoder/model.safetensors", "text_encoder: no weights; expected those of t5"),
+        ("CogVideoX-2b/tokenizer", "no readable tokenizer"),
+    ],
+)
+def test_what_is_absent_is_named(src, tmp_path, gone, match):
+    path = src / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    refuse(src, tmp_path / "w", match)
+
+
+def test_folders_that_are_something_else(downloads, tmp_path, capsys):
+    mistral = downloads / "Mistral-7B-Instruct-v0.1"
+    for folder, said in (
+        (tmp_path / "nothing", "no such folder; expected the diffusers layout"),
+        (mistral, "has no folder"),
+    ):
+        assert command(BaseFolders(folder, mistral), tmp_path / "w") == 2
+        assert said in capsys.readouterr().err
+    assert find_base(mistral) is None and find_base(tmp_path / "nothing") is None
+
+
+def test_a_text_encoder_of_another_width(src, tmp_path):
+    weights = src / "CogVideoX-2b" / "text_encoder" / "model.safetensors"
+    wide = {
+        name: torch.cat([value] * 2, -1) if value.dim() == 2 else value for name, value in load_file(weights).items()
+    }
+    save_file(wide, weights)
+    refuse(src, tmp_path / "w", "a text encoder 32 wide; expected 16, as CogVideoX reads it")
+
+
+def test_the_published_sizes_can_be_insisted_on(src, tmp_path):
+    refuse(
+        src, tmp_path / "w", "Mistral-7B-Instruct-v0.1: hidden is 16; expected 4096 of spec 'release'", spec="release"
+    )
+    with pytest.raises(ValueError, match="spec is 'toybox'; choose release"):
+        new_world(find_base(src), tmp_path / "w", spec="toybox")
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "match"),
+    [
+        ("engine", {"layers": 2}, "mistral: layers is 2; expected 32"),
+        ("decoder", {"layers": 42}, "video/transformer: layers is 42; expected 30"),
+        ("decoder", {"vae": replace(RELEASE.decoder.vae, layers_per_block=1)}, "video/vae: vae.layers_per_block is 1"),
+        ("encoder", {"text": replace(RELEASE.encoder.text, layers=4)}, "t5: text.layers is 4; expected 24"),
+        ("encoder", {"image": replace(RELEASE.encoder.image, width=1024, heads=16)}, "clip: image.width is 1024"),
+    ],
+)
+def test_the_file_that_has_another_size_is_named(part, changes, match):
+    spec = replace(RELEASE, **{part: replace(getattr(RELEASE, part), **changes)})
+    with pytest.raises(CheckpointError, match=match):
+        check_release(spec, BaseFolders(*map(Path, ("video", "mistral", "t5", "clip"))))
+
+
+class Shapes:
+    """Weights of a model without memory: what may be asked of them before anything is written."""
+
+    files, half = (), "float16"
+
+    def __init__(self, tensors, path):
+        self.path, self._tensors = path, tensors
+        self.keys = tensors.keys
+
+    def shape(self, key):
+        return tuple(self._tensors[key].shape)
+
+    def dtype(self, key):
+        return self._tensors[key].dtype
+
+
+def test_models_of_the_published_sizes_are_known_as_such(tmp_path):
+    """By names, shapes and configurations alone, as the libraries have them; no weights take part."""
+    spec, video, llm = RELEASE, tmp_path / "CogVideoX-2b", tmp_path / "Mistral-7B-Instruct-v0.1"
+    kinds = {"down_block_types": ("CogVideoXDownBlock3D",) * 4, "up_block_types": ("CogVideoXUpBlock3D",) * 4}
+    transformer, vae = build_model(CogVideoXTransformer3DModel), build_model(lambda: AutoencoderKLCogVideoX(**kinds))
+    transformer.save_config(video / "transformer")
+    vae.save_config(video / "vae")
+    t5 = build_model(lambda: text_encoder(spec.encoder.text))
+    t5.config.save_pretrained(video / "text_encoder")
+    made.write_letters(video / "tokenizer" / "tokenizer.json", 32100)
+    config = MistralConfig(vocab_size=32000, max_position_embeddings=32768, rms_norm_eps=1e-5)
+    config.save_pretrained(llm)
+    made.write_letters(llm / "tokenizer.json", 32000, "\u2581")
+    (tmp_path / made.CLIP).mkdir()
+    weights = {
+        "transformer": transformer.state_dict(),
+        "vae": vae.state_dict(),
+        "text_encoder": t5.state_dict(),
+        llm.name: build_model(lambda: MistralForCausalLM(config)).state_dict(),
+        made.CLIP: image_tower_tensors(build_model(lambda: image_encoder(spec.encoder.image))),
+    }
+    with mock.patch.object(base, "open_weights", lambda folder, *_: Shapes(weights[folder.name], folder)):
+        found = base.open_base(find_base(tmp_path), spec="release")
+    assert found.spec == RELEASE and set(found.sources) == set(PARTS)
+    shapes = {name: source.shape(name) for source in found.sources.values() for name in source.keys()}  # noqa: SIM118
+    assert shapes["llm.lm_head.weight"] == (32284, 4096) and shapes["unconditional_ND"] == (226, 1920)
+
+
+def test_a_world_of_another_origin_is_kept(downloads, world, tmp_path):
+    folders = find_base(downloads)
+    first = new_world(folders, tmp_path / "w")
+    with pytest.raises(CheckpointError, match="its seed is 0, expected 7; choose another folder"):
+        new_world(folders, tmp_path / "w", seed=7)
+    values = json.loads((tmp_path / "w" / "world.json").read_text())
+    values["provenance"]["made_by"] = "convert"
+    (tmp_path / "w" / "world.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match="its made_by is convert, expected new"):
+        new_world(folders, tmp_path / "w")
+    first.verify()
+
+
+def test_nothing_is_written_into_the_base_models(src):
+    before = {path: path.stat().st_mtime_ns for path in src.rglob("*")}
+    for out in (src / "CogVideoX-2b", src / "CogVideoX-2b" / "mine", src / "Mistral-7B-Instruct-v0.1"):
+        with pytest.raises(CheckpointError, match="which stays as it is; choose another folder"):
+            new_world(find_base(src), out)
+    assert before == {path: path.stat().st_mtime_ns for path in src.rglob("*")}
+
+
+def test_published_files_stay_as_they_are(downloads, tmp_path):
+    (tmp_path / "MLLM-Qiqi").mkdir()
+    with pytest.raises(CheckpointError, match="holds published files"):
+        new_world(find_base(downloads), tmp_path)
+    with pytest.raises(CheckpointError, match="no files for the engine"):
+        convert(downloads, tmp_path / "w")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_seeds_that_are_none(downloads, tmp_path, seed):
+    with pytest.raises(ValueError, match="expected 0 to"):
+        new_world(find_base(downloads), tmp_path / "w", seed=seed)

@@ -1,0 +1,1032 @@
+"""Training on tiny real models and a small dataset of moving squares."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.checkpoint.adapter_files import save_adapter
+from animegamer_core.checkpoint.apply_adapter import apply_adapter
+from animegamer_core.checkpoint.lora import lora_of
+from animegamer_core.checkpoint.lora_files import plain_tensors
+from animegamer_core.cli.train import add_arguments
+from animegamer_core.cli.train import run as train_command
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
+from animegamer_core.media.video import write_clip
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.engine_learner import EngineLearner, add_predictions
+from animegamer_core.train.job import Job, brief, run_job
+from animegamer_core.train.learners import DiffusionLearner
+from animegamer_core.train.log import read_log
+from animegamer_core.train.loop import RunOptions
+from animegamer_core.train.losses import contrastive, noised, sqrt_alpha_cumprod, timestep_band, velocity_target
+from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.plot import draw_losses, plot_log
+from animegamer_core.train.prompts import PromptTable
+from animegamer_core.train.run import LEARNERS, measured_scale, prepare, train_stage
+from animegamer_core.train.sampling import ClipSampler, MicroBatch, SampleNoise, WindowSampler
+from animegamer_core.train.stages import (
+    ALL_STAGES,
+    LORA,
+    RECIPES,
+    STAGES,
+    STAGES_IN_ORDER,
+    StageConfig,
+    lr_warning,
+    stage_config,
+)
+from animegamer_core.train.trainable import is_trained_lora, read_adapter, set_trainable
+from animegamer_core.train.trainer import learning_rate
+from animegamer_core.train.training_data import TrainingData, add_latents
+from animegamer_core.train.world_setup import words_tokenizer
+
+TINY = dataclasses.replace(
+    SPECS["tiny"], name="tiny16", decoder=dataclasses.replace(SPECS["tiny"].decoder, height=16, width=24)
+)
+COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
+MOTIONS = {"rest": 0, "walk": 1, "run": 2}
+UPDATES = {"lora_targets": LORA["joint"].lora_targets}
+GO_ON = RunOptions()
+GAME_TURNS = 6
+GAMES = 4
+
+
+def moving_square(colour: tuple[int, int, int], speed: int, start: int) -> np.ndarray:
+    """(17, 16, 24, 3) uint8: a square that moves to the right."""
+    frames = np.full((17, 16, 24, 3), 230, np.uint8)
+    for number in range(17):
+        left = (start + speed * number) % 18
+        frames[number, 5:11, left : left + 6] = colour
+    return frames
+
+
+def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch.Tensor]:
+    """Turns, games (the last held out) and frames of a dataset, in memory."""
+    numbers = np.random.default_rng(0)
+    turns, frames = [], []
+    for index in range(GAMES * GAME_TURNS):
+        name = list(COLOURS)[(index // GAME_TURNS) % 3]
+        motion = list(MOTIONS)[int(numbers.integers(3))]
+        speed = MOTIONS[motion]
+        frames.append(moving_square(COLOURS[name], speed, int(numbers.integers(6))))
+        turns.append(
+            ClipRecord(
+                film="squares",
+                start=2.0 * index,
+                end=2.0 * index + 2,
+                clip=f"clips/{index:04d}.safetensors",
+                character=(name,),
+                motion=motion,
+                background="day field",
+                adverb="slowly" if speed < 2 else "quickly",
+                motion_value=15.0 * speed,
+                motion_level=1 + 2 * speed,
+                social=0,
+                entertainment=int(speed == 2),
+                stamina=1 if speed == 0 else -1,
+            )
+        )
+    games = tuple(
+        GameRecord(f"game{g}", tuple(range(g * GAME_TURNS, (g + 1) * GAME_TURNS)), g == GAMES - 1) for g in range(GAMES)
+    )
+    return tuple(turns), games, torch.from_numpy(np.stack(frames))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Tiny models are fastest on one thread; several wait for one another when the machine is busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> TrainingData:
+    turns, games, frames = small_world()
+    folder = DatasetFolder(tmp_path_factory.mktemp("squares"), turns, games)
+    return TrainingData(folder, FeatureStore.of(frames=frames))
+
+
+def new_parts(data: TrainingData, seed: int = 0) -> WorldParts:
+    return WorldParts.new(TINY, words_tokenizer(data.folder.turns, TINY), PROFILES["paper"], seed)
+
+
+def tiny_config(stage: str, **changes):
+    values = {"clip_lengths": (1,)} if stage == "vae" else {}
+    values |= {"steps": 6, "batch": 4, "lr_warmup": 2, "log_every": 1, "save_every": 1000, "validate_every": 0}
+    return dataclasses.replace(stage_config(stage, "scratch"), **{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def ready(data) -> TrainingData:
+    """The data with every feature, from untrained parts."""
+    device = torch.device("cpu")
+    return prepare("adapt", tiny_config("adapt"), new_parts(data), data, device)
+
+
+def run(stage, parts, data, out, options=GO_ON, **changes):
+    """(result, logged lines) of a stage."""
+    lines = []
+    listening = dataclasses.replace(options, on_step=lambda step, steps, values: lines.append(values))
+    return train_stage(stage, tiny_config(stage, **changes), parts, data, out, listening), lines
+
+
+def losses_of(lines) -> list[float]:
+    return [line["loss"] for line in lines]
+
+
+def compiled_by(backend, monkeypatch):
+    """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
+    compiles = torch.nn.Module.compile
+
+    def compile_otherwise(module, dynamic, options):
+        compiles(module, backend=backend, dynamic=dynamic)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_otherwise)
+
+
+def test_the_table_of_stages_is_whole():
+    assert STAGES_IN_ORDER == ("vae", "towers", "warmup", "joint", "predict", "adapt")
+    assert set(LEARNERS) == set(ALL_STAGES) == set(RECIPES["lora"]) == set(RECIPES["scratch"])
+    for facts in STAGES.values():
+        assert set(facts.after or ()) <= set(STAGES_IN_ORDER) and set(facts.needs) <= {"encoder", "decoder", "engine"}
+    assert [name for name, facts in STAGES.items() if facts.borrows_decoder] == ["predict"]
+
+
+@pytest.mark.parametrize("stage", STAGES_IN_ORDER)
+def test_every_stage_learns(stage, ready, tmp_path):
+    steps = 6 if stage == "vae" else 30
+    rates = {"vae": 3e-3, "towers": 3e-3, "adapt": 3e-3}
+    parts = new_parts(ready)
+    result, lines = run(stage, parts, ready, tmp_path, steps=steps, batch=8, lr=rates.get(stage, 5e-3), ema=0.0)
+    early, late = np.mean(losses_of(lines)[: steps // 6]), np.mean(losses_of(lines)[-steps // 6 :])
+    assert late < 0.95 * early
+    assert result.done and result.step == steps and result.file.is_file()
+    trained = {"vae": parts.decoder.vae, "towers": parts.encoder, "predict": parts.engine}
+    assert not any(value.requires_grad for value in trained.get(stage, parts.decoder.transformer).parameters())
+    assert json.loads((tmp_path / "result.json").read_text())["steps"] == steps
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes"),
+    [
+        ("joint", {}),
+        ("joint", {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, "lora_dropout": 0.3, **UPDATES}),
+        ("predict", {"history_noise": 0.5, "history_own": 0.3, "accumulation": 2}),
+        ("towers", {"ema": 0.0}),
+    ],
+)
+def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_path):
+    whole, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
+    taken = []
+
+    def third_step() -> bool:
+        taken.append(None)
+        return len(taken) == 3
+
+    first, before = run(
+        stage, new_parts(ready), ready, tmp_path / "parted", RunOptions(should_stop=third_step), **changes
+    )
+    assert not first.done and first.step == 3 and first.file is None
+    parts = first.parts if changes.get("lora_rank") else new_parts(ready)  # either may go on
+    second, after = run(stage, parts, ready, tmp_path / "parted", **changes)
+    assert losses_of(before) + losses_of(after) == losses_of(unbroken)
+    assert [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")] == losses_of(unbroken)
+    left, right = (read_adapter(result.file)[2] for result in (whole, second))
+    assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+class Tripled(torch.autograd.Function):
+    """The same number, whose gradient is three times what it is."""
+
+    @staticmethod
+    def forward(ctx, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * gradient
+
+
+def compiled_badly(right):
+    """A backend whose graphs give wrong gradients after their first so many calls."""
+
+    def backend(graph, inputs):
+        calls = itertools.count()
+
+        def call(*given):
+            found, wrong = graph(*given), next(calls) >= right
+            return tuple(Tripled.apply(value) if wrong and value.requires_grad else value for value in found)
+
+        return call
+
+    return backend
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": 2}, {"lora_rank": 2, "lora_targets": (r"\.to_(q|k|v)$",)}])
+def test_a_compiled_stage_goes_the_way_of_a_plain_one(changes, ready, tmp_path, monkeypatch):
+    torch._dynamo.reset()
+    changes = {**changes, "steps": 3}
+    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", **changes)
+    compiled_by(lambda graph, inputs: graph.forward, monkeypatch)
+    _, lines = run("joint", new_parts(ready), ready, tmp_path / "compiled", compile=True, **changes)
+    torch._dynamo.reset()
+    assert losses_of(lines) == losses_of(plain)
+
+
+@pytest.mark.parametrize("right", [0, 1])
+def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, ready, tmp_path, monkeypatch):
+    torch._dynamo.reset()
+    compiled_by(compiled_badly(right), monkeypatch)
+    with pytest.raises(ValueError, match="compiles this stage wrongly: .* train without --compile") as refused:
+        run("joint", new_parts(ready), ready, tmp_path, compile=True)
+    torch._dynamo.reset()
+    far, length = map(float, re.search(r"lies (\S+) from.* is (\S+) long", str(refused.value)).groups())
+    assert far > 1.5 * length > 0
+    assert not list_checkpoints(tmp_path / "checkpoints")
+
+
+def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, tmp_path):
+    run("towers", new_parts(ready), ready, tmp_path)
+    with pytest.raises(ValueError, match="--resume"):
+        run("towers", new_parts(ready), ready, tmp_path, RunOptions(resume=False))
+    with pytest.raises(ValueError, match="lr 0.001, now it is 0.002"):
+        run("towers", new_parts(ready), ready, tmp_path, lr=2e-3)
+    with pytest.raises(ValueError, match="stage 'towers', not 'joint'"):
+        run("joint", new_parts(ready), ready, tmp_path)
+
+
+class Interrupted(Exception):
+    """What a larger program raises to end a run, as ComfyUI does."""
+
+
+@pytest.mark.parametrize("asked", ["on_step", "should_stop"])
+def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
+    _, unbroken = run("towers", new_parts(ready), ready, tmp_path / "whole")
+    heard = []
+
+    def interrupt(*_):
+        heard.append(None)
+        if len(heard) == 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_stage(
+            "towers",
+            tiny_config("towers"),
+            new_parts(ready),
+            ready,
+            tmp_path / "parted",
+            RunOptions(**{asked: interrupt}),
+        )
+    assert [path.name for path in list_checkpoints(tmp_path / "parted" / "checkpoints")] == ["step-0000003"]
+    run("towers", new_parts(ready), ready, tmp_path / "parted")
+    logged = [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")]
+    kept = [0, 1, 2, 3, 4, 5] if asked == "on_step" else [0, 1, 3, 4, 5]  # asked before the third was logged
+    assert logged == [losses_of(unbroken)[step] for step in kept]
+    one, other = (read_adapter(tmp_path / folder / "towers.safetensors")[2] for folder in ("whole", "parted"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_sheet_that_cannot_be_drawn_costs_no_step(ready, tmp_path, monkeypatch):
+    def draw(sheets, learner, vae, step, device):
+        if step == 3:
+            raise Interrupted
+
+    monkeypatch.setattr("animegamer_core.train.run.ShotSheets.draw", draw)
+    with pytest.raises(Interrupted):
+        run("joint", new_parts(ready), ready, tmp_path, shots_every=1)
+    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")] == ["step-0000003"]
+
+
+def test_a_run_keeps_what_its_draws_depend_on(ready, tmp_path):
+    once = RunOptions(should_stop=lambda: True)
+    run("towers", new_parts(ready), ready, tmp_path, once)
+    with pytest.raises(ValueError, match="seed 0, now it is 2"):
+        run("towers", new_parts(ready), ready, tmp_path, seed=2)
+    with pytest.raises(ValueError, match="accumulation 1, now it is 2"):  # a clip is told from those of its part
+        run("towers", new_parts(ready), ready, tmp_path, accumulation=2)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", once)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [{}, {"stage": "joint"}, {"stage": "joint", "config": "["}, {"stage": "joint", "config": "[]"}]
+    + [{"stage": "joint", "config": json.dumps({**dataclasses.asdict(LORA["joint"]), "newer": 1})}],
+)
+def test_a_stage_file_with_other_notes_is_one_sentence(tmp_path, notes):
+    path = tmp_path / "joint.safetensors"
+    save_file({"decoder.x": torch.zeros(1)}, path, metadata={"format": "1", **notes})
+    with pytest.raises(ValueError, match="joint.safetensors: its stage and settings cannot be read"):
+        read_adapter(path)
+
+
+@pytest.mark.parametrize(
+    "rank, down, up", [(0, (2, 3), (4, 2)), (4, (2, 3), (4, 2)), (2, (2, 3), (4, 5)), (2, (3,), (4, 2))]
+)
+def test_lora_halves_that_do_not_fit_are_one_sentence(tmp_path, rank, down, up):
+    path, name = tmp_path / "joint.safetensors", "decoder.linear.lora_{}.default.weight"
+    notes = {"format": "1", "stage": "joint", "config": json.dumps({"lora_rank": rank, "lora_targets": ["linear"]})}
+    save_file({name.format("A"): torch.ones(down), name.format("B"): torch.ones(up)}, path, metadata=notes)
+    decoder = torch.nn.ModuleDict({"linear": torch.nn.Linear(3, 4)})
+    with pytest.raises(ValueError, match=f"has no lora_B of rank {rank} beside it"):
+        apply_adapter(path, {"decoder": decoder})
+
+
+def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
+    torn = tmp_path / "checkpoints" / "part-1-step-0000004"
+    torn.mkdir(parents=True)
+    (torn / "model.safetensors").write_bytes(b"half")
+    run("predict", new_parts(ready), ready, tmp_path, save_every=1, shard_mb=1)
+    checkpoints = list_checkpoints(tmp_path / "checkpoints")
+    assert [path.name for path in checkpoints] == ["step-0000005", "step-0000006"]
+    assert sorted((tmp_path / "checkpoints").iterdir()) == checkpoints
+    files = list(checkpoints[-1].glob("*.safetensors"))
+    assert all(path.stat().st_size < 2**20 + 2**16 for path in files)
+    assert {path.suffix for path in checkpoints[-1].iterdir()} == {".safetensors", ".json"}
+
+
+def test_a_time_limit_saves_and_stops(ready, tmp_path):
+    result, _ = run("towers", new_parts(ready), ready, tmp_path, minutes=1e-6)
+    assert not result.done and result.step == 1
+    assert list_checkpoints(tmp_path / "checkpoints")
+
+
+def test_ctrl_c_ends_the_step_and_saves(ready, tmp_path):
+    interrupt = RunOptions(should_stop=lambda: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run("towers", new_parts(ready), ready, tmp_path, interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")][0] in ("step-0000001", "step-0000002")
+
+
+def test_the_average_is_what_a_stage_leaves(ready, tmp_path):
+    parts = new_parts(ready)
+    start = parts.engine.project_in[0].weight.clone()
+    run("predict", parts, ready, tmp_path / "last", ema=0.0)
+    averaged = new_parts(ready)
+    run("predict", averaged, ready, tmp_path / "average", ema=0.99)
+    far = (parts.engine.project_in[0].weight - start).norm()
+    near = (averaged.engine.project_in[0].weight - start).norm()
+    assert 0 < near < far
+
+
+def test_a_stage_changes_only_what_it_names(ready, tmp_path):
+    parts = new_parts(ready)
+    before = {name: value.clone() for name, value in parts.decoder.state_dict().items()}
+    run("warmup", parts, ready, tmp_path, trainable=LORA["warmup"].trainable)
+    changed = {name for name, value in parts.decoder.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed and all(name.startswith(("transformer.ofs_embedding.", "unconditional_ND")) for name in changed)
+    assert torch.allclose(parts.decoder.unconditional_ND, parts.encoder.unconditional())
+
+
+def test_a_stage_file_brings_the_trained_weights_to_other_parts(ready, tmp_path):
+    trained, other = new_parts(ready), new_parts(ready)
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    result, _ = run("joint", trained, ready, tmp_path, **changes)
+    stage = apply_adapter(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+    assert stage == "joint"
+    left, right = trained.decoder.state_dict(), other.decoder.state_dict()
+    assert left.keys() == right.keys() == new_parts(ready).decoder.state_dict().keys()
+    assert all(torch.allclose(left[name], right[name], atol=1e-6) for name in left)
+    assert not torch.equal(
+        left["transformer.transformer_blocks.0.attn1.to_q.weight"],
+        new_parts(ready).decoder.transformer.transformer_blocks[0].attn1.to_q.weight,
+    )
+    with pytest.raises(ValueError, match="encoder"):
+        apply_adapter(result.file, {"decoder": other.decoder})
+    alone = new_parts(ready)
+    assert apply_adapter(result.file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
+    assert all(torch.equal(left[name], value) for name, value in alone.decoder.state_dict().items())
+    with pytest.raises(ValueError, match="of another spec"):
+        apply_adapter(result.file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
+    result.file.write_bytes(result.file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="cut off"):
+        apply_adapter(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+
+
+def new_release_like(decoder):
+    """A decoder whose first attention is wider than the stage file's."""
+    wider = copy.deepcopy(decoder)
+    wider.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
+    return wider
+
+
+def test_strength_lies_between_the_world_and_what_was_trained(ready, tmp_path):
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
+
+    def weights(strength):
+        parts = new_parts(ready).with_stage_file(file, strength)
+        return {**parts.decoder.state_dict(prefix="decoder."), **parts.encoder.state_dict(prefix="encoder.")}
+
+    base = {
+        **new_parts(ready).decoder.state_dict(prefix="decoder."),
+        **new_parts(ready).encoder.state_dict(prefix="encoder."),
+    }
+    none, half, full, twice, against = (weights(strength) for strength in (0.0, 0.5, 1.0, 2.0, -1.0))
+    assert all(torch.equal(none[name], base[name]) for name in base)
+    changed = [name for name in base if not torch.equal(full[name], base[name])]
+    assert any(".to_q." in name for name in changed) and any(".norm1.linear." in name for name in changed)
+    for name in changed:
+        torch.testing.assert_close(half[name], (base[name] + full[name]) / 2, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(twice[name], 2 * full[name] - base[name], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(against[name], 2 * base[name] - full[name], atol=1e-6, rtol=1e-5)
+    trained = read_adapter(file)[2]
+    whole = [name for name in trained if not is_trained_lora(name)]
+    assert all(torch.equal(full[name], trained[name]) for name in whole)
+
+
+def test_a_stage_file_fits_half_precision(ready, tmp_path):
+    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
+    exact, halved = new_parts(ready), new_parts(ready)
+    halved.decoder.to(torch.bfloat16)
+    for parts in (exact, halved):
+        apply_adapter(file, {"decoder": parts.decoder}, 0.7, whole=False)
+    wanted, updates = exact.decoder.state_dict(), lora_of(halved.decoder)
+    assert updates, "beside 16-bit weights"
+    for name, value in plain_tensors(halved.decoder).items():
+        assert value.dtype is torch.bfloat16 or not value.is_floating_point()
+        layer = name.removesuffix(".weight")
+        whole = value.float() + (updates[layer].delta() if layer in updates and name != layer else 0)
+        torch.testing.assert_close(whole, wanted[name].float(), atol=1e-2, rtol=1e-2)
+
+
+def test_a_trained_vae_brings_its_scale(data, tmp_path):
+    parts, other = new_parts(data), new_parts(data)
+    result, _ = run("vae", parts, data, tmp_path, steps=1)
+    other = other.with_stage_file(result.file)
+    assert other.spec == result.parts.spec
+    assert other.decoder.vae.config.scaling_factor == result.parts.decoder.vae.config.scaling_factor
+
+
+def test_the_vae_stage_scales_latents_to_one(data, tmp_path):
+    parts = new_parts(data)
+    result, _ = run("vae", parts, data, tmp_path, steps=1)
+    factor = result.parts.spec.decoder.vae.scaling_factor
+    assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is result.parts.spec
+    latents = add_latents(result.data, result.parts.decoder).store.features["latents"].shards[0]
+    assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
+    assert "latents" not in result.data.store
+
+
+# --- the formulas ---------------------------------------------------------------------------------------------------
+
+
+def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
+    numbers = torch.Generator().manual_seed(0)
+    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers, dtype=torch.float64) for _ in range(3))
+    timesteps = torch.tensor([0, 400, 999])
+    share = sqrt_alpha_cumprod(timesteps, clean).double()
+    latents = noised(clean, noise, share)
+    predicted = share * latents - (1 - share**2).sqrt() * velocity
+    weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
+    ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
+    assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
+    assert 1 / (1 - sqrt_alpha_cumprod(torch.tensor([0, 999]), clean).flatten().double() ** 2) == pytest.approx(
+        [393, 1], rel=2e-3
+    )
+
+
+@pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (8, 8, 1), (3, 1, 3), (7, 1, 7)])
+def test_timestep_bands(processes, bands, sharing):
+    got = [timestep_band(rank, processes) for rank in range(processes)]
+    assert len(set(got)) == bands and got[0][0] == 0 and got[-1][1] == 1000
+    assert all(got[rank] == got[rank // sharing * sharing] for rank in range(processes))
+
+
+def test_contrastive_loss_knows_equal_captions():
+    unit = torch.eye(3)[[0, 0, 1]]
+    same = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 7, 9]))
+    different = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 8, 9]))
+    assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
+    assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
+
+
+def test_learning_rate_rises_and_falls():
+    config = tiny_config("joint", steps=100, lr_warmup=10, lr=1e-3, lr_floor=0.1)
+    rates = [learning_rate(config, step) for step in range(100)]
+    assert rates[0] == pytest.approx(1e-4) and max(rates) == rates[9] == pytest.approx(1e-3)
+    assert all(low <= high for low, high in itertools.pairwise(rates[:10]))
+    assert all(low >= high for low, high in itertools.pairwise(rates[9:]))
+    assert rates[-1] == pytest.approx(1e-4, rel=0.01)
+    assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 1), (1, 100), (5, 5), (5, 100), (5, 0)])
+def test_learning_rates_of_brief_stages(steps, warmup):
+    config = tiny_config("joint", steps=steps, lr_warmup=warmup, lr=1e-3)
+    rates = [learning_rate(config, step) for step in range(steps)]
+    assert all(0 < rate <= 1e-3 for rate in rates)
+    assert max(rates) == pytest.approx(1e-3 if warmup <= steps else 1e-3 * steps / warmup)
+
+
+# --- order and conditions -------------------------------------------------------------------------------------------
+
+
+def test_every_clip_is_read_once_a_round():
+    order = ClipSampler(range(10, 17), 3, seed=1)
+    read = torch.cat([order.batch(step) for step in range(7)]).tolist()
+    assert sorted(read) == sorted([*range(10, 17)] * 3)
+    assert ClipSampler(range(10, 17), 3, seed=1).batch(5).tolist() == read[15:18]
+    assert torch.cat([ClipSampler(range(10, 17), 3, seed=2).batch(step) for step in range(7)]).tolist() != read
+
+
+@pytest.mark.parametrize(("processes", "parts"), [(1, 1), (2, 1), (1, 4), (2, 2), (4, 1)])
+def test_any_number_of_processes_reads_the_same_samples_in_the_same_order(processes, parts):
+    batch = ClipSampler(range(50), 8, seed=3).batch(2)
+    places = [MicroBatch(2, rank, processes, part, parts) for rank in range(processes) for part in range(parts)]
+    assert torch.cat([place.rows(batch) for place in places]).tolist() == batch.tolist()
+
+
+def test_windows_are_successive_turns_of_all_lengths():
+    games = [GameRecord("a", (3, 1, 4)), GameRecord("b", (9, 2, 6, 5, 8, 7))]
+    order = WindowSampler(games, window=4, batch=16, seed=0)
+    batches = [order.batch(step) for step in range(10)]
+    assert sorted(batch.shape[1] for batch in batches) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    whole = ["-3-1-4-", "-9-2-6-5-8-7-"]
+    for run_ in torch.cat([batch for batch in batches if batch.shape[1] == 3]).tolist():
+        assert any(f"-{'-'.join(map(str, run_))}-" in game for game in whole)
+
+
+def test_dropouts_have_the_chances_that_are_set(ready):
+    config = tiny_config("joint", drop_text=0.3, drop_text_features=0.2, drop_image=0.25, drop_both=0.1)
+    parts = new_parts(ready)
+    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
+    text, image = torch.full((20_000, 4, 16), 2.0), torch.full((20_000, 4, 16), 3.0)
+    given = learner._with_dropout(
+        text, image, torch.full((4, 16), 5.0), SampleNoise(torch.device("cpu"), 1, MicroBatch(0), 20_000, "x")
+    )
+    kinds = given["text"][:, 0, 0], given["image"][:, 0, 0]
+    gone, dark = kinds[0] == 0, kinds[1] == 0
+    assert given["text"].std(dim=(1, 2)).max() == 0 and given["image"].std(dim=(1, 2)).max() == 0
+    assert gone.float().mean() == pytest.approx(1 - 0.8 * 0.9, abs=0.01)
+    assert dark.float().mean() == pytest.approx(1 - 0.75 * 0.9, abs=0.01)
+    assert (gone & dark).float().mean() == pytest.approx(0.1 + 0.9 * 0.2 * 0.25, abs=0.01)
+    assert (kinds[0] == 5).float().mean() == pytest.approx(0.3 * 0.8 * 0.9, abs=0.01)
+
+
+def test_motion_is_given_as_measured_and_never_dropped(ready):
+    config = tiny_config("joint", drop_both=1.0)
+    parts = new_parts(ready)
+    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
+    rows = torch.tensor([2, 5, 7, 2])
+    batch = learner.batch(ready, rows, MicroBatch(0), torch.device("cpu"))
+    assert batch["motion"].tolist() == [ready.folder.turns[row].motion_value for row in rows.tolist()]
+    assert batch["text"].abs().max() == batch["image"].abs().max() == 0
+    assert not torch.equal(batch["clean"][0], batch["clean"][3])  # drawn from the posterior, each time anew
+
+
+# --- the engine's prompts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["paper", "reference", "as_run"])
+def test_training_prompts_are_the_prompts_of_play(profile, data):
+    engine = WorldParts.new(
+        TINY, words_tokenizer(data.folder.turns, TINY), PROFILES[profile], models=("engine",)
+    ).engine
+    turns = data.folder.turns
+    table = PromptTable(engine, turns)
+    for clips in ((3,), (1, 2), (6, 7, 8, 9, 10)):
+        wanted = engine.prompt(
+            [(turns[c].instruction, turns[c].levels) for c in clips[:-1]], turns[clips[-1]].instruction
+        )
+        short, whole = table.prompt(clips, answered=False), table.prompt(clips)
+        for name in ("ids_L", "past_L", "query_L"):
+            assert torch.equal(getattr(short, name), getattr(wanted, name))
+            assert torch.equal(getattr(whole, name)[: len(wanted.ids_L)], getattr(wanted, name))
+        answer = table.answer(whole)
+        assert torch.equal(whole.ids_L[len(wanted.ids_L) :], answer)
+        numbers = [engine.tokenizer.strength_of(int(answer[at])) for at in table.choices]
+        assert tuple(numbers) == turns[clips[-1]].levels
+        assert answer[-1] == engine.tokenizer.token("</s>")
+
+
+def test_only_the_answer_is_asked_for(ready):
+    """The loss reads the logits behind <ML> and no others: the first are those that play chooses a motion from."""
+    parts = new_parts(ready)
+    learner = EngineLearner(tiny_config("predict"), parts.engine, ready).eval()
+    clips = torch.tensor([[1, 2, 3], [7, 8, 9]])
+    batch = learner.batch(ready, clips, MicroBatch(0), torch.device("cpu"))
+    with torch.no_grad():
+        output = parts.engine.eval()(batch["prompts"], list(batch["past"]), batch["answers"].shape[1])
+    assert output.logits_BAV.shape[:2] == batch["answers"].shape
+    table = PromptTable(parts.engine, ready.folder.turns)
+    for row in range(2):
+        asked = table.prompt(clips[row].tolist(), answered=False)
+        first = parts.engine.first_logits(asked, batch["past"][row])
+        torch.testing.assert_close(output.logits_BAV[row, 0], first, atol=1e-5, rtol=1e-4)
+
+
+def test_history_noise_and_own_predictions(ready):
+    engine = new_parts(ready).engine
+    rows = torch.tensor([[0, 1, 2], [8, 9, 10]])
+    device = torch.device("cpu")
+
+    def past(**changes):
+        return EngineLearner(tiny_config("predict", **changes), engine, ready).batch(
+            ready, rows, MicroBatch(0), device
+        )["past"]
+
+    states = ready.store.features["states"].shards[0].float()
+    predicted = ready.store.features["predicted"].shards[0].float()
+    assert torch.equal(past(history_noise=0.0), states[rows[:, :-1]])
+    assert torch.equal(past(history_noise=0.0, history_own=1.0), predicted[rows[:, :-1]])
+    noise = past(history_noise=1.0) - states[rows[:, :-1]]
+    assert 0.1 < noise.std() < 1.0
+
+
+def test_cached_predictions_are_what_play_predicts(ready):
+    parts = new_parts(ready)
+    turns = ready.folder.turns
+    true = ready.store.features["states"].shards[0].float()
+    for free in (False, True):
+        data = add_predictions(ready, parts.engine, window=2, free_running=free)
+        predicted = data.store.features["predicted"].shards[0].float()
+        past_states = predicted if free else true
+        past = [
+            Turn(
+                n,
+                turns[n].instruction,
+                0,
+                GameState(past_states[n], turns[n].levels[0], turns[n].change),
+                CharacterState(),
+            )
+            for n in (1, 2)
+        ]
+        state = parts.engine.predict(past, turns[3].instruction)
+        assert torch.allclose(state.representation, predicted[3], atol=5e-3)
+
+
+# --- before the first step ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "sentence"),
+    [
+        ("joint", {"batch": 6, "accumulation": 4}, "batch 6 cannot be split"),
+        ("joint", {"trainable": ("no_such_module",)}, "matches no parameter"),
+        ("joint", {"lora_rank": 2, "lr": 1e-3, "lora_targets": ("nothing",)}, "no linear layer"),
+        ("vae", {"clip_lengths": (5,)}, "clip length 5"),
+    ],
+)
+def test_settings_that_do_not_fit_end_before_the_first_step(stage, changes, sentence, ready, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        run(stage, new_parts(ready), ready, tmp_path, **changes)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
+    parts = new_parts(data)
+    folder = data.folder
+    wide = TrainingData(
+        folder, FeatureStore.of(frames=torch.zeros(len(folder.turns), 17, 16, 32, 3, dtype=torch.uint8))
+    )
+    bare = dataclasses.replace(folder, turns=tuple(dataclasses.replace(turn, motion=None) for turn in folder.turns))
+    odd = dataclasses.replace(
+        folder, turns=(*folder.turns[:-1], dataclasses.replace(folder.turns[-1], motion="somersault"))
+    )
+    cases = [
+        ("vae", wide, "24, 3"),
+        ("towers", dataclasses.replace(data, folder=bare), "no caption"),
+        ("predict", dataclasses.replace(data, folder=odd), "somersault"),
+        ("predict", dataclasses.replace(data, folder=dataclasses.replace(folder, games=())), "no game"),
+        ("adapt", data, "needs the engine"),
+    ]
+    for stage, given, sentence in cases:
+        lacking = dataclasses.replace(parts, engine=None) if stage == "adapt" else parts
+        with pytest.raises(ValueError, match=sentence):
+            run(stage, lacking, given, tmp_path)
+
+
+@pytest.mark.parametrize("stage", ["towers", "warmup", "joint", "predict", "adapt"])
+def test_motions_that_an_encoder_has_no_words_for_end_before_the_first_step(stage, ready, tmp_path):
+    names = ("somersault", "cartwheel", "handstand", "headspin")
+    turns = tuple(dataclasses.replace(turn, motion=name) for turn, name in zip(ready.folder.turns, names, strict=False))
+    folder = dataclasses.replace(ready.folder, turns=(*turns, *ready.folder.turns[len(names) :]))
+    sentence = "lacks 'somersault', 'cartwheel', 'handstand', ... of the captions in .*train a new one"
+    with pytest.raises(ValueError, match=sentence):
+        run(stage, new_parts(ready), dataclasses.replace(ready, folder=folder), tmp_path)
+    assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_an_encoder_that_spells_out_words_knows_all_of_them(ready, tmp_path):
+    from tokenizers import Tokenizer, models
+
+    parts = new_parts(ready)
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((letter, -1.0) for letter in "acehiklmnoqrstuwy")]
+    parts.encoder.tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))  # of T5's kind; it has no space
+    assert run("towers", parts, ready, tmp_path, steps=1)[0].done
+
+
+def test_an_unusual_learning_rate_is_warned_of():
+    assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1))
+    assert lr_warning(tiny_config("joint")) is None
+
+
+def test_a_learning_rate_that_is_never_reached_is_warned_of():
+    warning = lr_warning(tiny_config("joint", lr=1e-3, steps=50, lr_warmup=100))
+    assert "lr_warmup 100 of 50 steps, so it ends at 0.0005 and never reaches 0.001" in warning
+    assert lr_warning(tiny_config("joint", lr=1e-3, steps=100, lr_warmup=100)) is None
+
+
+def test_held_out_losses_do_not_wait_for_a_line_of_the_log(ready, tmp_path):
+    _, lines = run("joint", new_parts(ready), ready, tmp_path, steps=7, log_every=4, validate_every=3)
+    logged = read_log(tmp_path / "log.jsonl")
+    assert [line["step"] for line in logged] == [1, 3, 4, 6, 7] and len(lines) == 5
+    assert [line["step"] for line in logged if "held_out_loss" in line] == [3, 6, 7]
+
+
+@pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3, "loss": 0.1}', "\0" * 40])
+def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(torn, ready, tmp_path):
+    stopping = iter([False, True])
+    run("predict", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: next(stopping)))
+    log = tmp_path / "log.jsonl"
+    whole = log.read_text()
+    log.write_text(whole + torn)
+    assert [line["step"] for line in read_log(log)] == [1, 2]
+    plot_log(log, tmp_path / "loss.png")
+    assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
+    run("predict", new_parts(ready), ready, tmp_path)
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
+    assert log.read_text().startswith(whole)
+
+
+def test_the_end_of_a_deterministic_stage_is_deterministic_too(data, tmp_path):
+    seen, measure = [], measured_scale
+
+    def measured(*given):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return measure(*given)
+
+    with mock.patch("animegamer_core.train.run.measured_scale", measured):
+        run("vae", new_parts(data), data, tmp_path, steps=1, deterministic=True)
+    assert seen == [True] and not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
+    broken = ready.store.features["states"].shards[0].clone()
+    broken[:] = float("nan")
+    spoilt = dataclasses.replace(ready, store=ready.store.with_feature("states", broken))
+    with pytest.raises(ValueError, match="loss is nan at step 1"):
+        run("predict", new_parts(ready), spoilt, tmp_path)
+    assert not list_checkpoints(tmp_path / "checkpoints")
+
+
+def test_configurations_check_themselves():
+    for changes, sentence in (
+        ({"steps": 0}, "steps"),
+        ({"drop_both": 1.5}, "drop_both"),
+        ({"precision": "fp8"}, "bf16"),
+        ({"lora_rank": 4}, "lora_rank is 4"),
+        ({"clip": 0.0}, "clip is 0.0; expected above 0"),
+        ({"lr": 1.0}, "lr is 1.0; expected above 0 and below 1"),
+        ({"ema": 1.0}, "ema is 1.0; expected 0 or more and below 1"),
+        ({"clip_lengths": ()}, "clip_lengths is empty"),
+        ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            tiny_config("joint", **changes)
+    with pytest.raises(ValueError, match="unknown stage"):
+        stage_config("finetune")
+    assert all(field.metadata["help"] for field in dataclasses.fields(StageConfig))
+
+
+# --- the release spec -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def release(data) -> WorldParts:
+    words = words_tokenizer(data.folder.turns, RELEASE)
+    with torch.device("meta"):
+        return WorldParts.new(RELEASE, words, PROFILES["paper"])
+
+
+def count(learner, names) -> int:
+    parameters = dict(learner.named_parameters())
+    return sum(parameters[name].numel() for name in names)
+
+
+@pytest.mark.parametrize("stage", ["warmup", "joint", "adapt"])
+def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
+    decoder, encoder = copy.deepcopy(release.decoder), copy.deepcopy(release.encoder)
+    learner = DiffusionLearner(
+        dataclasses.replace(LORA[stage], checkpointing=False), decoder, None if stage == "adapt" else encoder
+    )
+    with torch.device("meta"):
+        names = set_trainable(learner, LORA[stage])
+    updates = [name for name in names if is_trained_lora(name)]
+    rest = sorted(set(names) - set(updates))
+    scope = [name for name in rest if ".ofs_embedding." in name]
+    modulation = [name for name in rest if re.search(r"blocks\.\d+\.norm[12]\.linear\.", name)]
+    mixing = [name for name in rest if name.startswith("encoder.")]
+    assert set(rest) == {*scope, *modulation, *mixing}
+    assert count(learner, scope) == 1920 * 512 + 512 + 512 * 512 + 512
+    assert count(learner, modulation) == (0 if stage == "warmup" else 30 * 12 * 1920 * 513)
+    assert count(learner, updates) == (0 if stage == "warmup" else 30 * 983_040)
+    text, image = 4096 * 1920 + 1920, 768 * 1920 + 1920
+    assert count(learner, mixing) == (0 if stage == "adapt" else text + image + 2 * (1920 * 1920 + 1920) + 4 * 1920)
+    if updates:
+        shapes = {tuple(dict(learner.named_parameters())[name].shape) for name in updates}
+        assert shapes == {(64, 1920), (1920, 64)}
+        layer = learner.decoder.transformer.transformer_blocks[0].attn1.to_q
+        assert layer.scaling["default"] == 1 / 64
+
+
+def test_release_engine_stage_trains_what_the_paper_trains(release):
+    holder = torch.nn.Module()
+    holder.engine = copy.deepcopy(release.engine)
+    with torch.device("meta"):
+        names = set_trainable(holder, LORA["predict"])
+    updates = [name for name in names if is_trained_lora(name)]
+    rest = sorted(set(names) - set(updates))
+    per_layer = 32 * (2 * 8192 + 2 * 5120 + 3 * 18432)
+    assert count(holder, updates) == 32 * per_layer
+    groups = {"embed_tokens": 32284 * 4096, "lm_head": 32284 * 4096, "norm": 65 * 4096}
+    groups |= {
+        "project_in": 1920 * 4096 + 4096 + 4096 * 4096 + 4096,
+        "project_out": 4096 * 1920 + 1920 + 1920 * 1920 + 1920,
+    }
+    for part, size in groups.items():
+        assert count(holder, [name for name in rest if part in name]) == size
+    assert count(holder, rest) == sum(groups.values())
+    layer = holder.engine.llm.model.layers[0].mlp.down_proj
+    assert layer.scaling["default"] == 1.0
+
+
+# --- a stage as one call --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def world_and_dataset(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    return new_parts(data).save(save_world(folder / "world", TINY)), written_dataset(data, folder / "dataset")
+
+
+@pytest.fixture
+def job(world_and_dataset, tmp_path) -> Job:
+    """Four steps of decoder adaptation in a small world."""
+    config = brief(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
+    return Job("adapt", config, *world_and_dataset, tmp_path / "run")
+
+
+def test_a_job_runs_within_a_program_that_only_infers(job):
+    from accelerate.state import AcceleratorState, PartialState
+
+    AcceleratorState._reset_state(reset_partial_state=True)  # whatever the tests before left
+    computed, steps = [], []
+    options = RunOptions(on_step=lambda step, *_: steps.append(step), device=torch.device("cpu"))
+    with torch.inference_mode():
+        result = run_job(job, options, lambda name, done, count: computed.append(name))
+    assert result.done and steps == [1, 2, 3, 4]
+    assert {"latents", "text", "image", "states", "predicted"} <= set(computed)
+    assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
+    again = run_job(job, options)
+    assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
+    with pytest.raises(ValueError, match="holds a run already"):
+        run_job(job, RunOptions(resume=False))
+
+
+def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
+    run_job(job)
+    shown = dataclasses.replace(job.world, motion_table=MOTION_TABLES["released_app"])
+    cases = {
+        "another stage": dataclasses.replace(job, stage="joint"),
+        "another world": dataclasses.replace(job, world=shown),
+        "another start": dataclasses.replace(job, start=[(job.out / "adapt.safetensors", 0.5)]),
+    }
+    for sentence, other in cases.items():
+        with pytest.raises(ValueError, match=sentence):
+            run_job(other)
+
+
+def test_a_job_that_never_began_leaves_its_name_to_another(job):
+    with pytest.raises(ValueError, match="there is no adapter file"):
+        run_job(dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)]))
+    assert run_job(job).done
+
+
+def test_a_start_of_the_same_name_and_other_weights_is_another(job, tmp_path):
+    run_job(job)
+    start = tmp_path / "start" / "adapt.safetensors"
+    start.parent.mkdir()
+    start.write_bytes((job.out / "adapt.safetensors").read_bytes())
+    begun = dataclasses.replace(job, start=[(start, 1.0)], out=tmp_path / "next")
+    assert run_job(begun).done and run_job(begun).done
+    stage, config, tensors = read_adapter(start)
+    save_adapter(start, stage, config, {name: value + 1 for name, value in tensors.items()}, TINY.to_dict())
+    with pytest.raises(ValueError, match="another start"):
+        run_job(begun)
+
+
+def test_a_brief_run_warms_up_briefly_and_keeps_what_is_not_asked():
+    row = LORA["predict"]
+    config = brief(row, steps=20, batch=4, lora_rank=0, lr=0.0, seed=0)
+    assert (config.steps, config.batch, config.accumulation, config.lr_warmup, config.log_every) == (20, 4, 4, 2, 1)
+    assert (config.lora_rank, config.lr, config.trainable) == (row.lora_rank, row.lr, row.trainable)
+    long = brief(row, steps=100_000)
+    assert (long.lr_warmup, long.log_every, long.save_every, long.batch) == (row.lr_warmup, 200, row.save_every, 384)
+
+
+# --- the picture of a log ---------------------------------------------------------------------------------------------
+
+
+def dark(picture, box) -> int:
+    """Pixels of a part of the picture that are not white."""
+    return int((np.asarray(picture.crop(box).convert("L")) < 200).sum())
+
+
+def test_the_loss_is_drawn_from_left_to_right_and_down():
+    lines = [{"step": step, "loss": 1.0 - step / 25} for step in range(1, 21)]
+    picture = draw_losses(lines)
+    width, height = picture.size
+    upper_left, lower_right = (100, 60, width // 2, height // 2), (width // 2, height // 2, width - 30, height - 70)
+    assert dark(picture, upper_left) > 500 and dark(picture, lower_right) > 500
+    assert dark(picture, (width // 2 + 20, 60, width - 30, height // 2 - 20)) == 0
+    held_out = draw_losses([*lines, {"step": 10, "held_out_loss": 0.9}])
+    assert held_out.tobytes() != picture.tobytes()
+    assert draw_losses([{"step": 3, "loss": 0.5}]).size == picture.size
+    wide = draw_losses([{"step": step, "loss": 100 * 0.9**step} for step in range(1, 100)])
+    assert dark(wide, (width // 2 - 40, height // 2 - 40, width // 2 + 40, height // 2 + 40)) > 50, "a straight line"
+    spoilt = [*lines, {"step": 10, "held_out_loss": float("nan")}, {"step": 12, "held_out_loss": float("inf")}]
+    assert draw_losses(spoilt).tobytes() == picture.tobytes(), "what is no number is left out"
+    with pytest.raises(ValueError, match="no loss"):
+        draw_losses([])
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    folder = written_dataset(data, tmp_path / "dataset")
+    said = []
+
+    def command(stage, *more):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        given = ["--dataset", str(folder), "--world", str(tmp_path / "world"), "--out", str(tmp_path / stage)]
+        options = "--batch 2 --log-every 1 --validate-every 2 --lr-warmup 1 --recipe scratch".split()
+        return train_command(parser.parse_args([stage, *given, *options, *more]), said.append)
+
+    with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}):
+        with pytest.raises(ValueError, match="--spec"):
+            command("towers", "--steps", "2")
+        assert command("towers", "--steps", "2", "--spec", "tiny16", "--minutes", "0.000001") == 0
+        assert "--resume continues" in said[-1]
+        with pytest.raises(ValueError, match="--resume"):
+            command("towers", "--steps", "2")
+        turns = (folder / "turns.jsonl").read_text()
+        (folder / "turns.jsonl").write_text(turns.replace("day field", "night field", 1))
+        with pytest.raises(ValueError, match="holds a run of another dataset"):
+            command("towers", "--steps", "2", "--resume")
+        (folder / "turns.jsonl").write_text(turns)
+        assert command("towers", "--steps", "2", "--resume") == 0
+        assert command("vae", "--steps", "2", "--clip-lengths", "1") == 0
+        options = ("--cache", str(tmp_path / "cache"), "--no-sample-latents", "--deterministic")
+        assert command("joint", "--steps", "2", *options) == 0
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert command("predict", "--steps", "2", "--window", "1") == 0
+    world = open_world(tmp_path / "world")
+    assert world.spec.name == "tiny16" and world.motion_table.edges == (1.0, 2.0, 3.0, 4.0)
+    assert not world.missing()
+    assert any("held_out_loss" in line for line in read_log(tmp_path / "predict" / "log.jsonl"))
+    assert (tmp_path / "predict" / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def written_dataset(data: TrainingData, path) -> pathlib.Path:
+    frames = data.store.features["frames"].shards[0].numpy()
+    (path / "clips").mkdir(parents=True)
+    for turn, clip in zip(data.folder.turns, frames, strict=True):
+        write_clip(path / turn.clip, clip, 8)
+    (path / "turns.jsonl").write_text("".join(turn.to_json() + "\n" for turn in data.folder.turns))
+    games = [
+        {"game": game.name, "clips": [data.folder.turns[clip].clip for clip in game.clips], "held_out": game.held_out}
+        for game in data.folder.games
+    ]
+    (path / "games.jsonl").write_text("".join(json.dumps(game) + "\n" for game in games))
+    motion = {"backend": "dis", "threshold": 0.2, "edges": [1.0, 2.0, 3.0, 4.0], "values": [0.5, 1.5, 2.5, 3.5, 4.5]}
+    (path / "dataset.json").write_text(json.dumps({"format": 1, "settings": {"motion": motion}}))
+    return path

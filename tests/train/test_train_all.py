@@ -1,0 +1,409 @@
+"""`train all`: all stages of a recipe by one command, with a plan before the first step, resumable at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+from test_train import TINY
+from test_train_many import FIXED, HERE, LAUNCHES
+from test_train_worlds import ages, train
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint.adapters import open_with_adapters
+from animegamer_core.train.chain import begins_from, played_with, stages_of
+from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.log import read_log
+from animegamer_core.train.pace import FirstSteps
+from animegamer_core.train.plan import bytes_in, size_text
+from animegamer_core.train.stages import stage_config
+from animegamer_core.train.trainable import read_adapter
+
+STAGES = ("warmup", "joint", "predict", "adapt")
+EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
+RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
+LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
+
+
+@pytest.fixture(scope="module")
+def whole(places, tmp_path_factory):
+    """(run folder, what was printed) of a run that nothing stopped."""
+    out, said = tmp_path_factory.mktemp("whole") / "run", []
+    assert train("all", *places, out, LORA, said.append) == 0
+    return out, said
+
+
+def start_of(out: Path) -> list[str]:
+    return [name for name, *_ in json.loads((out / "job.json").read_text(encoding="utf-8"))["start"]]
+
+
+def tensors_of(out: Path, stage: str) -> dict[str, torch.Tensor]:
+    return read_adapter(out / stage / f"{stage}.safetensors")[2]
+
+
+def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
+    pairs = [(tensors_of(one, stage), tensors_of(other, stage)) for stage in stages]
+    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
+
+
+# --- the stages ------------------------------------------------------------------------------------------------------
+
+
+def test_each_stage_begins_from_the_files_of_those_before(whole):
+    out, _ = whole
+    begun = {stage: [name.removesuffix(".safetensors") for name in start_of(out / stage)] for stage in STAGES}
+    assert begun == {"warmup": [], "joint": ["warmup"], "predict": ["joint"], "adapt": ["joint", "predict"]}
+
+
+def test_the_files_are_those_that_the_stages_leave_one_by_one(whole, places, tmp_path):
+    out, _ = whole
+    options = f"--steps 4 {EVERY} --recipe lora --cache {tmp_path / 'features'}"
+    for stage in STAGES:
+        files = [str(tmp_path / name.removesuffix(".safetensors") / name) for name in start_of(out / stage)]
+        begins = f"--start {' '.join(files)}" if files else ""
+        rank = "" if stage == "warmup" else "--lora-rank 2"
+        assert train(stage, *places, tmp_path / stage, f"{options} {rank} {begins}") == 0
+    assert same_weights(out, tmp_path)
+
+
+def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
+    out, said = whole
+    words = shlex.split(said[-1])
+    files = [words[at + 1] for at, word in enumerate(words) if word == "--stage-file"]
+    assert words[:6] == ["python", "-m", "animegamer_core", "play", "--world", str(places[1])]
+    assert files == [str(out / stage / f"{stage}.safetensors") for stage in STAGES[1:]], "joint replaces warmup"
+    played = open_with_adapters(places[1], files, playing=True)
+    assert played.fingerprint != open_world(places[1]).fingerprint
+    assert played.load_decoder() is not None and played.load_engine() is not None
+
+
+def test_a_recipe_of_lora_alone_keeps_what_warmup_trained(places, tmp_path):
+    """lora24's joint trains no encoder and no motion scope, so its file does not replace warmup's."""
+    said, ranks = [], RANKS + " --set warmup.lora_rank=0"
+    assert train("all", *places, tmp_path, f"--steps 2 {EVERY} --recipe lora24 {ranks}", said.append) == 0
+    begun = {stage: [name.removesuffix(".safetensors") for name in start_of(tmp_path / stage)] for stage in STAGES}
+    assert begun["predict"] == ["warmup"] and begun["adapt"] == ["warmup", "joint", "predict"]
+    assert re.findall(r"(\w+)\.safetensors", said[-1]) == list(STAGES)
+
+
+def test_what_a_stage_begins_from_follows_from_what_the_others_trained():
+    own = {stage: stage_config(stage, "lora") for stage in STAGES}
+    assert begins_from("adapt", own) == ("joint", "predict") == played_with("adapt", own)[:2]
+    assert begins_from("joint", {"joint": own["joint"]}) == (), "the world's own"
+    lean = own | {"joint": dataclasses.replace(own["joint"], trainable=own["warmup"].trainable[1:])}
+    assert begins_from("predict", lean) == ("warmup",), "joint trained no encoder here"
+    shown = lean | {"predict": dataclasses.replace(own["predict"], shots_every=5)}
+    assert begins_from("predict", shown) == ("warmup", "joint"), "its contact sheets borrow the decoder"
+    assert stages_of("scratch") == ("vae", "towers", *STAGES) and stages_of("lora", "adapt, joint") == STAGES[1::2]
+
+
+def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path):
+    said, world, out = [], tmp_path / "world", tmp_path / "run"
+    options = f"--steps 2 {EVERY} --spec tiny --set vae.clip-lengths=1 --set vae.lr=1e-3"
+    with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny": dataclasses.replace(TINY, name="tiny")}):
+        assert train("all", places[0], world, out, options, said.append) == 0
+        assert f"python -m animegamer_core play --world {world}" == said[-1]
+        for stage, (checkpoints, file) in planned_bytes(said).items():
+            assert checkpoints == pytest.approx(bytes_in(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1), (
+                stage
+            )
+            assert file == pytest.approx(bytes_in(out / stage, "*.safetensors"), rel=0.1), stage
+        trained = open_world(world)
+        assert not trained.missing() and len(list(out.glob("*/result.json"))) == 6
+        said.clear()
+        assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
+        assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)
+        with pytest.raises(ValueError, match=f"trained {world}, not .*other; choose another folder"):
+            train("all", places[0], tmp_path / "other", out, f"{options} --resume")
+    assert not (tmp_path / "other").exists()
+
+
+# --- stopped, and gone on with ---------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
+    out = tmp_path / "run"
+    options = f"{LORA} --out {out} --stages warmup,joint"
+    command = [sys.executable, "-m", "animegamer_core", "train", "all", *options.split()]
+    command += ["--dataset", str(places[0]), "--world", str(places[1])]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, cwd=tmp_path) as running:
+        while not list_checkpoints(out / "joint" / "checkpoints") and running.poll() is None:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+    assert running.returncode == -signal.SIGKILL and not (out / "joint" / "joint.safetensors").exists()
+    warmed, kept = ages(out / "warmup"), list_checkpoints(out / "joint" / "checkpoints")
+    said = []
+    assert train("all", *places, out, f"{LORA} --stages warmup,joint --resume", said.append) == 0
+    printed = "\n".join(said)
+    assert ages(out / "warmup") == warmed and kept, "a stage that is done is not touched"
+    assert "warmup 1/4" not in printed and "joint 1/4" not in printed and "joint 4/4" in printed
+    assert same_weights(out, whole[0], ["warmup", "joint"]), "as if it had never stopped"
+
+
+def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
+    said = []
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if line.startswith("predict 2/"):
+            signal.raise_signal(signal.SIGINT)
+
+    assert train("all", *places, tmp_path, LORA, hear) == 130
+    assert said[-1] == "2 of 4 stages are done; the same command with --resume continues in predict"
+    with pytest.raises(ValueError, match="warmup holds a run already; continue it .--resume., or choose another"):
+        train("all", *places, tmp_path, LORA)
+    said.clear()
+    assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
+    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--stage-file") == 3
+    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"]), "warmup's latents are there"
+    assert same_weights(tmp_path, whole[0])
+
+
+def test_a_time_limit_counts_for_all_stages_together(places, tmp_path):
+    said = []
+    assert train("all", *places, tmp_path, f"{LORA} --minutes 0.000001", said.append) == 0
+    assert said[-1] == "0 of 4 stages are done; the same command with --resume continues in warmup"
+    assert read_log(tmp_path / "warmup" / "log.jsonl")[-1]["step"] == 1 and not (tmp_path / "joint").exists()
+
+
+def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_path):
+    out, before = tmp_path / "run", whole[1][-1]
+    shutil.copytree(whole[0], out)
+    shutil.rmtree(out / "warmup" / "checkpoints")  # as somebody does who needs the room
+    files, said = ages(out), []
+    assert train("all", *places, out, f"{LORA} --resume", said.append) == 0
+    assert ages(out) == files and said[-1] == before.replace(str(whole[0]), str(out))
+    for changed, sentence in (
+        ("--set warmup.steps=9", "warmup was trained with steps 4, now it is 9"),
+        ("--set adapt.lora_rank=3", "adapt.checkpoints.step-.* was trained with lora_rank 2, now it is 3"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            train("all", *places, out, f"{LORA} --resume {changed}")
+    other = tmp_path / "other"
+    shutil.copytree(places[0], other)
+    (other / "turns.jsonl").write_text((other / "turns.jsonl").read_text().replace("day", "night"))
+    with pytest.raises(ValueError, match="holds a run of another dataset"):
+        train("all", other, places[1], out, f"{LORA} --resume")
+
+
+def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tmp_path):
+    for name in ("warmup", "joint"):
+        shutil.copytree(whole[0] / name, tmp_path / name)
+    assert train("all", *places, tmp_path, f"{LORA} --stages predict") == 0
+    assert same_weights(tmp_path, whole[0], ["predict"])
+    (tmp_path / "joint" / "result.json").unlink()
+    with pytest.raises(ValueError, match="joint holds a run that is not done; add joint to --stages"):
+        train("all", *places, tmp_path, f"{LORA} --stages adapt")
+    assert not (tmp_path / "adapt").exists()
+
+
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_two_processes_run_all_stages_and_one_of_them_reports(kind, places, tmp_path):
+    out = tmp_path / "run"
+    options = f"{LORA.replace('--steps 4', '--steps 2')} --stages warmup,joint --out {out}"
+    words = ["train", "all", *options.split(), "--dataset", str(places[0]), "--world", str(places[1])]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCHES[kind], *FIXED, "--num_processes=2"]
+    done = subprocess.run(
+        [*command, "-m", "animegamer_core", *words], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("plan: recipe lora") == 1 and done.stdout.count("joint 2/2") == 1
+    assert all((out / stage / f"{stage}.safetensors").is_file() for stage in ("warmup", "joint"))
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_alone_writes_nothing(places, tmp_path):
+    said, out = [], tmp_path / "run"
+    assert train("all", *places, out, f"{LORA} --plan --set joint.steps=1000", said.append) == 0
+    assert not out.exists() and "18 clips and 3 games to train on" in said[0]
+    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    assert list(rows) == ["stage", *STAGES]
+    assert re.search(r"the world +latents, text, image +4 of 4 +2 clips", rows["warmup"])
+    assert re.search(r"warmup +- +1,000 of 1,000 +2 clips", rows["joint"])
+    assert re.search(r"joint +states +4 of 4 +2 games", rows["predict"])
+    assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"])
+    printed = "\n".join(said)
+    assert "measured on the first 20 steps" in printed and "activations come on top" in printed and " free" in printed
+
+
+def planned_bytes(said: list[str]) -> dict[str, tuple[float, float]]:
+    """{stage: (bytes of its checkpoints, of its file)} of a plan's table."""
+    units = {"B": 1, "KiB": 2**10, "MiB": 2**20}
+    found = {}
+    for line in said:
+        row = re.match(r"  (\w+) .*  (\d) x ([\d.]+) (\w+) +([\d.]+) (\w+)$", line)
+        if row:
+            name, count, checkpoint, unit, file, other = row.groups()
+            found[name] = int(count) * float(checkpoint) * units[unit], float(file) * units[other]
+    return found
+
+
+def test_the_plans_disk_figures_are_what_is_written(whole):
+    out, said = whole
+    planned = planned_bytes(said)
+    assert list(planned) == list(STAGES)
+    for stage, (checkpoints, file) in planned.items():
+        assert checkpoints == pytest.approx(bytes_in(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1)
+        assert file == pytest.approx((out / stage / f"{stage}.safetensors").stat().st_size, rel=0.1)
+    (line,) = [line for line in said if line.startswith("features: ")]
+    for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line.partition(";")[0]):
+        written = bytes_in(out / "features", f"{name}-*.safetensors")
+        assert float(size) * {"B": 1, "KiB": 1024}[unit] == pytest.approx(written, rel=0.1), name
+    (line,) = [line for line in said if line.startswith("disk: ")]
+    planned_disk = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
+    spare = max(checkpoints for checkpoints, _ in planned.values()) / 2  # a third checkpoint, while it is written
+    assert planned_disk - spare == pytest.approx(bytes_in(out, "**/*.safetensors"), rel=0.1)
+
+
+def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
+    """But for gradients, which are gone between steps, and the features of 24 small clips."""
+    found, said = [], []
+
+    def living() -> int:
+        tensors = [value for value in gc.get_objects() if type(value) in (torch.Tensor, torch.nn.Parameter)]
+        return sum({value.untyped_storage().data_ptr(): value.untyped_storage().nbytes() for value in tensors}.values())
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if line.startswith("adapt 4/4"):
+            found.append(living() - before)
+
+    gc.collect()
+    before = living()
+    assert train("all", *places, tmp_path, f"{LORA} --stages adapt", hear) == 0
+    row = next(line for line in said if line.startswith("  adapt"))
+    planned = float(re.search(r"([\d.]+) MiB  \d x", row)[1]) * 2**20
+    gradients = bytes_in(tmp_path / "adapt", "*.safetensors")
+    assert found[0] + gradients == pytest.approx(planned, rel=0.2)
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(places, tmp_path):
+    full, out, said = SimpleNamespace(total=2**30, used=2**30, free=2**10), tmp_path / "run", []
+    with mock.patch("shutil.disk_usage", lambda path: full):
+        with pytest.raises(ValueError, match=r"needs about .* MiB for checkpoints, .* 1.0 KiB are free; make room"):
+            train("all", *places, out, LORA, said.append)
+    assert not out.exists() and said[0].startswith("plan: ")
+
+
+def test_features_and_steps_that_are_there_are_not_planned_again(whole, places, tmp_path):
+    shutil.copytree(whole[0] / "features", tmp_path / "features")
+    shutil.copytree(whole[0] / "warmup", tmp_path / "warmup")
+    said = []
+    assert train("all", *places, tmp_path, f"{LORA} --plan", said.append) == 0
+    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    assert re.search(r"the world +- +done", rows["warmup"]) and re.search(r"warmup +- +4 of 4", rows["joint"])
+    shutil.copytree(whole[0] / "joint", tmp_path / "joint")
+    shutil.rmtree(tmp_path / "joint" / "checkpoints" / "step-0000004")
+    (tmp_path / "joint" / "result.json").unlink()
+    said.clear()
+    assert train("all", *places, tmp_path, f"{LORA} --plan", said.append) == 0
+    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    assert re.search(r"warmup +- +2 of 4", rows["joint"])
+    assert re.search(r"time left on this machine: joint \d+ s; predict, adapt measured", "\n".join(said))
+
+
+def test_the_first_twenty_steps_say_what_the_rest_takes(places, tmp_path):
+    said, options = [], LORA.replace("--log-every 1", "--log-every 100")
+    assert train("all", *places, tmp_path, f"{options} --set warmup.steps=24 --stages warmup", said.append) == 0
+    (line,) = [line for line in said if line.startswith("measured on the first 20 steps: ")]
+    assert said.index(line) < next(at for at, other in enumerate(said) if other.startswith("warmup 24/24"))
+    pace = float(re.search(r": ([\d.e-]+) s a step, stage warmup takes \d+ s more", line)[1])
+    last = read_log(tmp_path / "warmup" / "log.jsonl")[-1]
+    assert pace == pytest.approx(last["seconds"] / 24, rel=0.9)
+
+
+def test_a_trial_measures_all_stages_before_the_first_and_leaves_the_run_as_it_would_be(whole, places, tmp_path):
+    said, out = [], tmp_path / "run"
+    assert train("all", *places, out, f"{LORA} --trial --plan --set joint.steps=50000", said.append) == 0
+    paces = [re.match(r"trial of stage (\w+): [\d.e-]+ s a step", line) for line in said]
+    assert [found[1] for found in paces if found] == list(STAGES)
+    (line,) = [line for line in said if line.startswith("time left on this machine: ")]
+    assert re.search(r"warmup \d+ s; joint .*(min|h).*; predict \d+ s; adapt \d+ s$", line), line
+    assert [path.name for path in out.iterdir()] == ["features"], "what the run needs anyway"
+    assert train("all", *places, out, f"{LORA} --trial --stages warmup,joint") == 0
+    assert same_weights(out, whole[0], ["warmup", "joint"]) and not (out / "trial").exists()
+
+
+def test_a_pace_leaves_out_the_first_step_which_compiles():
+    paces, now = [], iter([100.0, 103.0])
+    with mock.patch.object(time, "monotonic", lambda: next(now)):
+        steps = FirstSteps(4, torch.device("cpu"), paces.append)
+        assert not any(steps() for _ in range(10))
+    assert [pace.seconds for pace in paces] == [1.0]
+
+
+def test_sizes_are_written_as_people_read_them():
+    assert [size_text(value) for value in (0, 999, 2048, 11 * 2**20, 1.25 * 2**30)] == [
+        "0 B",
+        "999 B",
+        "2.0 KiB",
+        "11 MiB",
+        "1.2 GiB",
+    ]
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--set joint.step=3", "--set joint.step=3: there is no stage option 'step'; `train --help` lists them"),
+        (
+            "--set jont.steps=3",
+            "--set jont.steps=3: there is no stage 'jont' in this recipe; choose from warmup, joint, predict, adapt",
+        ),
+        ("--set steps=3", "--set steps=3: expected STAGE.OPTION=VALUE, such as joint.steps=2000"),
+        ("--set joint.steps", "--set joint.steps: expected STAGE.OPTION=VALUE, such as joint.steps=2000"),
+        ("--set joint.steps=many", "--set joint.steps=many: expected a whole number, not 'many'"),
+        ("--set joint.compile=perhaps", "--set joint.compile=perhaps: expected true or false, not 'perhaps'"),
+        ("--set joint.steps=0", "steps is 0; expected 1 or more"),
+        ("--stages joint,vae", "--stages: recipe 'lora' does not run 'vae'; choose from warmup, joint, predict, adapt"),
+        ("--set predict.trainable=none", "trainable pattern 'none' matches no parameter of this stage"),
+        ("--set predict.window=500", "prompts of window 500 reach"),
+    ],
+)
+def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, sentence, places, tmp_path):
+    with pytest.raises(ValueError, match="^" + re.escape(sentence)) as refused:
+        train("all", *places, tmp_path / "run", f"{LORA} {options}")
+    assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
+
+
+def test_options_of_a_stage_win_over_those_of_all(whole):
+    settings = {stage: read_adapter(whole[0] / stage / f"{stage}.safetensors")[1] for stage in STAGES}
+    assert {config.batch for config in settings.values()} == {2}
+    assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2]
+
+
+def test_one_stage_takes_no_option_of_all(places, tmp_path):
+    with pytest.raises(ValueError, match="--set belongs to `train all`; leave it out of `train joint`"):
+        train("joint", *places, tmp_path / "run", f"--steps 2 {EVERY} --recipe lora --set joint.steps=2")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_world_in_place_begins_from_no_file(places, tmp_path):
+    with pytest.raises(ValueError, match="--start: recipe scratch begins from the world itself; leave it out"):
+        train("all", *places, tmp_path, f"{EVERY} --start {tmp_path / 'a.safetensors'}")
+    with pytest.raises(ValueError, match="--trial: recipe scratch trains the world itself"):
+        train("all", *places, tmp_path, f"{EVERY} --trial")
+    with pytest.raises(ValueError, match="new is no world yet; choose the sizes of a new one with --spec"):
+        train("all", places[0], tmp_path / "new", tmp_path / "run", EVERY)

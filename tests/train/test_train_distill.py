@@ -1,0 +1,210 @@
+"""Stage `distill`: one pass learns what guidance computes from two, and shots are then sampled with one pass a step."""
+
+import copy
+import math
+
+import pytest
+import test_train as shared
+import torch
+
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, scale_at, solve
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.train.compiling import compile_for_training
+from animegamer_core.train.learners import DistillLearner
+from animegamer_core.train.loop import RunOptions
+from animegamer_core.train.sampling import MicroBatch
+from animegamer_core.train.stages import OPTIONAL_STAGES, RECIPES, STAGES_IN_ORDER
+from animegamer_core.train.trainable import read_adapter, set_trainable
+
+CPU = torch.device("cpu")
+UPDATES = {"lora_rank": 2, "lora_alpha": 2.0, "lora_targets": RECIPES["lora"]["distill"].lora_targets, "trainable": ()}
+
+
+def batch_of(learner, ready, count=4):
+    return learner.batch(ready, torch.arange(count), MicroBatch(0), CPU)
+
+
+def heeding(decoder):
+    """The decoder with an output that tells its states apart, which one that was never trained hardly does; the same
+    whatever tests ran before.
+    """
+    with torch.no_grad():
+        decoder.transformer.proj_out.weight.normal_(std=0.5, generator=torch.Generator().manual_seed(0))
+    return decoder
+
+
+def learner_of(ready, **changes):
+    decoder = heeding(shared.new_parts(ready).decoder)
+    return DistillLearner(shared.tiny_config("distill", **changes), decoder)
+
+
+def test_it_is_a_stage_of_every_recipe_but_none_that_a_new_world_needs():
+    assert OPTIONAL_STAGES == ("distill",) and "distill" not in STAGES_IN_ORDER
+    assert all("distill" in rows for rows in RECIPES.values())
+
+
+@pytest.mark.parametrize("guidance", ["cosine", "constant"])
+def test_the_target_is_the_guided_velocity_by_hand(guidance, ready):
+    learner = learner_of(ready, teacher_guidance=guidance)
+    batch = batch_of(learner, ready)
+    decoder, states = learner.decoder, batch["states"]
+    with torch.no_grad():
+        nothing = decoder.unconditional_ND.expand_as(states)
+        conditioned = decoder.velocity(batch["clean"], batch["timesteps"], states, batch["motion"])
+        without = decoder.velocity(batch["clean"], batch["timesteps"], nothing, batch["motion"])
+        with learner._teacher() as teacher:
+            wanted = learner._guided(teacher, batch["clean"], batch)
+    for row, timestep in enumerate(batch["timesteps"].tolist()):
+        risen = (1 - math.cos(math.pi * (timestep / 999) ** 5)) / 2 if guidance == "cosine" else 1.0
+        scale = 1 + decoder.spec.decoder.guidance_scale * risen
+        by_hand = without[row] + scale * (conditioned[row] - without[row])
+        # Guidance makes the rounding, which differs with the rows of a batch, seven times as large.
+        torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(wanted, conditioned, atol=1e-3)  # else nothing would be learned
+
+
+def test_one_pass_learns_what_two_predict(ready, tmp_path):
+    parts = shared.new_parts(ready)
+    heeding(parts.decoder)
+    untaught = DistillLearner(shared.tiny_config("distill"), copy.deepcopy(parts.decoder))
+    result, lines = shared.run("distill", parts, ready, tmp_path, steps=80, batch=8, lr=2e-3, ema=0.0)
+    losses = shared.losses_of(lines)
+    assert result.done and sum(losses[-10:]) < 0.7 * sum(losses[:10])
+    batch = untaught.batch(
+        ready, torch.tensor(ready.clips())[:16], MicroBatch(10_000), CPU
+    )  # noise that training never drew
+    with torch.no_grad(), untaught._teacher() as teacher:
+        wanted = untaught._guided(teacher, batch["clean"], batch)
+        before = untaught.decoder.velocity(batch["clean"], batch["timesteps"], batch["states"], batch["motion"])
+        after = parts.decoder.velocity(batch["clean"], batch["timesteps"], batch["states"], batch["motion"])
+    late = batch["timesteps"] > 700  # where guidance does most
+    assert late.any() and (after - wanted)[late].norm() < 0.7 * (before - wanted)[late].norm()
+
+
+@pytest.mark.parametrize("changes", [{}, UPDATES])
+def test_the_teacher_stays_as_the_stage_began(changes, ready):
+    learner = learner_of(ready, **changes)
+    batch = batch_of(learner, ready)
+
+    def wanted():
+        with torch.no_grad(), learner._teacher() as teacher:
+            return learner._guided(teacher, batch["clean"], batch)
+
+    names = set_trainable(learner, learner.settings)
+    assert names and not any("_copy" in name for name in names)
+    first, loss = wanted(), learner(batch)["loss"].detach()
+    with torch.no_grad():
+        for name, value in learner.named_parameters():
+            if name in names:
+                value.add_(0.05 * torch.randn_like(value))
+    assert torch.equal(wanted(), first)
+    assert not torch.equal(learner(batch)["loss"].detach(), loss)  # the student did move
+
+
+@pytest.mark.parametrize("same_parts", [False, True])
+@pytest.mark.parametrize("changes", [{}, {**UPDATES, "lr": 1e-3}])
+def test_a_stopped_run_goes_on_with_the_same_numbers(changes, same_parts, ready, tmp_path):
+    whole, unbroken = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "whole", **changes)
+    taken = []
+
+    def third_step() -> bool:
+        taken.append(None)
+        return len(taken) == 3
+
+    options = RunOptions(should_stop=third_step)
+    first, before = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "parted", options, **changes)
+    parts = first.parts if same_parts else shared.new_parts(ready)
+    second, after = shared.run("distill", parts, ready, tmp_path / "parted", **changes)
+    assert shared.losses_of(before) + shared.losses_of(after) == shared.losses_of(unbroken)
+    left, right = (read_adapter(result.file)[2] for result in (whole, second))
+    assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_distilled_shots_ask_for_one_half_at_every_step():
+    rows = []
+
+    def velocity(latents, timestep, alone):
+        rows.append((len(latents), alone))
+        return 0.1 * latents
+
+    noise = torch.randn(1, 2, 3, 4, 4)
+    guidance = Guidance("distilled", 6.0)
+    once = solve(velocity, noise, Schedule.of(5), guidance, lambda: torch.zeros_like(noise))
+    assert rows == [(1, True)] * 5 and torch.isfinite(once).all()
+    decoder = ShotDecoder(SPECS["tiny"], PROFILES["reference"]).eval()  # a profile that never skips by itself
+    seen = []
+    decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    decoder.shoot(torch.randn(8, 32), 2.0, seed=1, steps=4, guidance="distilled")
+    assert seen == [1] * 4
+
+
+@pytest.mark.parametrize("steps", [10, 50, 333])
+def test_the_scale_at_a_timestep_is_that_of_the_step_there(steps):
+    schedule = Schedule.of(steps)
+    scales = [guidance_scale("cosine", 6.0, step, schedule) for step in range(steps)]
+    found = scale_at("cosine", 6.0, torch.tensor(schedule.timesteps))
+    torch.testing.assert_close(found, torch.tensor(scales), rtol=0, atol=0.06)  # timesteps are whole numbers
+    assert scale_at("cosine", 6.0, torch.tensor([0, 999])).tolist() == [1.0, 7.0]
+    assert scale_at("constant", 6.0, torch.tensor([0, 999])).tolist() == [7.0, 7.0]
+
+
+def test_autocast_keeps_no_cast_of_the_teachers_pass_for_the_students(ready):
+    """Older torch makes such a cast without a gradient, so that the student's pass trained nothing. What is kept shows
+    in any torch where the weights change between the two passes.
+    """
+    learner = learner_of(ready, **UPDATES)
+    batch = batch_of(learner, ready)
+    names, guided, seen = set_trainable(learner, learner.settings), learner._guided, []
+
+    def guided_and_changed(*given):
+        seen.append(guided(*given))
+        with torch.no_grad():
+            for name, value in learner.named_parameters():
+                if name in names:
+                    value.fill_(0.5)
+        return seen[0]
+
+    learner._guided = guided_and_changed
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = learner(batch)["loss"]
+    loss.backward()
+    assert all(value.grad is not None for name, value in learner.named_parameters() if name in names)
+    learner._guided = lambda *_: seen[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(learner(batch)["loss"], loss)
+
+
+@pytest.mark.parametrize("changes", [{}, UPDATES])
+def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(changes, ready, monkeypatch):
+    torch._dynamo.reset()
+    sizes, numbers = [], []
+
+    def backend(graph, inputs):
+        sizes.extend(value.shape[0] for value in inputs if isinstance(value, torch.Tensor) and value.dim() == 5)
+        numbers.extend(value for value in inputs if not isinstance(value, torch.Tensor))
+        return graph.forward
+
+    shared.compiled_by(backend, monkeypatch)
+    learner = learner_of(ready, compile=True, **changes)
+    set_trainable(learner, learner.settings)
+    for _ in range(2):
+        learner(batch_of(learner, ready))["loss"].backward()
+    torch._dynamo.reset()
+    assert sorted(sizes) == [4, 8]
+    assert not numbers, "a graph that is told the number of samples is one for any"
+
+
+@pytest.mark.parametrize(
+    ("version", "options"), [("2.6.0", {"max_fusion_size": 1}), ("2.13.0+cpu", {"max_fusion_size": 1}), ("2.14.1", {})]
+)
+def test_old_compilers_fuse_nothing(version, options, monkeypatch):
+    """Their kernels read back what other threads have yet to write; each operation's own one reads nothing back."""
+    import torch._inductor.config
+
+    taken = []
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **given: taken.append(given))
+    compile_for_training(torch.nn.Linear(2, 2), dynamic=False)
+    assert taken == [{"dynamic": False, "options": options}]
+    assert all(hasattr(torch._inductor.config, name) for name in options)

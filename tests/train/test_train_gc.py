@@ -1,0 +1,229 @@
+"""Stage gc: the text-to-video baseline learns in the one training loop, and stock diffusers opens what it leaves."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from diffusers import CogVideoXDPMScheduler, CogVideoXPipeline
+from test_train import TINY, run, tiny_config, written_dataset
+
+from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.checkpoint.adapter_files import save_adapter
+from animegamer_core.cli.train import add_arguments
+from animegamer_core.cli.train import run as train_command
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.sampler import STOCK_SCHEDULER
+from animegamer_core.spec import PROFILES
+from animegamer_core.state import clean_text
+from animegamer_core.train.learners import TextVideoLearner
+from animegamer_core.train.losses import sqrt_alpha_cumprod
+from animegamer_core.train.run import prepare
+from animegamer_core.train.sampling import MicroBatch
+from animegamer_core.train.stages import BASELINE_STAGES, STAGES_IN_ORDER, stage_config
+from animegamer_core.train.text_video import new_text_video, open_text_video
+from animegamer_core.train.trainable import read_adapter
+from animegamer_core.train.training_data import TrainingData
+from animegamer_core.train.world_setup import words_tokenizer
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def world(data, tmp_path_factory):
+    """A tiny world of random weights."""
+    torch.manual_seed(5)
+    spec = dataclasses.replace(TINY, name="tiny")
+    saved = save_world(tmp_path_factory.mktemp("world"), spec)
+    tokenizer = words_tokenizer(data.folder.turns, spec)
+    saved = save_part(saved, ShotEncoder(spec, tokenizer.backend))
+    return save_part(saved, ShotDecoder(spec, PROFILES["paper"]))
+
+
+@pytest.fixture(scope="module")
+def ready(data, world):
+    """The dataset with what stage gc reads."""
+    return prepare("gc", tiny_config("gc"), new_text_video(world, data.folder, 0), data, CPU)
+
+
+@pytest.fixture(scope="module")
+def dataset(data, tmp_path_factory):
+    return written_dataset(data, tmp_path_factory.mktemp("squares") / "dataset")
+
+
+def command(*words: object) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["gc", *map(str, words)])
+
+
+def small(*more: object) -> list[object]:
+    return ["--steps", 3, "--batch", 2, "--lr-warmup", 1, "--log-every", 1, "--validate-every", 0, *more]
+
+
+def draw(pipeline: CogVideoXPipeline, prompt: str, steps: int = 2) -> np.ndarray:
+    """(F, H, W, 3) in [0, 1] as the stock pipeline draws a prompt."""
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline(
+        prompt,
+        height=16,
+        width=24,
+        num_frames=17,
+        num_inference_steps=steps,
+        guidance_scale=2.0,
+        max_sequence_length=pipeline.transformer.config.max_text_seq_length,
+        generator=torch.Generator().manual_seed(0),
+        output_type="np",
+    ).frames[0]
+
+
+def test_the_baseline_is_no_stage_of_a_world():
+    assert BASELINE_STAGES == ("gc",) and not set(BASELINE_STAGES) & set(STAGES_IN_ORDER)
+    joint, gc = stage_config("joint"), stage_config("gc")
+    assert (gc.steps, gc.batch, gc.lr) == (joint.steps, joint.batch, joint.lr)
+    assert gc.drop_text == joint.drop_both  # both are what guidance reads as unconditional
+    published, lora = stage_config("joint", "lora"), stage_config("gc", "lora")
+    assert (lora.lora_rank, lora.lora_targets, lora.lr) == (64, published.lora_targets, published.lr)
+
+
+def test_its_loss_falls(world, ready, tmp_path):
+    parts = new_text_video(world, ready.folder, 0)
+    result, lines = run("gc", parts, ready, tmp_path, steps=30, batch=8, lr=5e-3, ema=0.0)
+    losses = [line["loss"] for line in lines]
+    assert np.mean(losses[-5:]) < 0.95 * np.mean(losses[:5])
+    assert result.done and not any(value.requires_grad for value in parts.decoder.parameters())
+
+
+def test_it_reads_the_instruction_and_nothing_else(world, ready):
+    """The batch holds no representation and no motion value; another instruction changes what is predicted."""
+    config = tiny_config("gc", drop_text=0.0)
+    learner = TextVideoLearner(config, new_text_video(world, ready.folder, 0).decoder)
+    batch = learner.batch(ready, torch.tensor([0, 7]), MicroBatch(0), CPU)
+    assert set(batch) == {"clean", "noise", "timesteps", "text"}
+    texts = learner.decoder.text_features([clean_text(turn.instruction) for turn in ready.folder.turns])
+    torch.testing.assert_close(batch["text"], texts[[0, 7]], atol=2e-3, rtol=2e-3)
+    other = learner.batch(ready, torch.tensor([0, 7]), MicroBatch(0), CPU) | {"text": texts[[7, 0]]}
+    with torch.no_grad():
+        assert learner(batch)["loss"] != learner(other)["loss"]
+
+
+def test_what_guidance_calls_unconditional_is_trained(world, ready):
+    """A blanked sample reads just what the pipeline makes of an empty prompt."""
+    model = new_text_video(world, ready.folder, 0).decoder
+    learner = TextVideoLearner(tiny_config("gc", drop_text=1.0), model)
+    text = learner.batch(ready, torch.tensor([3]), MicroBatch(0), CPU)["text"]
+    empty, _ = model.pipeline.encode_prompt(
+        "", do_classifier_free_guidance=False, max_sequence_length=model.text_length
+    )
+    torch.testing.assert_close(text, empty, atol=2e-3, rtol=2e-3)
+
+
+def test_the_stock_scheduler_has_the_schedule_of_training():
+    stock = CogVideoXDPMScheduler(**STOCK_SCHEDULER).alphas_cumprod
+    timesteps = torch.tensor([0, 1, 250, 500, 999])
+    clean = torch.zeros(len(timesteps), 1, 1, 1, 1)
+    found = sqrt_alpha_cumprod(timesteps, clean).flatten()
+    torch.testing.assert_close(found.double() ** 2, stock[timesteps].double(), atol=1e-5, rtol=1e-4)
+
+
+def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, dataset, tmp_path, capsys):
+    before = {path: path.stat().st_mtime_ns for path in world.folder.rglob("*")}
+    said: list[str] = []
+    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch", "--out", tmp_path]
+    assert train_command(command(*words, *small()), said.append) == 0
+    assert {path: path.stat().st_mtime_ns for path in world.folder.rglob("*")} == before
+    pipeline = CogVideoXPipeline.from_pretrained(str(tmp_path / "gc"), local_files_only=True)
+    one, again, other = (draw(pipeline, text) for text in ("red walk", "red walk", "blue rest"))
+    assert one.shape == (17, 16, 24, 3) and np.isfinite(one).all()
+    assert np.array_equal(one, again) and not np.array_equal(one, other)
+    assert str(tmp_path / "gc") in said[-1]
+    assert json.loads((tmp_path / "gc" / "sampling.json").read_text()) == {
+        "steps": 4,
+        "guidance_scale": 6.0,
+        "frames": 17,
+    }
+    assert json.loads((tmp_path / "gc" / "model_index.json").read_text())["_class_name"] == "CogVideoXPipeline"
+
+
+def test_a_stopped_command_goes_on_to_the_same_weights(world, dataset, tmp_path):
+    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch"]
+    train_command(command(*words, "--out", tmp_path / "whole", *small()), lambda line: None)
+    halted = ["--out", tmp_path / "halves", *small("--minutes", 1e-9)]
+    assert train_command(command(*words, *halted), lambda line: None) == 0
+    assert not (tmp_path / "halves" / "gc").exists()
+    train_command(command(*words, "--out", tmp_path / "halves", "--resume", *small()), lambda line: None)
+    one, other = (
+        CogVideoXPipeline.from_pretrained(str(tmp_path / name / "gc"), local_files_only=True).transformer.state_dict()
+        for name in ("whole", "halves")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_it_begins_from_a_stage_file_and_a_run_of_another_start_is_refused(world, dataset, tmp_path):
+    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch"]
+    train_command(command(*words, "--out", tmp_path / "one", *small()), lambda line: None)
+    first = tmp_path / "one" / "gc.safetensors"
+    said: list[str] = []
+    train_command(command(*words, "--out", tmp_path / "two", "--start", first, *small("--lr", 1e-7)), said.append)
+    assert f"begins from {first}" in said
+    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
+    one, two = (read_adapter(tmp_path / run / "gc.safetensors")[2][name] for run in ("one", "two"))
+    torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
+    with pytest.raises(ValueError, match="holds a run of another start"):
+        train_command(command(*words, "--out", tmp_path / "two", "--resume", *small()), lambda line: None)
+
+
+def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, tmp_path):
+    """As for CogVideoX-2B: the file holds updates alone, and loaded they are the merged weights that training left."""
+    stock = tmp_path / "CogVideoX"
+    made = new_text_video(world, data.folder, 0).decoder
+    torch.nn.init.normal_(made.transformer.proj_out.weight)
+    made.pipeline.save_pretrained(str(stock))
+    words = ["--dataset", dataset, "--world", stock, "--out", tmp_path / "run", "--lora-rank", 4, "--lora-alpha", 8]
+    assert train_command(command(*words, *small("--lr", 1e-2, "--per-card", 0)), lambda line: None) == 0
+    files = [path.name for path in (tmp_path / "run" / "gc").iterdir()]
+    assert files == ["pytorch_lora_weights.safetensors", "sampling.json"]
+
+    parts = open_text_video(stock).with_stage_file(tmp_path / "run" / "gc.safetensors")
+    pipeline = CogVideoXPipeline.from_pretrained(str(stock), local_files_only=True)
+    plain = draw(pipeline, "red walk")
+    pipeline.load_lora_weights(str(tmp_path / "run" / "gc"))
+    updated, merged = draw(pipeline, "red walk"), draw(parts.decoder.pipeline, "red walk")
+    assert np.abs(updated - plain).max() > 1e-3
+    np.testing.assert_allclose(updated, merged, atol=1e-3)
+
+
+def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
+    words = ["--dataset", dataset, "--out", tmp_path / "run"]
+    with pytest.raises(ValueError, match="is no CogVideoX-2b folder"):
+        train_command(command(*words, "--world", world.folder, "--recipe", "lora"), lambda line: None)
+    bare = save_world(tmp_path / "bare", TINY)
+    vae = tmp_path / "vae.safetensors"
+    save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
+    with pytest.raises(ValueError, match="is of stage vae, for a world and not for a baseline; give one of stage gc"):
+        train_command(command(*words, "--world", world.folder, "--start", vae), lambda line: None)
+    with pytest.raises(ValueError, match="vae is not complete"):
+        new_text_video(open_world(bare.folder), data.folder, 0)
+    new_text_video(world, data.folder, 0).decoder.pipeline.save_pretrained(str(tmp_path / "broken"))
+    (tmp_path / "broken" / "vae" / "diffusion_pytorch_model.safetensors").unlink()
+    with pytest.raises(ValueError, match="is not a complete CogVideoX folder"):
+        open_text_video(tmp_path / "broken")
+
+
+def test_features_are_cached_by_the_text_encoder_and_length(world, data, tmp_path):
+    parts = new_text_video(world, data.folder, 0)
+    asked = []
+    kept = TrainingData(
+        data.folder, FeatureStore(data.store.features), cache=tmp_path, on_progress=lambda *a: asked.append(a)
+    )
+    prepare("gc", tiny_config("gc"), parts, kept, CPU)
+    assert {name for name, *_ in asked} == {"latents", "instruction"}
+    asked.clear()
+    prepare("gc", tiny_config("gc"), parts, kept, CPU)
+    assert not asked

@@ -1,0 +1,243 @@
+"""What is trained is what is played: trained files say how they are read and which motion table they were told."""
+
+import dataclasses
+import itertools
+import json
+import re
+
+import pytest
+import torch
+from test_train import TINY, new_parts, written_dataset
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.checkpoint.adapter_files import adapter_facts, save_adapter
+from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.records import GameRecord
+from animegamer_core.evaluate.world.motion import flow_of, open_meter
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.spec import PROFILES, TRAINED_PROFILES, Reading
+from animegamer_core.state import MOTION_TABLES, GameSession
+from animegamer_core.story.story import Story
+from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.stages import StageConfig
+from animegamer_core.train.training_data import TrainingData
+
+TURNS = 3
+QUICK = "--lr-warmup 5 --log-every 50 --recipe lora --lora-rank 0 --per-card 0 --accumulation 1 --ema 0"
+
+
+@pytest.fixture(scope="module")
+def dataset(data, tmp_path_factory):
+    """One game of three turns: what a tiny engine learns by heart in seconds."""
+    turns = data.folder.turns[:TURNS]
+    folder = DatasetFolder(tmp_path_factory.mktemp("three"), turns, (GameRecord("game", tuple(range(TURNS)), False),))
+    frames = data.store.features["frames"].shards[0][:TURNS]
+    return written_dataset(TrainingData(folder, FeatureStore.of(frames=frames)), folder.path / "dataset")
+
+
+@pytest.fixture(scope="module")
+def published(data, tmp_path_factory):
+    """A world that says of itself what a converted one says: profile reference, table released, no window."""
+    parts = new_parts(data)
+    parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())  # as stage joint leaves it
+    return parts.save(save_world(tmp_path_factory.mktemp("published"), TINY, profile="reference"))
+
+
+def train(stage, dataset, world, out, options):
+    words = ["train", stage, "--dataset", dataset, "--world", world.folder, "--out", out, *options.split()]
+    assert main([str(word) for word in words]) == 0
+    return out / f"{stage}.safetensors"
+
+
+def targets(dataset, world):
+    """(turns, N, D): the representations of the dataset's clips, which the engine is to predict."""
+    encoder, folder = world.load_encoder(), DatasetFolder.open(dataset)
+    pictures = torch.stack([torch.from_numpy(folder.frames(index)[0]) for index in range(TURNS)])
+    with torch.no_grad():
+        return encoder([turn.motion_text for turn in folder.turns], pictures.permute(0, 3, 1, 2) / 127.5 - 1)
+
+
+def played(world, dataset, out, *files):
+    """(turns, N, D): the representations of a game that was played by the command line, and its story."""
+    game = out / "game.txt"
+    game.write_text("\n".join(turn.instruction for turn in DatasetFolder.open(dataset).turns))
+    staged = [word for file in files for word in ("--stage-file", str(file))]
+    assert main(["play", str(game), "--world", str(world.folder), "--out", str(out), "--steps", "2", *staged]) == 0
+    story = Story.read(out, "game")
+    return torch.stack([story.read_representation(entry.state) for entry in story.entries]), story
+
+
+@pytest.mark.parametrize("profile", TRAINED_PROFILES)
+def test_play_computes_what_training_reached_and_draws_it(profile, dataset, published, tmp_path, monkeypatch):
+    """A tiny engine learns one game by heart, on top of a world that is read by profile reference."""
+    trainable = r"--trainable ^engine\. --steps 200 --batch 4 --lr 3e-3 --window 2"
+    predict = train("predict", dataset, published, tmp_path / "p", f"{QUICK} {trainable} --profile {profile}")
+    trainable = r"--trainable ^decoder\.transformer\. --steps 3 --batch 3 --lr 1e-3 --window 2"
+    adapt = train("adapt", dataset, published, tmp_path / "a", f"{QUICK} {trainable} --start {predict}")
+
+    reached = json.loads((tmp_path / "p" / "log.jsonl").read_text().splitlines()[-1])["mse"]
+    wanted = targets(dataset, published)
+    drawn, shoot = [], ShotDecoder.shoot
+
+    def seen(decoder, state, motion, **how):
+        drawn.append((state, motion))
+        return shoot(decoder, state, motion, **how)
+
+    monkeypatch.setattr(ShotDecoder, "shoot", seen)
+    states, story = played(published, dataset, tmp_path, predict, adapt)
+    error = (states - wanted).square().mean().item()
+    assert reached < 0.05 * wanted.var() and error < max(2 * reached, 1e-3), (error, reached)
+
+    other = next(name for name in TRAINED_PROFILES if name != profile)
+    misread = with_adapters(published, ((str(predict), 1.0),), other).load_engine()
+    first = misread.predict((), DatasetFolder.open(dataset).turns[0].instruction).representation
+    assert (first - wanted[0]).square().mean() > 10 * error, "read otherwise, the same weights predict something else"
+
+    world = open_with_adapters(published.folder, [str(predict), str(adapt)])
+    assert (world.profile.name, world.window, world.warnings) == (profile, 2, ())
+    levels = [turn.state.motion for turn in story.session(TURNS, 2).turns]
+    assert [motion for _, motion in drawn] == [world.motion_table.value(level) for level in levels]
+    assert torch.equal(torch.stack([state for state, _ in drawn]), states)
+
+
+def test_a_stage_file_says_how_it_was_trained(dataset, published, tmp_path):
+    file = train(
+        "predict", dataset, published, tmp_path, rf"{QUICK} --trainable ^engine\.project_in --steps 1 --batch 2"
+    )
+    stated = adapter_facts(file)
+    assert stated.reading == Reading(PROFILES["paper"], 4) and stated.motion_table is None, "paper is the default"
+    later = train("adapt", dataset, published, tmp_path / "b", f"{QUICK} --steps 1 --batch 3 --start {file} --window 1")
+    assert adapter_facts(later).reading == Reading(PROFILES["paper"], 1)
+    assert adapter_facts(later).motion_table.values == (0.5, 1.5, 2.5, 3.5, 4.5)
+
+
+def test_a_world_of_ours_is_read_as_its_engine_was_trained(dataset, published, tmp_path):
+    """In place: the folder says so itself; decoder stages put in their dataset's motion table."""
+    world = published.folder.with_name("own")
+    new = save_world(world, TINY, profile="reference")
+    WorldParts.load(published).in_memory().save(new)
+    scratch = QUICK.replace("--recipe lora --lora-rank 0", "--recipe scratch")
+    train("predict", dataset, open_world(world), tmp_path / "p", f"{scratch} --steps 1 --batch 2 --window 3")
+    opened = open_world(world)
+    assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "released")
+    train("adapt", dataset, open_world(world), tmp_path / "a", f"{scratch} --steps 1 --batch 3")
+    opened = open_world(world)
+    assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "dataset")
+    assert adapter_facts(tmp_path / "a" / "adapt.safetensors").reading.window == 3, "as the engine's"
+    train("predict", dataset, open_world(world), tmp_path / "r", f"{scratch} --steps 1 --batch 2 --profile reference")
+    assert open_world(world).reading == Reading(PROFILES["reference"], 3)
+
+
+def stage_file(path, stage, tensor, stated):
+    save_adapter(path, stage, StageConfig(trainable=("x",)), tensor, TINY.to_dict(), stated)
+    return str(path)
+
+
+@pytest.fixture
+def files(published, tmp_path):
+    """Stage files by name, each trained by profile paper or reference."""
+    engine = {"engine.project_in.0.bias": published.load_engine().project_in[0].bias}
+    decoder = {"decoder.transformer.proj_out.bias": published.load_decoder().transformer.proj_out.bias}
+    tables = {"paper": MOTION_TABLES["released_app"], "reference": MOTION_TABLES["released"]}
+    made = {}
+    for (stage, tensor), name in itertools.product((("predict", engine), ("adapt", decoder)), TRAINED_PROFILES):
+        stated = {"reading": Reading(PROFILES[name], 2).to_dict()}
+        if stage == "adapt":
+            table = dataclasses.asdict(dataclasses.replace(tables[name], edges=(1.0, 2.0, 3.0, 4.0), name=name))
+            stated["motion"] = {"table": table, "provenance": {"motion backend": "dis", "motion threshold": "0.3"}}
+        made[stage, name] = stage_file(tmp_path / f"{stage}-{name}.safetensors", stage, tensor, stated)
+    made["old"] = stage_file(tmp_path / "old.safetensors", "predict", engine, {})
+    made["old adapt"] = stage_file(tmp_path / "old-adapt.safetensors", "adapt", decoder, {})
+    return made
+
+
+def adapted(world, files, *names, profile=None):
+    return with_adapters(world, tuple((files[name], 1.0) for name in names), profile)
+
+
+def test_files_that_contradict_one_another_or_the_world_are_refused(published, files):
+    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; leave one of them out"
+    with pytest.raises(ValueError, match=two):
+        adapted(published, files, ("predict", "paper"), ("predict", "reference"))
+    world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; leave"
+    with pytest.raises(ValueError, match=world):
+        adapted(published, files, ("adapt", "paper"))
+    with pytest.raises(ValueError, match="adapt-reference.* with profile reference, and adapter .*predict-paper"):
+        adapted(published, files, ("predict", "paper"), ("adapt", "reference"))
+    both = adapted(published, files, ("predict", "paper"), ("adapt", "paper"))
+    assert (both.profile.name, both.trained_window, both.warnings) == ("paper", 2, ())
+    assert adapted(published, files, ("adapt", "reference")).profile.name == "reference"
+
+
+def test_a_chosen_profile_plays_them_all_the_same_and_says_so(published, files):
+    world = adapted(published, files, ("predict", "paper"), ("adapt", "reference"), profile="reference")
+    assert world.profile.name == "reference" and re.search("profile reference reads .* otherwise", world.warnings[0])
+    assert not adapted(published, files, ("predict", "paper"), profile="paper").warnings
+    assert open_world(published.folder).with_profile("as_run").warnings
+
+
+def test_files_of_earlier_versions_load_with_a_sentence(published, files):
+    world = adapted(published, files, "old", "old adapt")
+    assert world.profile.name == "reference" and world.motion_table == published.motion_table
+    told = "\n".join(world.warnings)
+    assert "does not state its profile" in told and "'released'" in told and len(world.warnings) == 3
+    world.load_engine(), world.load_decoder()
+
+
+def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures(published, files):
+    names = (("predict", "paper"), ("adapt", "paper"))
+    world = adapted(published, files, *names)
+    assert world.motion_table.values == MOTION_TABLES["released_app"].values
+    flow = flow_of(world)
+    assert flow.threshold == 0.3
+    with open_meter(world, flow) as meter:
+        assert meter.facts["edges"] == [1.0, 2.0, 3.0, 4.0]
+    assert adapted(published, files, *names, "old adapt").motion_table.name == "paper", "one without has no say"
+    other = adapted(published, files, ("adapt", "reference"))
+    assert other.motion_table.name == "reference" and other.fingerprint != published.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("stated", "wrong"),
+    [
+        ({"reading": 5}, "is not an object"),
+        ({"reading": {"profile": "mine"}}, "profile"),
+        ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "aligned_queries": False}}, "aligned_queries of prof"),
+        ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "window": -1}}, "window is '-1'"),
+        ({"motion": {"table": {"name": "t", "values": [1]}, "provenance": {}}}, "expected 5 values"),
+        ({"motion": []}, "is not an object"),
+    ],
+)
+def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, tmp_path):
+    tensors = {"engine.project_in.0.bias": torch.zeros(32)}
+    file = stage_file(tmp_path / "odd.safetensors", "predict", tensors, stated)
+    with pytest.raises(ValueError, match=f"odd.safetensors: what it states .*{wrong}"):
+        with_adapters(published, ((file, 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("stage", "profile", "wrong"), [("joint", "paper", "reads no turns"), ("predict", "no", "choice")]
+)
+def test_a_profile_that_cannot_be_trained_is_refused(stage, profile, wrong, dataset, published, tmp_path, capsys):
+    words = ["train", stage, "--dataset", dataset, "--world", published.folder, "--out", tmp_path, "--profile", profile]
+    try:
+        assert main([str(word) for word in words]) == 2
+    except SystemExit:
+        pass
+    assert wrong in capsys.readouterr().err
+
+
+def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path, capsys):
+    options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2 --minutes 0.00001"
+    words = ["train", "predict", "--dataset", dataset, "--world", published.folder, "--out", tmp_path, *options.split()]
+    main([str(word) for word in words])
+    assert main([str(word) for word in (*words, "--resume", "--profile", "reference")]) == 2
+    assert "holds a run of another profile (paper, now reference)" in capsys.readouterr().err
+
+
+def test_a_session_that_leaves_the_window_to_the_world_takes_its_own():
+    assert GameSession(window=None).with_default_window(3).window == 3
+    assert GameSession(window=1).with_default_window(3).window == 1

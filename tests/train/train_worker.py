@@ -1,0 +1,103 @@
+"""Run under `accelerate launch` by test_train_many.py: stages of tiny worlds, one after the other, in one group of
+processes. The job file lists [folder, stage, changes, steps to take], or {"command": [...]} for the command line, or
+{"interrupted": [folder, stage, changes]} for a run whose main process alone hears Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from unittest import mock
+
+import torch
+from test_train import TINY, new_parts, small_world, tiny_config
+
+from animegamer_core.cli.train import add_arguments
+from animegamer_core.cli.train import run as train_command
+from animegamer_core.data.cache import FeatureStore
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.distributed import processes
+from animegamer_core.train.loop import RunOptions
+from animegamer_core.train.run import prepare, train_stage
+from animegamer_core.train.training_data import TrainingData
+
+
+def work(jobs: list, folder: Path) -> None:
+    """Do the jobs below `folder`."""
+    turns, games, frames = small_world()
+    data = TrainingData(DatasetFolder(folder, turns, games), FeatureStore.of(frames=frames))
+    ready = prepare("adapt", tiny_config("adapt"), new_parts(data), data, torch.device("cpu"))
+    for job in jobs:
+        if isinstance(job, dict):
+            if "command" in job:
+                command(job["command"], folder)
+            else:
+                interrupted(job["interrupted"], ready, folder)
+        else:
+            stage_run(ready, folder, *job)
+
+
+def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes: dict, steps: int) -> None:
+    """Take some steps of a stage, or all of them where `steps` is 0."""
+    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in changes.items()}
+    parts, taken = new_parts(ready), []
+    for module in parts.encoder.text_tower.modules():  # dropout's masks are each process' own
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        elif isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+
+    def enough() -> bool:
+        taken.append(None)
+        return len(taken) == steps
+
+    result = train_stage(
+        stage, tiny_config(stage, **changes), parts, ready, folder / name, RunOptions(should_stop=enough)
+    )
+    if result.done and processes().is_main_process:
+        models = (result.parts.encoder, result.parts.decoder, result.parts.engine)
+        bare = [name for model in models for name, value in model.state_dict().items() if value.is_meta]
+        assert not bare, f"without memory: {bare}"
+
+
+def interrupted(job: list, ready: TrainingData, folder: Path) -> None:
+    """A run that stops since the main process hears Ctrl-C in its second step; what every process saw is noted."""
+    name, stage, changes = job
+    heard = []
+
+    def hear() -> bool:
+        heard.append(None)
+        if len(heard) == 2 and processes().is_main_process:
+            signal.raise_signal(signal.SIGINT)
+        return False
+
+    try:
+        result = train_stage(
+            stage, tiny_config(stage, **changes), new_parts(ready), ready, folder / name, RunOptions(should_stop=hear)
+        )
+        said = "done" if result.done else "stopped"
+    except KeyboardInterrupt:
+        said = "interrupted"
+    (folder / f"{name}-{processes().process_index}.txt").write_text(said)
+
+
+def command(words: list[str], folder: Path) -> None:
+    """The command line; clips that this process reads are noted in a file of its own."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    read, reading = [], DatasetFolder.frames
+    with (
+        mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}),
+        mock.patch.object(DatasetFolder, "frames", lambda self, index: read.append(index) or reading(self, index)),
+    ):
+        train_command(parser.parse_args(words))
+    (folder / f"read-{processes().process_index}.json").write_text(json.dumps(read))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    path = Path(sys.argv[1])
+    work(json.loads(path.read_text()), path.parent)
