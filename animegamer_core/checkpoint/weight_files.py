@@ -7,6 +7,7 @@ the weights (docs/reference.md, files on disk).
 
 from __future__ import annotations
 
+import io
 import typing
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from pickle import UnpicklingError  # the exception only; nothing here unpickles
 import numpy
 import torch
 
+from .pickle_scan import RefusedPickle, scan_pickle
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
 
 if typing.TYPE_CHECKING:
@@ -23,6 +25,7 @@ if typing.TYPE_CHECKING:
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 OPEN_CLIP = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")  # names of CLIP weights
+_LEGACY_PICKLES = 5  # before torch 1.6: a mark, a version, the system, the content, the names of storages
 _MAX_INDEX_BYTES = 256 << 20  # the pickled names and sizes of the largest published file take a few MB
 _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
     RuntimeError, UnpicklingError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
@@ -107,14 +110,35 @@ def decoder_file(folder: Path) -> Path:
 def _load(path: Path) -> Mapping[str, typing.Any]:
     """What torch.save stored, which must be a dict; CheckpointError for anything else."""
     zipped = _check_container(path)
+    _scan(path, zipped)
     try:
         with torch.serialization.safe_globals(_numpy_globals()):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except _LOAD_ERRORS as error:
-        raise CheckpointError(_why(path, error)) from error
+        raise CheckpointError(
+            f"{path}: not a whole torch file ({type(error).__name__} while reading); expected what torch.save wrote, "
+            "download it again"
+        ) from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: holds a {type(content).__name__}; expected a dict of tensors by name")
     return content
+
+
+def _scan(path: Path, zipped: bool) -> None:
+    """Read what the file's pickles would build; CheckpointError for more than tensors and plain values."""
+    size = path.stat().st_size
+    try:
+        if not zipped:
+            with path.open("rb") as file:
+                for _ in range(_LEGACY_PICKLES):
+                    scan_pickle(file, size)
+            return
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".pkl"):
+                    scan_pickle(io.BytesIO(archive.read(entry)), size)
+    except RefusedPickle as error:
+        raise CheckpointError(f"{path}: {error}; it was not opened, expected tensors and plain values only") from error
 
 
 def _check_container(path: Path) -> bool:
@@ -143,20 +167,6 @@ def _check_container(path: Path) -> bool:
             "expected a torch file, which is not compressed"
         )
     return True
-
-
-def _why(path: Path, error: Exception) -> str:
-    """One sentence for a failed load, naming the refused object where that was the reason."""
-    text = str(error)
-    for mark in ("GLOBAL ", "global "):
-        head, found, rest = text.partition(mark)
-        if found and "weights_only" in text.lower().replace(" ", "_"):
-            return (
-                f"{path}: holds the object {rest.split()[0].rstrip('.,')!r}, which could run code and was not opened; "
-                "expected tensors and plain values only"
-            )
-    kind = type(error).__name__
-    return f"{path}: not a whole torch file ({kind} while reading); expected what torch.save wrote, download it again"
 
 
 def _numpy_globals() -> list[typing.Any]:
