@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"spec", "state", "files"},
+    {"spec", "state", "files", "json_files", "network"},
     {"media", "model"},
     {"checkpoint"},
     {"runtime", "data"},

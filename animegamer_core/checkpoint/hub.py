@@ -1,7 +1,8 @@
 """Files on the Hugging Face hub: listed with their checksums, downloaded in blocks that resume, verified.
 
-`huggingface_hub` makes the requests, so HF_ENDPOINT, HF_TOKEN and its retries hold. Its own download starts a
-broken file again from the beginning, too slow for an engine of 29 GB; here every block that has arrived is kept.
+The requests go through `huggingface_hub`'s session, so HF_ENDPOINT, HF_TOKEN and proxies hold. Its own calls wait
+for ever where a server falls silent, read answers of any size into memory, and start a broken file again from the
+beginning; here time and sizes have limits, and every byte of a file that has arrived is kept.
 """
 
 from __future__ import annotations
@@ -9,16 +10,30 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urljoin, urlsplit
 
+import msgspec
+
+from ..json_files import JsonError, parse_json
+from ..network import PLAIN, limited, within
 from .storage import CheckpointError
 
 OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
 
 BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is there already, within these bounds
+LARGEST_ANSWER = 64 << 20  # bytes of a listing, which takes some KB
+SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
+SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
+PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain
+TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
+REDIRECTS = 5
 PART = ".part"  # ends the name of a file that is not whole yet
 
 
@@ -83,26 +98,42 @@ class Listing:
         return found
 
 
+class _Lfs(msgspec.Struct):
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Sibling(msgspec.Struct):
+    rfilename: Annotated[str, msgspec.Meta(max_length=1000)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)] | None = None
+    blobId: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")] | None = None
+    lfs: _Lfs | None = None
+
+
+class _Repository(msgspec.Struct):
+    """What the hub answers to /api/models/NAME; other fields are passed over."""
+
+    siblings: list[_Sibling]
+    sha: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")] = "main"
+    tags: list[str] = []
+
+
 def list_repository(repo: str) -> Listing:
     """The newest revision of a public or gated repository."""
-    from huggingface_hub import HfApi
-
-    with _explained(repo):
-        info = HfApi().model_info(repo, files_metadata=True)
+    url = f"{_endpoint()}/api/models/{repo}"
+    try:
+        found = parse_json(_answer(repo, f"{url}?blobs=true"), _Repository, url)
+    except JsonError as error:
+        raise CheckpointError(f"{error}; expected the hub's list of files") from error
     files = {
-        file.rfilename: (file.size or 0, file.lfs.sha256 if file.lfs else file.blob_id or "")
-        for file in info.siblings or []
+        file.rfilename: (file.size or 0, file.lfs.sha256 if file.lfs else file.blobId or "") for file in found.siblings
     }
-    stated = [tag.partition(":")[2] for tag in info.tags or [] if tag.startswith("license:")]
-    return Listing(repo, info.sha or "main", ", ".join(stated) or "not stated there", files)
+    stated = [tag.partition(":")[2] for tag in found.tags if tag.startswith("license:")]
+    return Listing(repo, found.sha, ", ".join(stated) or "not stated there", files)
 
 
 def check_access(repo: str) -> None:
     """CheckpointError with what to do, where the repository's owner asks for a login or for consent first."""
-    from huggingface_hub import HfApi
-
-    with _explained(repo):
-        HfApi().auth_check(repo)
+    _answer(repo, f"{_endpoint()}/api/models/{repo}/auth-check")
 
 
 def download(file: HubFile, on_bytes: OnBytes) -> None:
@@ -111,15 +142,24 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
     for old in file.local.parent.glob(f"{file.local.name}.{'?' * 8}{PART}"):  # not of a file with a longer name
         if old != file.part:
             old.unlink()
-    done = file.bytes - file.remaining
+    done, tries = file.bytes - file.remaining, 0
     with file.part.open("r+b" if done else "wb") as part:
         part.seek(done)
         while done < file.bytes:
-            size = min(max(done, BLOCK), LARGEST_BLOCK)
-            block = _block(file, done, min(done + size, file.bytes))
-            part.write(block)
-            done += len(block)
-            on_bytes(len(block), file.local.name)
+            before, failure = done, ""
+            try:
+                for chunk in _rest(file, done):
+                    part.write(chunk)
+                    done += len(chunk)
+                    on_bytes(len(chunk), file.local.name)
+            except _Broken as error:
+                failure = str(error)
+            tries = 0 if done - before >= PROGRESS else tries + 1
+            if tries == TRIES:
+                where = f"after {done} of {file.bytes} bytes of {file.path}"
+                raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
+            if failure:
+                time.sleep(WAIT * 2**tries)
         part.flush()
         os.fsync(part.fileno())
     if not file.is_whole(file.part):
@@ -131,44 +171,111 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
     os.replace(file.part, file.local)
 
 
-def _block(file: HubFile, start: int, end: int) -> bytes:
-    """Bytes start..end of a file."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
+class _Broken(Exception):
+    """A request that came to nothing, and may be made again."""
 
-    url = hf_hub_url(file.repo, file.path, revision=file.revision)
-    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-    with _explained(file.repo, f"after {start} of {file.bytes} bytes of {file.path}"):
-        response = http_backoff("GET", url, headers=headers, timeout=60)
-        hf_raise_for_status(response)
-    content = response.content if response.status_code == 206 else response.content[start:end]
-    if len(content) != end - start:
-        raise CheckpointError(
-            f"{file.repo}/{file.path}: {len(content)} bytes came for {end - start} at {start}; run the command again"
-        )
-    return content
+
+def _rest(file: HubFile, start: int) -> Iterator[bytes]:
+    """The bytes of a file from `start`: a block, or all of the rest from a server that knows no ranges."""
+    from huggingface_hub import hf_hub_url
+
+    end = min(start + min(max(start, BLOCK), LARGEST_BLOCK), file.bytes)
+    url = hf_hub_url(file.repo, file.path, revision=file.revision, endpoint=_endpoint())
+    with _response(file.repo, url, {"Range": f"bytes={start}-{end - 1}"}) as response:
+        skip, size = (0, end - start) if response.status_code == 206 else (start, file.bytes)
+        for chunk in _body(response, size, SLOWEST):
+            yield chunk[skip:]
+            skip = max(0, skip - len(chunk))
+
+
+def _answer(repo: str, url: str) -> bytes:
+    """The whole of a small answer, after further tries if need be."""
+    for tries in range(1, TRIES + 1):
+        try:
+            with _response(repo, url, {}) as response:
+                data = b"".join(_body(response, LARGEST_ANSWER + 1))
+        except _Broken as error:
+            if tries == TRIES:
+                raise _no_answer(repo, str(error)) from error
+            time.sleep(WAIT * 2 ** (tries - 1))
+        else:
+            if len(data) > LARGEST_ANSWER:
+                raise CheckpointError(f"{url}: an answer of more than {LARGEST_ANSWER} bytes; is it the hub?")
+            return data
+    raise AssertionError("unreachable: the last try returns or raises")
 
 
 @contextmanager
-def _explained(repo: str, where: str = "") -> Iterator[None]:
-    """Turns what the hub's library raises into one sentence."""
-    from huggingface_hub import constants, errors
+def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
+    """An open answer of status 200 or 206. CheckpointError: a refusal. _Broken: what may go better next time."""
+    from huggingface_hub import errors
 
-    page = f"{constants.ENDPOINT}/{repo}"
     try:
-        yield
-    except errors.GatedRepoError as error:
-        raise CheckpointError(
-            f"{repo}: its owner asks for consent first; accept the licence at {page}, run `hf auth login` (or set "
-            "HF_TOKEN), then run the same command again"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise CheckpointError(f"{repo}: no such repository at {page}, or it needs `hf auth login`") from error
+        with closing(_opened(url, headers)) as response:
+            _check_status(repo, response)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise CheckpointError(f"{url}: a compressed answer, which was not asked for; is it the hub?")
+            yield response
     except errors.OfflineModeIsEnabled as error:
-        raise CheckpointError(f"{page}: HF_HUB_OFFLINE forbids requests; unset it for this command") from error
+        raise CheckpointError(f"{_page(repo)}: HF_HUB_OFFLINE forbids requests; unset it for this command") from error
     except (errors.HTTPError, OSError) as error:
-        code = getattr(getattr(error, "response", None), "status_code", None)
-        why = f"the hub answered {code}" if code else f"no answer ({type(error).__name__})"
+        raise _Broken(f"no answer ({type(error).__name__})") from error
+
+
+def _opened(url: str, headers: Mapping[str, str]) -> Any:
+    """The answer with its body unread, after redirects. The token goes to the hub alone."""
+    from huggingface_hub.utils import build_hf_headers, get_session
+
+    session, sent = get_session(), {**build_hf_headers(), **PLAIN, **headers}
+    for _ in range(REDIRECTS):
+        response = within(SILENCE, partial(_request, session, url, dict(sent)))
+        target = response.headers.get("location") if 300 <= response.status_code < 400 else None
+        if target is None:
+            return response
+        response.close()
+        before, url = url, urljoin(url, target)
+        if urlsplit(url)[:2] != urlsplit(before)[:2]:
+            sent.pop("authorization", None)
+    raise OSError(f"more than {REDIRECTS} redirects")
+
+
+def _request(session: Any, url: str, headers: Mapping[str, str]) -> Any:
+    if hasattr(session, "send") and hasattr(session, "build_request"):  # httpx, from huggingface_hub 1.0 on
+        request = session.build_request("GET", url, headers=headers, timeout=SILENCE)
+        return session.send(request, stream=True, follow_redirects=False)
+    return session.get(url, headers=headers, timeout=SILENCE, stream=True, allow_redirects=False)
+
+
+def _body(response: Any, largest: int, each: int | None = None) -> Iterable[bytes]:
+    chunks = response.iter_raw() if hasattr(response, "iter_raw") else response.iter_content(1 << 16)
+    return limited(chunks, largest, SILENCE, each)
+
+
+def _check_status(repo: str, response: Any) -> None:
+    """CheckpointError with what to do for a refusal, _Broken for what may pass."""
+    code, status = response.headers.get("x-error-code", ""), response.status_code
+    if code == "GatedRepo":
         raise CheckpointError(
-            f"{page}: {why}{' ' + where if where else ''}; what has arrived is kept, so run the same command again"
-        ) from error
+            f"{repo}: its owner asks for consent first; accept the licence at {_page(repo)}, run `hf auth login` (or "
+            "set HF_TOKEN), then run the same command again"
+        )
+    if code == "RepoNotFound" or status == 401:
+        raise CheckpointError(f"{repo}: no such repository at {_page(repo)}, or it needs `hf auth login`")
+    if status in (408, 429) or status >= 500:
+        raise _Broken(f"the hub answered {status}")
+    if status not in (200, 206):
+        raise _no_answer(repo, f"the hub answered {status}")
+
+
+def _endpoint() -> str:
+    from huggingface_hub import constants
+
+    return constants.ENDPOINT
+
+
+def _page(repo: str) -> str:
+    return f"{_endpoint()}/{repo}"
+
+
+def _no_answer(repo: str, why: str) -> CheckpointError:
+    return CheckpointError(f"{_page(repo)}: {why}; what has arrived is kept, so run the same command again")

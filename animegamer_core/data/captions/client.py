@@ -16,10 +16,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ...network import PLAIN, limited, within
 from ...state import clean_text
 from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
 
 KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
+SHORTEST_SECRET = 8  # letters
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
 _BAD_URL = "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password"
 _SHOWN = 200  # characters of a service's own message that are shown
-_FINAL = (401, 402, 403, 404, 405)  # statuses that the next question would get too
+_FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 
 
 @dataclass(frozen=True)
@@ -159,37 +162,39 @@ class EndpointModel:
             raise self._no_answer() from error
         if len(data) > LONGEST_ANSWER:
             return Reply("", f"the answer is larger than {LONGEST_ANSWER} bytes")
-        return _reply(json.loads(data))
+        reply = _reply(json.loads(data))
+        return replace(reply, text=self._masked(reply.text))
 
     def _send(self, send: Callable[..., Any], request: Any, options: dict[str, Any]) -> Any:
         """Send one request and read its answer; errors of the HTTP library make the client try again."""
         if not self._limiter.wait(self._asking.stop):
             raise Cancelled("the run was stopped")
         self._asking.requests += 1
-        deadline = time.monotonic() + self.settings.timeout
+        begun, seconds = time.monotonic(), self.settings.timeout
         failure = f"no connection to {self.settings.url}"
+        request.headers.update(PLAIN)
+        options["follow_redirects"] = False  # the library would read a redirect's whole body
         try:
-            response = send(request, stream=True, **options)
+            response = within(seconds, lambda: send(request, stream=True, **options))
             failure = "the connection broke off"
-            data = bytearray()
-            try:
-                for chunk in response.iter_bytes():
-                    data += chunk
-                    if len(data) > LONGEST_ANSWER:
-                        break
-                    if time.monotonic() > deadline:
-                        raise self._http.ReadTimeout("the answer took too long", request=request)
-            finally:
-                response.close()
+            with closing(response):
+                seconds -= time.monotonic() - begun
+                data = b"".join(limited(response.iter_raw(), LONGEST_ANSWER + 1, seconds))
+            if response.headers.get("content-encoding", "identity") != "identity":
+                data, failure = b"", "a compressed answer, which was not asked for"
+                raise self._http.ReadError(failure, request=request)
             if response.is_success and len(data) <= LONGEST_ANSWER and (failure := _what_is_missing(data)):
                 raise self._http.ReadError(failure, request=request)
+        except TimeoutError as error:
+            self._count("timeout")
+            raise self._http.ReadTimeout("the answer took too long", request=request) from error
         except self._http.HTTPError as error:
             self._count("timeout" if isinstance(error, self._http.TimeoutException) else failure)
             raise
         if _is_retried(response.status_code):
             self._count(f"status {response.status_code}")
         headers = [item for item in response.headers.items() if item[0].lower() not in _BODY_HEADERS]
-        return type(response)(response.status_code, headers=headers, content=bytes(data), request=request)
+        return type(response)(response.status_code, headers=headers, content=data, request=request)
 
     def _count(self, failure: str) -> None:
         self._asking.failure = failure
@@ -211,9 +216,12 @@ class EndpointModel:
             return True
         return False
 
+    def _masked(self, text: str) -> str:
+        """The text without the key, which some services send back; a short one could be any word."""
+        return text.replace(self._key, "***") if len(self._key) >= SHORTEST_SECRET else text
+
     def _refusal(self, error: Any) -> CaptionerError:
-        message = clean_text(str(error.message))
-        message = (message if self._key == NO_KEY else message.replace(self._key, "***"))[:_SHOWN]
+        message = self._masked(clean_text(str(error.message)))[:_SHOWN]
         kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
         return kind(f"{self.name} at {self.settings.url} refuses (status {error.status_code}): {message}")
 
@@ -258,7 +266,7 @@ def _data_url(picture: Image.Image) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def _what_is_missing(data: bytearray) -> str:
+def _what_is_missing(data: bytes) -> str:
     """Why an answer's bytes are not a chat completion; '' if they are one."""
     try:
         json.loads(data)["choices"][0]["message"].get("content")

@@ -1,0 +1,91 @@
+"""JSON and JSON Lines files: one reader, with limits, that checks every value against a type.
+
+A type is what msgspec takes: a dataclass, a TypedDict, `dict[str, float]`, `Annotated[int, msgspec.Meta(ge=0)]`. Keys
+that a class does not have are passed over, so that a newer version may add some. NaN and Infinity are not JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+Value = TypeVar("Value")
+LARGEST_FILE = 256 << 20  # bytes; the tables of 100,000 clips take a fifth
+LARGEST_LINE = 4 << 20
+_WORDS = {
+    "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
+    "bool": "true or false", "null": "nothing",
+}  # fmt: skip
+
+
+class JsonError(ValueError):
+    """A JSON text that cannot be read or is not of the expected type; the message names file, line and field."""
+
+
+class Row(NamedTuple):
+    """A line of a table: its number, from 1, and its value, or what is wrong with it."""
+
+    number: int
+    value: Any
+    problem: str | None
+
+
+def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Value:
+    """The value in a JSON file. JsonError: missing, larger than `largest` bytes, damaged, or not a `kind`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(largest + 1)
+    except OSError as error:
+        raise JsonError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(data) > largest:
+        raise JsonError(f"{path}: has more than {largest} bytes; expected a JSON file of at most that")
+    return parse_json(data, kind, str(path))
+
+
+def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
+    """The value of a JSON text. JsonError names `where` and the field that is not of its type."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise JsonError(f"{where}: {_in_words(str(error))}") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
+        raise JsonError(f"{where}: not JSON ({str(error).removeprefix('JSON is malformed: ')})") from error
+
+
+def to_type(value: Any, kind: type[Value], where: str) -> Value:
+    """A value that was read from JSON as a `kind`; JsonError as for `parse_json`."""
+    try:
+        return msgspec.convert(value, type=kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise JsonError(f"{where}: {_in_words(str(error))}") from error
+
+
+def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
+    """The lines of a JSON Lines file, one at a time; none without a file. A wrong line has a problem and no value."""
+    if not path.is_file():
+        return
+    decoder = msgspec.json.Decoder(kind)
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
+            if len(line) > LARGEST_LINE:
+                yield Row(number, None, f"longer than {LARGEST_LINE} bytes, and the lines after it were not read")
+                return
+            try:
+                yield Row(number, decoder.decode(line), None)
+            except msgspec.ValidationError as error:
+                yield Row(number, None, _in_words(str(error)))
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
+                yield Row(number, None, f"not JSON ({str(error).removeprefix('JSON is malformed: ')})")
+
+
+def _in_words(message: str) -> str:
+    """msgspec's message in our words: "field turns[3].motion: expected a number, got a text"."""
+    text, _, path = message.partition(" - at `")
+    for name, words in _WORDS.items():
+        text = text.replace(f"`{name}`", words)
+    field = path.rstrip("`").removeprefix("$").removeprefix(".")
+    text = text[:1].lower() + text[1:]
+    return f"field {field}: {text}" if field else text

@@ -1,0 +1,110 @@
+"""JSON from outside is read within limits, and its error names file, line and field."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.json_files import JsonError, parse_json, read_json, read_rows, to_type
+
+
+@dataclass(frozen=True)
+class Turn:
+    seed: int
+    motion: float = 0.0
+    names: tuple[str, ...] = ()
+    inner: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; expected 0 or more")
+
+
+WRONG = {
+    b'{"seed": true}': "field seed: expected a whole number, got true or false",
+    b'{"seed": 1.5}': "field seed: expected a whole number, got a number",
+    b'{"seed": -1}': "seed is -1; expected 0 or more",
+    b'{"seed": 1, "names": ["a", 3]}': r"field names\[1\]: expected a text, got a whole number",
+    b'{"seed": 1, "inner": {"a": "b"}}': "expected a number, got a text",
+    b'{"motion": 1}': "missing required field `seed`",
+    b"[1]": "expected an object, got a list",
+    b'{"seed": 1, "motion": NaN}': "not JSON",
+    b'{"seed": 1, "motion": 1e999}': "out of range",
+    b'{"seed": 1': "not JSON",
+    b"": "not JSON",
+    b"\xff\xfe": "not JSON",
+    b'{"seed": 1, "names": ["\\ud800"]}': "not JSON",
+    b"[" * 100_000: "expected an object",
+    b'{"seed": 1, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}": "not JSON",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_is_said_with_its_field(text, tmp_path):
+    path = tmp_path / "turn.json"
+    path.write_bytes(text)
+    with pytest.raises(JsonError, match=WRONG[text]) as caught:
+        read_json(path, Turn)
+    assert str(caught.value).startswith(str(path)) and len(str(caught.value)) < 300
+
+
+def test_other_keys_are_passed_over_and_whole_numbers_are_numbers():
+    assert parse_json(b'{"seed": 3, "motion": 2, "new": {}}', Turn, "x") == Turn(3, 2.0)
+    assert to_type({"seed": 3}, Turn, "x") == Turn(3)
+    with pytest.raises(JsonError, match="x: field seed"):
+        to_type({"seed": "3"}, Turn, "x")
+
+
+def test_a_file_has_a_largest_size_and_has_to_be_there(tmp_path):
+    (tmp_path / "large.json").write_text(f'"{"x" * 100}"')
+    assert len(read_json(tmp_path / "large.json", str)) == 100
+    with pytest.raises(JsonError, match="has more than 50 bytes"):
+        read_json(tmp_path / "large.json", str, largest=50)
+    for missing in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(JsonError, match="cannot be read"):
+            read_json(missing, str)
+
+
+def test_a_table_is_read_line_by_line(tmp_path):
+    path = tmp_path / "turns.jsonl"
+    path.write_bytes(b'{"seed": 1}\n{"seed": "x"}\nnonsense\n{"seed": 4}\n{"seed": 5')
+    rows = list(read_rows(path, Turn))
+    assert [(row.number, row.value) for row in rows if row.problem is None] == [(1, Turn(1)), (4, Turn(4))]
+    assert [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem] == [
+        "field seed",
+        *["not JSON"] * 2,
+    ]
+    path.write_bytes(b'{"seed": 1}\n"' + b"x" * (5 << 20) + b'"\n{"seed": 3}\n')
+    rows = list(read_rows(path, Turn))
+    assert len(rows) == 2 and "were not read" in rows[1].problem
+    assert list(read_rows(Path("nowhere"), Turn)) == []
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.just("seed"), inner, max_size=4)
+    ),
+)
+
+
+@given(values)
+def test_any_value_is_a_turn_or_an_error(value: Any):
+    try:
+        found = to_type(value, Turn, "x")
+    except JsonError as error:
+        assert str(error).startswith("x: ")
+    else:
+        assert found.seed >= 0 and math.isfinite(found.motion)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_turn_or_an_error(data: bytes):
+    try:
+        parse_json(data, Turn, "x")
+    except JsonError as error:
+        assert str(error).startswith("x: ")

@@ -1,0 +1,110 @@
+"""Servers that are silent, slow or without end are given up in time, and take no memory."""
+
+import threading
+import time
+
+import psutil
+import pytest
+from raw_server import UNENDING, RawServer
+from stub_endpoint import StubEndpoint
+
+from animegamer_core.checkpoint import hub
+from animegamer_core.checkpoint.storage import CheckpointError
+from animegamer_core.data.captions.client import EndpointModel, EndpointSettings
+from animegamer_core.data.captions.vision_model import CaptionerError, Question
+from animegamer_core.network import limited, within
+
+SECONDS, MEMORY = 20.0, 200 << 20  # of a whole test; a single wait is far shorter
+
+
+@pytest.fixture
+def unending(request, monkeypatch):
+    """A server; what came of it has to take little time and memory."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    begun, before = time.monotonic(), psutil.Process().memory_info().rss
+    with RawServer(UNENDING[request.param]) as server:
+        yield server
+        assert psutil.Process().memory_info().rss - before < MEMORY
+    assert time.monotonic() - begun < SECONDS
+
+
+@pytest.mark.parametrize("unending", UNENDING, indirect=True)
+def test_an_endpoint_is_given_up(unending, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    model = EndpointModel(EndpointSettings(f"{unending.url}/v1", "m", timeout=0.5, retries=1))
+    try:
+        reply = model.answer(Question("?"), 1, threading.Event())
+    except CaptionerError as error:
+        assert str(error).isprintable() and len(str(error)) < 400
+    else:
+        assert reply.problem.startswith("the answer is larger than") and not reply.text
+
+
+@pytest.fixture
+def hurried(unending, monkeypatch):
+    """The unending server as the hub, with short limits."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", unending.url)
+    for name, value in {"SILENCE": 0.5, "WAIT": 0.01, "TRIES": 2}.items():
+        monkeypatch.setattr(hub, name, value)
+    return unending
+
+
+@pytest.mark.parametrize("unending", UNENDING, indirect=True)
+def test_a_hub_is_given_up(hurried):
+    unending = hurried
+    said = r"no answer \(|the hub answered [45]|an answer of more than|not JSON|a compressed answer"
+    with pytest.raises(CheckpointError, match=said) as caught:
+        hub.list_repository("some/repository")
+    assert unending.url in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("unending", ["nothing", "a body letter by letter", "a body without end"], indirect=True)
+def test_a_download_is_given_up_or_cut_at_its_size(hurried, tmp_path):
+    file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 1 << 20, "0" * 64)
+    with pytest.raises(CheckpointError, match=r"no answer \(TimeoutError\) after|no answer|not what the hub lists"):
+        hub.download(file, lambda *_: None)
+    assert not file.local.exists()
+
+
+def test_work_in_time_returns_and_late_work_is_closed():
+    class Late:
+        def __init__(self):
+            self.closed = threading.Event()
+
+        def close(self):
+            self.closed.set()
+
+    late, release = Late(), threading.Event()
+    assert within(10, lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        within(10, lambda: 1 // 0)
+    with pytest.raises(TimeoutError, match=r"0\.05 s"):
+        within(0.05, lambda: release.wait(10) and late)
+    release.set()
+    assert late.closed.wait(5)
+
+
+def test_a_body_is_cut_at_its_limit_and_needs_progress():
+    assert b"".join(limited([b"abc", b"def", b"ghi"], 5, 10)) == b"abcde"
+
+    def slow(pieces):
+        for piece in pieces:
+            time.sleep(0.03)
+            yield piece
+
+    with pytest.raises(TimeoutError):
+        list(limited(slow([b"x"] * 100), 1000, 0.2))
+    assert len(b"".join(limited(slow([b"x" * 10] * 20), 1000, 0.2, each=10))) == 200
+    with pytest.raises(TimeoutError):
+        list(limited(slow([b"x"] * 100), 1000, 0.2, each=50))
+
+
+def test_a_key_that_comes_back_is_not_kept(monkeypatch):
+    key = "sk-very-secret-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with StubEndpoint(lambda ask: f"<S>{key}</S>") as stub:
+        reply = EndpointModel(EndpointSettings(stub.url, "m")).answer(Question("?"), 1, threading.Event())
+    assert reply.text == "<S>***</S>"
