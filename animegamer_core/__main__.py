@@ -10,6 +10,7 @@ import sys
 import typing
 from collections.abc import Sequence
 
+from .cli.plain_output import PlainOutput
 from .spec import PROGRAM
 
 # Each module offers add_arguments(parser) and run(args) -> exit status.
@@ -45,10 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed before the start, for example in a service
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # instructions may have characters that the terminal cannot show
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # some texts have characters that the terminal cannot show
+            setattr(sys, name, PlainOutput(stream))
     if not words or words[0] not in VERBS:
         return _explain(words)
     path, about = VERBS[words[0]]

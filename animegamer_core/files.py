@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 if TYPE_CHECKING:
     from PIL import Image
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
 _PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
 _DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
@@ -34,6 +38,26 @@ def check_folder_name(name: str, what: str = "story") -> str:
 
 
 @contextmanager
+def room_for(path: Path) -> Iterator[None]:
+    """Around a write to `path`: a full disk is one OSError that says how much is free, whatever the writer raises."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        code = error.errno if isinstance(error, OSError) else _code_of(error)
+        if code not in FULL:
+            raise
+        free = shutil.disk_usage(path.parent).free / 1e6
+        what = f"{os.strerror(code)} ({free:.1f} MB free); what is finished is kept"
+        raise OSError(code, f"{what}; free some space and run the same again", str(path)) from error
+
+
+def _code_of(error: SafetensorError) -> int | None:
+    """The system's number of a failed write, which safetensors gives as text."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to; it replaces `path` when the block ends, and after an error nothing has changed.
 
@@ -45,13 +69,14 @@ def replacing(path: Path) -> Iterator[Path]:
     part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
     mode = mode_of_new(part)
     try:
-        yield part
-        written = part.stat()
-        if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
-            part.chmod(stat.S_IMODE(mode))  # safetensors creates files that only the owner can read
-        with part.open("r+b") as written:  # Windows flushes only what is open for writing
-            os.fsync(written.fileno())
-        os.replace(part, path)
+        with room_for(path):
+            yield part
+            written = part.stat()
+            if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
+                part.chmod(stat.S_IMODE(mode))  # safetensors creates files that only the owner can read
+            with part.open("r+b") as written:  # Windows flushes only what is open for writing
+                os.fsync(written.fileno())
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
@@ -85,10 +110,11 @@ def append_line(path: Path, text: str, sync: bool = True) -> None:
             file.seek(-1, os.SEEK_END)
             data = data if file.read(1) == b"\n" else b"\n" + data
         try:
-            if file.write(data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if sync:
-                os.fsync(file.fileno())
+            with room_for(path):
+                if file.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if sync:
+                    os.fsync(file.fileno())
         except OSError as error:
             file.truncate(size)
             raise OSError(error.errno, error.strerror, str(path)) from error

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from .messages import brief
+
 Value = TypeVar("Value")
 LARGEST_FILE = 256 << 20  # bytes; the tables of 100,000 clips take a fifth
 LARGEST_LINE = 4 << 20
@@ -52,7 +54,7 @@ def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
     except msgspec.ValidationError as error:
         raise JsonError(f"{where}: {_in_words(str(error))}") from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
-        raise JsonError(f"{where}: not JSON ({str(error).removeprefix('JSON is malformed: ')})") from error
+        raise JsonError(f"{where}: not JSON ({brief(str(error).removeprefix('JSON is malformed: '))})") from error
 
 
 def to_type(value: Any, kind: type[Value], where: str) -> Value:
@@ -78,7 +80,7 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
             except msgspec.ValidationError as error:
                 yield Row(number, None, _in_words(str(error)))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                yield Row(number, None, f"not JSON ({str(error).removeprefix('JSON is malformed: ')})")
+                yield Row(number, None, f"not JSON ({brief(str(error).removeprefix('JSON is malformed: '))})")
 
 
 def _in_words(message: str) -> str:
@@ -88,4 +90,4 @@ def _in_words(message: str) -> str:
         text = text.replace(f"`{name}`", words)
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
     text = text[:1].lower() + text[1:]
-    return f"field {field}: {text}" if field else text
+    return brief(f"field {field}: {text}" if field else text)

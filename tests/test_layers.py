@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"spec", "state", "files", "json_files", "network"},
+    {"spec", "state", "files", "network", "messages"},
+    {"json_files"},
     {"media", "model"},
     {"checkpoint"},
     {"runtime", "data"},
@@ -110,7 +111,7 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line check_folder_name locked mode_of_new replacing save_picture write_text",
+    "files": "append_line check_folder_name locked mode_of_new replacing room_for save_picture write_text",
     "media/page": "script_safe write_page",
     "media/fonts": "drawable font_of",
     "story/index": "check_new check_there exclusive_access read_index story_names write_index",

@@ -17,9 +17,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..files import replacing
+from ..messages import brief
 from ..spec import Reading
 from ..state import MotionTable
 from .manifest import read_motion_table
+from .storage import finite_extremes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +82,17 @@ def open_adapter(path: Path) -> Iterator[Any]:
                 raise ValueError(f"{path} is not an adapter file of format {FORMAT}; train the stage again")
             yield file
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); it may be cut off, so copy it again") from error
+        raise ValueError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """(metadata, tensors) of an adapter file; ValueError as for `open_adapter`, and for NaN or infinity."""
+    with open_adapter(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+        notes = dict(file.metadata())
+    for name, tensor in tensors.items():
+        finite_extremes(tensor, f"{path}: {name!r}")
+    return notes, tensors
 
 
 def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -93,7 +105,9 @@ def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, 
 
 def unreadable_settings(path: Path, error: Exception) -> ValueError:
     """The error for an adapter file whose stage or settings cannot be read."""
-    return ValueError(f"{path}: its stage and settings cannot be read ({error}); a newer program may have written it")
+    return ValueError(
+        f"{path}: its stage and settings cannot be read ({brief(error)}); a newer program may have written it"
+    )
 
 
 def check_there(path: str | Path) -> None:
@@ -153,7 +167,9 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
             measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
             facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: what it states of its training cannot be read ({error}); train it again") from error
+        raise ValueError(
+            f"{path}: what it states of its training cannot be read ({brief(error)}); train it again"
+        ) from error
     return facts
 
 

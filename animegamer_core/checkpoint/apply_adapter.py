@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .adapter_files import open_adapter, read_settings, unreadable_settings
+from .adapter_files import read_settings, read_tensors, unreadable_settings
 from .lora import attach, free_name, note_changed, weaken
 from .lora_files import LoraUpdate, plain_tensors
 
@@ -26,8 +26,7 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
     given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
     shape differs.
     """
-    with open_adapter(path) as file:
-        notes, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    notes, tensors = read_tensors(path)
     stage, rank, alpha = _lora_settings(path, notes)
     wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
     missing = wanted - set(modules)

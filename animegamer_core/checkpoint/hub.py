@@ -21,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from ..files import room_for
 from ..json_files import JsonError, parse_json
 from ..network import PLAIN, limited, within
 from .storage import CheckpointError
@@ -143,7 +144,7 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
         if old != file.part:
             old.unlink()
     done, tries = file.bytes - file.remaining, 0
-    with file.part.open("r+b" if done else "wb") as part:
+    with room_for(file.local), file.part.open("r+b" if done else "wb") as part:
         part.seek(done)
         while done < file.bytes:
             before, failure = done, ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .storage import CheckpointError, FolderWriter, SafetensorsSource, number, read_json
+from .storage import CheckpointError, FolderWriter, SafetensorsSource, finite_extremes, number, read_json
 
 if typing.TYPE_CHECKING:
     import torch
@@ -105,6 +105,8 @@ def read_lora(folder: Path) -> LoraUpdates:
         if not {down_key, up_key} <= keys:
             raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
         down, up = source.tensor(down_key), source.tensor(up_key)
+        for key, tensor in ((down_key, down), (up_key, up)):
+            finite_extremes(tensor, f"{source.path}: {key!r}")
         if down.dim() != 2 or up.dim() != 2 or not 0 < len(down) == up.shape[1]:
             raise CheckpointError(
                 f"{source.path}: lora_A and lora_B of {name!r} have shapes {tuple(down.shape)} and {tuple(up.shape)}; "

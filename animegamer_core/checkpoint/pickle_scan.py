@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from ..messages import brief
+
 _STORAGE_BYTES = {
     "Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1,
-    "Bool": 1, "Untyped": 1,
+    "Bool": 1, "Untyped": 1, "ComplexFloat": 8, "ComplexDouble": 16,
 }  # fmt: skip
 _DTYPES = {
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
@@ -32,6 +34,10 @@ _LITERALS = {
 }  # fmt: skip
 _OBJECTS = {"EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+class DamagedPickle(ValueError):
+    """Bytes that are no pickle, or not a whole one."""
 
 
 class RefusedPickle(ValueError):
@@ -62,7 +68,7 @@ _OBJECT, _MARK = object(), object()
 
 
 def scan_pickle(file: BinaryIO, largest: int) -> None:
-    """Check the pickle that begins at the file's position and move behind it; RefusedPickle says what is wrong.
+    """Check the pickle at the file's position, and move behind it; RefusedPickle or DamagedPickle says why not.
 
     largest: the bytes of the whole weight file, which bound all that the pickle may claim.
     """
@@ -81,11 +87,11 @@ class _Scan:
             for opcode, argument, _ in pickletools.genops(file):
                 self.step(opcode.name, argument)
         except (IndexError, KeyError) as error:  # nothing on the stack, or not in the memo
-            raise RefusedPickle("its pickle is damaged") from error
+            raise DamagedPickle(type(error).__name__) from error
         except ValueError as error:
             if isinstance(error, RefusedPickle):
                 raise
-            raise RefusedPickle(f"its pickle is damaged ({str(error)[:80]})") from error
+            raise DamagedPickle(brief(error)) from error
 
     def step(self, name: str, argument: Any) -> None:
         if name in _LITERALS:
@@ -211,6 +217,7 @@ _CALLS: dict[str, Callable[..., bool]] = {
     "torch.Size": lambda shape, *_: _counts(shape),
     "torch.device": _anything,
     "torch._utils._rebuild_tensor_v2": _lies_in_storage,
+    "torch._utils._rebuild_tensor_v3": _lies_in_storage,  # of types younger than storages
     "torch._utils._rebuild_parameter": _anything,
     "numpy.dtype": _number_type,
     "_codecs.encode": lambda text, coding, *_: isinstance(text, str) and coding in ("latin1", b"latin1"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import typing
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
@@ -17,7 +18,8 @@ from pickle import UnpicklingError  # the exception only; nothing here unpickles
 import numpy
 import torch
 
-from .pickle_scan import RefusedPickle, scan_pickle
+from ..messages import brief
+from .pickle_scan import DamagedPickle, RefusedPickle, scan_pickle
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
 
 if typing.TYPE_CHECKING:
@@ -115,10 +117,7 @@ def _load(path: Path) -> Mapping[str, typing.Any]:
         with torch.serialization.safe_globals(_numpy_globals()):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except _LOAD_ERRORS as error:
-        raise CheckpointError(
-            f"{path}: not a whole torch file ({type(error).__name__} while reading); expected what torch.save wrote, "
-            "download it again"
-        ) from error
+        raise CheckpointError(_not_whole(path, type(error).__name__)) from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: holds a {type(content).__name__}; expected a dict of tensors by name")
     return content
@@ -137,6 +136,10 @@ def _scan(path: Path, zipped: bool) -> None:
             for entry in archive.infolist():
                 if entry.filename.endswith(".pkl"):
                     scan_pickle(io.BytesIO(archive.read(entry)), size)
+    except DamagedPickle as error:
+        raise CheckpointError(_not_whole(path, str(error))) from error
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:  # the last: a password
+        raise CheckpointError(f"{path}: not a readable torch file ({brief(error)}); download it again") from error
     except RefusedPickle as error:
         raise CheckpointError(f"{path}: {error}; it was not opened, expected tensors and plain values only") from error
 
@@ -157,7 +160,7 @@ def _check_container(path: Path) -> bool:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(f"{path}: not a readable torch file ({error}); download it again") from error
+        raise CheckpointError(f"{path}: not a readable torch file ({brief(error)}); download it again") from error
     packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
     total = sum(entry.file_size for entry in entries)
     index = max((entry.file_size for entry in entries if entry.filename.endswith("data.pkl")), default=0)
@@ -167,6 +170,10 @@ def _check_container(path: Path) -> bool:
             "expected a torch file, which is not compressed"
         )
     return True
+
+
+def _not_whole(path: Path, why: str) -> str:
+    return f"{path}: not a whole torch file ({why}); expected what torch.save wrote, download it again"
 
 
 def _numpy_globals() -> list[typing.Any]:

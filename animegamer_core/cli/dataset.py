@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import shlex
 import sys
 import typing
@@ -23,7 +21,6 @@ if typing.TYPE_CHECKING:
     from ..data.dataset import DatasetFolder
 
 SHOWN_PROBLEMS = 50
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
     **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries", "per_minute")},
     **{"price_in": "price_in", "price_out": "price_out", "device": "captioner_device", "dtype": "captioner_dtype"},
@@ -108,12 +105,6 @@ def _build(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nstopped; what is finished is kept; run the same command to continue", file=sys.stderr)
         return 130
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        message = f"dataset: {args.out}: {os.strerror(error.errno)}; what is finished is kept"
-        print(f"{message}; free some space and run the same command to continue", file=sys.stderr)
-        return 2
 
 
 def _cut_and_finish(args: argparse.Namespace) -> int:

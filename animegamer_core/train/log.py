@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ..files import write_text
+from ..files import append_line, write_text
 
 LOG = "log.jsonl"
 PICTURE = "loss.png"
@@ -30,5 +30,4 @@ class RunLog:
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Add a line."""
-        with self.path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps({"step": step, **values}) + "\n")
+        append_line(self.path, json.dumps({"step": step, **values}) + "\n", sync=False)

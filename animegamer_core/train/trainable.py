@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ..checkpoint.adapter_files import open_adapter, read_settings, unreadable_settings
+from ..checkpoint.adapter_files import read_settings, read_tensors, unreadable_settings
 from ..checkpoint.lora import attach, detach, free_name, inject, linear_layers, lora_of, set_strength
 from ..checkpoint.lora_files import is_lora
 from .stages import StageConfig, matching
@@ -82,8 +82,7 @@ def lora_off(learner: nn.Module) -> Iterator[None]:
 
 def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
     """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
-    with open_adapter(path) as file:
-        notes, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    notes, tensors = read_tensors(path)
     stage, settings = read_settings(path, notes)
     try:
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.checkpoint.pickle_scan import RefusedPickle, scan_pickle
+from animegamer_core.checkpoint.pickle_scan import DamagedPickle, RefusedPickle, scan_pickle
 from animegamer_core.checkpoint.storage import CheckpointError
 from animegamer_core.checkpoint.weight_files import read_state
 
@@ -91,24 +91,24 @@ HOSTILE = {
     "another codec": (called(b"_codecs\nencode", b"X\x01\x00\x00\x00a", b"X\x04\x00\x00\x00zlib"), "_codecs.encode"),
     "newer instructions": (pickle.dumps({"a": 1}, protocol=4), "FRAME"),
     "an object of a class": (b"\x80\x02ctorch\nSize\n)\x81.", "NEWOBJ"),
-    "nothing on the stack": (b"\x80\x02R.", "damaged"),
-    "no memo": (b"\x80\x02h\x07.", "damaged"),
-    "no mark": (b"\x80\x02t.", "damaged"),
-    "cut off": (b"\x80\x02X\xff\xff\xff\x7fabc", "damaged"),
-    "no end": (b"\x80\x02}", "damaged"),
+    "nothing on the stack": (b"\x80\x02R.", "IndexError"),
+    "no memo": (b"\x80\x02h\x07.", "KeyError"),
+    "no mark": (b"\x80\x02t.", "IndexError"),
+    "cut off": (b"\x80\x02X\xff\xff\xff\x7fabc", "expected"),
+    "no end": (b"\x80\x02}", "exhausted"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_weights_do_not_need_is_refused_before_it_is_built(name, tmp_path):
     content, message = HOSTILE[name]
-    with pytest.raises(RefusedPickle, match=message):
+    with pytest.raises((RefusedPickle, DamagedPickle), match=message):
         scan_pickle(io.BytesIO(content), 10_000)
     path = tmp_path / "weights.pt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", content)
         archive.writestr("archive/version", "3\n")
-    with pytest.raises(CheckpointError, match=r"weights\.pt: .*it was not opened"):
+    with pytest.raises(CheckpointError, match=r"weights\.pt: .*(it was not opened|not a whole torch file)"):
         read_state(path)
 
 
@@ -127,10 +127,10 @@ def test_an_old_file_is_read_through_before_it_is_opened(tmp_path):
 def test_any_instructions_pass_or_are_refused(codes):
     try:
         scan_pickle(io.BytesIO(bytes([0x80, 2, *codes])), 1000)
-    except RefusedPickle:
+    except (RefusedPickle, DamagedPickle):
         pass
 
 
 def test_a_declared_length_is_no_reason_to_take_memory():
-    with pytest.raises(RefusedPickle):
+    with pytest.raises(DamagedPickle):
         scan_pickle(io.BytesIO(b"\x80\x02X" + struct.pack("<I", 0xFFFFFFF0)), 100)

@@ -1,0 +1,17 @@
+"""Texts from outside within our messages."""
+
+from __future__ import annotations
+
+
+def brief(text: object, most: int = 200) -> str:
+    """A text from a file, a name or a library's error, on one line of at most `most` characters, the middle left out.
+
+    What a terminal would act on is escaped.
+    """
+    words = " ".join(str(text).split())
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in words[: 2 * most])
+    if len(shown) <= most and len(words) <= 2 * most:
+        return shown
+    half = (most - 5) // 2
+    end = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in words[-half:])
+    return f"{shown[:half]} ... {end[-half:]}"

@@ -1,0 +1,189 @@
+"""Damaged and crafted files, made by small grammars from whole ones. A seed makes the same damage again."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import random
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Rng = random.Random
+POISON: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 2**24, 2**31, 2**63, 2**70, -(2**40), 10**400, 0.5, -0.0, 1e308, "", "x", "\x1b[31m",
+    "../../outside", "/etc/passwd", "a" * 5000, "NaN", "\x00", "\n# x", [], {}, [[]], {"": {}}, [0] * 9, ["x"] * 50,
+    {"a": 1}, {"decoder": {}, "format": 99},
+)  # fmt: skip
+RAW_NUMBERS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1.", b"0x10")
+PICKLE_CODES = b"\x80()}]Nqh\x85\x86\x87tsuaeQRb.0K2ocG\x8a\x8bB"
+
+
+def damage(path: Path, rng: Rng) -> str:
+    """Damage one file in place, as its kind allows; returns what was done."""
+    kinds: dict[str, tuple[Callable[[bytes, Rng], tuple[bytes, str]], ...]] = {
+        ".json": (json_value, json_value, json_value, json_text, any_bytes),
+        ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
+        ".safetensors": (safetensors_header, safetensors_header, safetensors_numbers, any_bytes),
+        ".pt": (pickle_codes, zip_entries, any_bytes),
+    }
+    how = rng.choice(kinds.get(path.suffix, (any_bytes,)))
+    content, what = how(path.read_bytes(), rng)
+    path.write_bytes(content)
+    return f"{path.name}: {what}"
+
+
+def any_bytes(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """The end cut off, bytes flipped, removed or added, or nothing left."""
+    at = rng.randrange(len(data) + 1)
+    match rng.randrange(5):
+        case 0:
+            return data[:at], f"cut off at {at}"
+        case 1:
+            flipped = bytearray(data)
+            places = [rng.randrange(len(data)) for _ in range(rng.randint(1, 20))] if data else []
+            for place in places:
+                flipped[place] ^= 1 << rng.randrange(8)
+            return bytes(flipped), f"bits flipped at {places[:3]}"
+        case 2:
+            return data[:at] + data[at + rng.randint(1, 40) :], f"bytes removed at {at}"
+        case 3:
+            return data[:at] + rng.randbytes(rng.randint(1, 40)) + data[at:], f"bytes added at {at}"
+    return b"", "emptied"
+
+
+def json_text(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """What no JSON writer writes: other encodings, depth, numbers without end."""
+    match rng.randrange(6):
+        case 0:
+            deep = rng.choice((500, 100_000))
+            return b"[" * deep + b"]" * deep, f"{deep} deep"
+        case 1:
+            return data.decode("utf-8").encode("utf-16"), "UTF-16"
+        case 2:
+            return b"\xef\xbb\xbf" + data, "a byte order mark"
+        case 3:
+            numbers = [at for at in range(len(data)) if data[at : at + 1].isdigit() and data[at - 1 : at] in b" :,["]
+            at, number = (rng.choice(numbers) if numbers else len(data)), rng.choice(RAW_NUMBERS)
+            return data[:at] + number + data[at + 1 :], f"{number[:12]!r} at {at}"
+        case 4:
+            return data + data, "twice"
+    return b'"' + b"\\ud800" * rng.choice((1, 10_000)) + b'"\n', "half characters"
+
+
+def json_value(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """A value of another type, size or key, or none, somewhere within."""
+    value, what = _changed(json.loads(data), rng)
+    return json.dumps(value).encode(), what
+
+
+def json_line(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """As `json_value`, in one of the lines; or lines repeated, lost or in another order."""
+    lines = data.splitlines() or [b"{}"]
+    at = rng.randrange(len(lines))
+    if rng.random() < 0.2:
+        lines = rng.choices(lines, k=rng.randint(0, 2 * len(lines)))
+        return b"".join(line + b"\n" for line in lines), "other lines"
+    value, what = _changed(json.loads(lines[at]), rng)
+    lines[at] = json.dumps(value).encode()
+    return b"\n".join(lines) + b"\n", f"line {at + 1}: {what}"
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in inner:
+        yield from _places(below, (*path, key))
+
+
+def _changed(value: Any, rng: Rng) -> tuple[Any, str]:
+    value = copy.deepcopy(value)
+    path = rng.choice(list(_places(value)))
+    if not path:
+        poison = rng.choice(POISON)
+        return poison, f"all is {str(poison)[:30]!r}"
+    holder = value
+    for key in path[:-1]:
+        holder = holder[key]
+    where = ".".join(map(str, path))
+    match rng.randrange(4):
+        case 0:
+            del holder[path[-1]]
+            return value, f"{where} is missing"
+        case 1 if isinstance(holder, dict):
+            holder[rng.choice(("", "format", "x" * 3000, "\x1b[2J", str(path[-1]).upper()))] = holder[path[-1]]
+            return value, f"{where} under another name too"
+    poison = rng.choice(POISON)
+    holder[path[-1]] = copy.deepcopy(poison)
+    return value, f"{where} is {str(poison)[:30]!r}"
+
+
+def safetensors_header(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """Other shapes, offsets, types, names or metadata than the content has; or another length of the header."""
+    (length,) = struct.unpack("<Q", data[:8])
+    if rng.random() < 0.2:
+        other = rng.choice((0, 1, length - 1, length + 8, 1 << 40, (1 << 64) - 1))
+        return struct.pack("<Q", other) + data[8:], f"a header of {other} bytes"
+    header, what = json_value(data[8 : 8 + length], rng)
+    return struct.pack("<Q", len(header)) + header + data[8 + length :], f"header: {what}"
+
+
+def safetensors_numbers(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """One number that is none, or none left that is not zero."""
+    (length,) = struct.unpack("<Q", data[:8])
+    header = {name: at for name, at in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}
+    bits = {"F32": b"\x00\x00\xc0\x7f", "BF16": b"\xc0\x7f", "F16": b"\x00\x7e", "F64": b"\x00" * 6 + b"\xf8\x7f"}
+    floats = [
+        (name, at)
+        for name, at in header.items()
+        if at["dtype"] in bits and at["data_offsets"][1] > at["data_offsets"][0]
+    ]
+    if not floats:
+        return any_bytes(data, rng)
+    name, at = rng.choice(floats)
+    value = bits[at["dtype"]]
+    count = (at["data_offsets"][1] - at["data_offsets"][0]) // len(value)
+    place = 8 + length + at["data_offsets"][0] + rng.randrange(count) * len(value)
+    return data[:place] + value + data[place + len(value) :], f"{name} has a NaN"
+
+
+def pickle_codes(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """Instructions of the pickle in a torch file added, removed or repeated."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+    out, what = io.BytesIO(), ""
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in entries:
+            if name.endswith(".pkl"):
+                at = rng.randrange(len(content))
+                new = bytes(rng.choices(PICKLE_CODES, k=rng.randint(1, 30)))
+                content = rng.choice(
+                    (content[:at] + new + content[at:], content[:at] + content[at + 5 :], content[:at] * 2)
+                )
+                what = f"pickle changed at {at}"
+            archive.writestr(name, content)
+    return out.getvalue(), what
+
+
+def zip_entries(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """A torch file with entries that are missing, twice there, compressed, empty or large."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
+    out, chosen = io.BytesIO(), rng.randrange(len(entries))
+    how = rng.choice(("missing", "twice", "compressed", "empty", "zeros", "elsewhere"))
+    with zipfile.ZipFile(out, "w") as archive:
+        for number, (name, content) in enumerate(entries):
+            if number != chosen:
+                archive.writestr(name, content)
+            elif how == "compressed":
+                archive.writestr(name, bytes(50 << 20), zipfile.ZIP_DEFLATED)
+            elif how == "elsewhere":
+                archive.writestr(f"../../{name}", content)
+            elif how != "missing":
+                archive.writestr(name, b"" if how == "empty" else bytes(len(content)) if how == "zeros" else content)
+                if how == "twice":
+                    archive.writestr(name + ".", content)
+    return out.getvalue(), f"{entries[chosen][0]} {how}"

@@ -1,0 +1,120 @@
+"""Files that were damaged or crafted: every reader reads them or says in one sentence what is wrong, soon, and writes
+nothing outside their folder. Sixty cases in every run, 600 with `-m soak`; `HOSTILE_SEEDS=5000-9000` runs others.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from hostile import damage
+from tiny_world import save_tiny_world
+
+from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint.adapter_files import adapter_facts
+from animegamer_core.checkpoint.weight_files import read_state
+from animegamer_core.data.check import check
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.story.story import Story
+
+OLD = Path(__file__).with_name("frozen")
+SECONDS, MEMORY, LONGEST = 15, 400 << 20, 4000  # of one case; characters of what it says
+
+
+def load_world(folder):
+    world = open_world(folder / "world")
+    world.tokenizer()
+    for model in (world.load_engine(), world.load_decoder()):
+        assert all(tensor.isfinite().all() for tensor in model.parameters()), "weights that are no numbers"
+
+
+def read_story(folder):
+    story = Story.read(folder, "game")
+    for branch in story.branches():
+        story.use(branch)
+        story.load_session(story.session(len(story.entries), 2))
+    [story.shots.record(entry.shot) for entry in story.entries if entry.shot]
+
+
+def read_all_of_a_dataset(folder):
+    problems = check(folder / "dataset", deep=True)
+    if not any(problem.serious for problem in problems):
+        DatasetFolder.open(folder / "dataset")
+    for problem in problems:
+        assert str(problem).isprintable() and len(str(problem)) < LONGEST
+
+
+READERS = {
+    "world": load_world,
+    "game": read_story,
+    "dataset": read_all_of_a_dataset,
+    "adapter.safetensors": lambda folder: adapter_facts(folder / "adapter.safetensors"),
+    "weights.pt": lambda folder: read_state(folder / "weights.pt"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """One whole example of everything that is read."""
+    folder = tmp_path_factory.mktemp("whole")
+    save_tiny_world(folder / "world")
+    shutil.copytree(OLD / "stories" / "game", folder / "game")
+    shutil.copytree(OLD / "dataset", folder / "dataset")
+    shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
+    torch.save({f"layer.{n}": torch.randn(8, 8) for n in range(4)}, folder / "weights.pt")
+    return folder
+
+
+def seeds():
+    first, _, last = os.environ.get("HOSTILE_SEEDS", "0-60").partition("-")
+    return range(int(first), int(last))
+
+
+def run_case(whole, seed, tmp_path):
+    """Damage one file of one example, and read it. A case that passes leaves no trace."""
+    rng = random.Random(seed)
+    name = rng.choice(list(READERS))
+    source, folder = whole / name, tmp_path / "given"
+    folder.mkdir()
+    copy = folder / name
+    if source.is_dir():
+        shutil.copytree(source, copy)
+        files = sorted(path for path in copy.rglob("*") if path.is_file())
+        suffix = rng.choice(sorted({path.suffix for path in files}))
+        path = rng.choice([path for path in files if path.suffix == suffix])
+    else:
+        path = Path(shutil.copy(source, copy))
+    what = damage(path, rng)
+    process = psutil.Process()
+    begun, before = time.monotonic(), process.memory_info().rss
+    signal.alarm(SECONDS)
+    try:
+        READERS[name](folder)
+    except (ValueError, OSError) as error:
+        text = str(error)
+        assert 0 < len(text) < LONGEST, f"seed {seed}: {what}: a message of {len(text)} characters"
+        assert all(line.isprintable() for line in text.split("\n")), f"seed {seed}: {what}: {text[:300]!r}"
+    except Exception as error:  # noqa: BLE001  whatever else is a defect
+        pytest.fail(f"seed {seed}: {what}: {type(error).__name__}: {str(error)[:300]}")
+    finally:
+        signal.alarm(0)
+    grown = process.memory_info().rss - before
+    assert grown < MEMORY, f"seed {seed}: {what}: {grown >> 20} MB, {time.monotonic() - begun:.1f} s"
+    assert [path.name for path in tmp_path.iterdir()] == ["given"], f"seed {seed}: {what}: wrote outside its folder"
+    shutil.rmtree(folder)
+
+
+def test_a_sample_of_damage_is_read_or_refused_in_a_sentence(whole, tmp_path):
+    for seed in seeds():
+        run_case(whole, seed, tmp_path)
+
+
+@pytest.mark.soak
+def test_damage_is_read_or_refused_in_a_sentence(whole, tmp_path):
+    for seed in range(1000, 1600):
+        run_case(whole, seed, tmp_path)
