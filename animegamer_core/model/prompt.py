@@ -15,8 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ..json_files import read_json
+from ..messages import brief
 from ..spec import Profile
 from ..state import clean_text
 
@@ -28,6 +32,9 @@ Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
+LONGEST_INSTRUCTION = 1024  # tokens; those of the paper's dataset have some 60
+LARGEST_TOKENIZER = 64 << 20  # bytes of its file; Mistral's has 2 MB
+_MOST_RULES, _LONGEST_RULE = 16, 8  # rules in a row of a tokenizer, and the letters that one adds
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
 
@@ -212,7 +219,10 @@ def build_prompt(
     instruction: str,
     profile: Profile,
 ) -> TurnPrompt:
-    """The prompt of the next turn. past: (instruction, levels) of the turns in the window, oldest first."""
+    """The prompt of the next turn. past: (instruction, levels) of the turns in the window, oldest first.
+
+    ValueError for an instruction of more than LONGEST_INSTRUCTION tokens: attention's mask grows with their square.
+    """
     import torch
 
     ids, past_mask, query_mask = [tokenizer.token("<s>")], [False], [False]
@@ -223,7 +233,12 @@ def build_prompt(
             mask.extend([mask is slot_of] * len(new))
 
     def scene(text: str, slot_of: list[bool]) -> None:
-        extend([tokenizer.token("<TURN>"), *tokenizer.encode_text(text)])
+        words = tokenizer.encode_text(text)
+        if len(words) > LONGEST_INSTRUCTION:
+            raise ValueError(
+                f"the instruction {brief(text, 60)!r} takes {len(words)} tokens; shorten it to {LONGEST_INSTRUCTION}"
+            )
+        extend([tokenizer.token("<TURN>"), *words])
         extend([tokenizer.token("<img>"), tokenizer.token("<frame>")])
         extend(tokenizer.slots(slots), slot_of=slot_of)
         extend([tokenizer.token("</frame>"), tokenizer.token("</img>")])
@@ -260,14 +275,35 @@ def parse_reply(text: str) -> Levels:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """The `tokenizers` model in a JSON file; ValueError if it is damaged or something else."""
+    """The `tokenizers` model in a JSON file, without truncation and padding, which could ask for any memory.
+
+    ValueError if it is damaged, something else, or has rules that make texts longer and longer.
+    """
     from tokenizers import Tokenizer
 
     try:
-        return Tokenizer.from_buffer(path.read_bytes())  # from_file raises a bare Exception for a damaged file
+        content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), "truncation": None, "padding": None}
+        _check_rules(content)
+        return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
     except ValueError as error:
-        why = " ".join(str(error).rpartition("buffer: ")[2].split())
+        why = brief(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])
         raise ValueError(f"{path}: not a complete tokenizer file ({why}); convert or download it again") from error
+
+
+def _check_rules(value: Any) -> None:
+    """ValueError for rules in a row that could each make a text many times longer."""
+    if isinstance(value, list):
+        rules = [item for item in value if isinstance(item, dict) and "type" in item]
+        if len(rules) > _MOST_RULES:
+            raise ValueError(f"{len(rules)} rules in a row; expected at most {_MOST_RULES}")
+    if isinstance(value, dict) and value.get("type") in ("Replace", "Prepend"):
+        text = value.get("content", value.get("prepend"))
+        if not isinstance(text, str) or len(text) > _LONGEST_RULE:
+            raise ValueError(f"a rule {value['type']} that adds more than {_LONGEST_RULE} letters")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            if isinstance(inner, dict | list):
+                _check_rules(inner)
 
 
 def _read_mistral(folder: Path) -> Tokenizer:

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from animegamer_core.model.prompt import (
     GRAMMAR,
+    LONGEST_INSTRUCTION,
     RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
@@ -130,3 +131,33 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
     tokenizer.save(tmp_path / "tokenizer.json")
     again = GameTokenizer.from_mistral(tmp_path)
     assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café  <s> x")) for t in (tokenizer, again)))
+
+
+def test_an_instruction_has_a_longest_length(tiny_tokenizer):
+    """Attention's mask grows with the square of the tokens: 30,000 words took 3 GB."""
+    words = "run " * LONGEST_INSTRUCTION
+    assert len(build_prompt(tiny_tokenizer, 8, [], words, PROFILES["paper"]).ids_L) > LONGEST_INSTRUCTION
+    with pytest.raises(ValueError, match=r"'run run .* run' takes 1025 tokens; shorten it to 1024"):
+        build_prompt(tiny_tokenizer, 8, [], words + "run", PROFILES["paper"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"padding": {"strategy": {"Fixed": 1 << 40}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}}, None),
+        ({"truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}}, None),
+        ({"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x" * 1000}}, "more than 8 letters"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 40}}, "40 rules in a row"),
+        ({"model": {"type": "WordLevel", "vocab": 3}}, "not a complete tokenizer"),
+        ({"version": 7}, "not a complete tokenizer"),
+    ],
+)
+def test_a_tokenizer_file_can_ask_for_no_more_than_its_words(tiny_tokenizer, tmp_path, changes, why):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(tiny_tokenizer.backend.to_str()), **changes}))
+    if why is None:
+        read = GameTokenizer.from_file(path)
+        assert read.encode_text("run to the beach") == tiny_tokenizer.encode_text("run to the beach")
+    else:
+        with pytest.raises(ValueError, match=why):
+            GameTokenizer.from_file(path)
