@@ -15,6 +15,8 @@ ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
+MOST_PIXELS = 1 << 27  # of a shot, 23 times the released one: no tensor of a world tells its size
+MOST_LAYERS = 200  # of a model; each takes time to build, before its weights are looked at
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
@@ -143,6 +145,13 @@ class DecoderSpec:
     steps: int = 50
     guidance_scale: float = 6.0
     vae: VaeSpec = VaeSpec()
+
+    def __post_init__(self) -> None:
+        if self.frames * self.height * self.width > MOST_PIXELS:
+            raise ValueError(
+                f"decoder: a shot of {self.frames} frames of {self.height} x {self.width} has more than {MOST_PIXELS} "
+                "pixels; expected smaller sizes"
+            )
 
     @property
     def latent_shape(self) -> tuple[int, int, int, int]:
@@ -393,8 +402,9 @@ def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -
 def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:
     if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
         raise ValueError(f"{where}: {str(value)[:40]!r} is not of type {kind}")
-    if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= LARGEST:
-        raise ValueError(f"{where}: {str(value)[:40]} is not a valid size; expected 1 to {LARGEST}")
+    largest = MOST_LAYERS if "layers" in where.rpartition(".")[2] else LARGEST
+    if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= largest:
+        raise ValueError(f"{where}: {str(value)[:40]} is not a valid size; expected 1 to {largest}")
     if isinstance(value, float) and not 0 <= value <= LARGEST:
         raise ValueError(f"{where}: {value} is not a valid scale; expected 0 to {LARGEST}")
     return value

@@ -119,13 +119,11 @@ def load_model(
     """
     import torch
 
-    model = build_model(build)
+    (model,) = check_parts(sources, lambda _: build()).values()
     target = torch.device(device)
     state = model.state_dict()
     for part, source in sources.items():
-        names = part_names(PARTS[part].model, part, state)
-        check_names(source, {name: state[full] for name, full in names.items()})
-        for name, full in names.items():
+        for name, full in part_names(PARTS[part].model, part, state).items():
             state[full] = _placed(source, name, target, dtype)
     for alias, full in _ALIASES.items():
         if alias in state:
@@ -248,13 +246,19 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
 
 
 def check_parts(sources: Mapping[str, TensorSource], build: Callable[[str], nn.Module]) -> dict[str, nn.Module]:
-    """Check the tensors of parts against empty models; returns these by kind. CheckpointError as for `check_names`."""
+    """Check the tensors of parts against empty models; returns these by kind. CheckpointError as for `check_names`.
+
+    Names and shapes are compared before anything is built with memory: wrong sizes could ask for any.
+    """
+    import torch
+
     models = {}
     for kind in dict.fromkeys(PARTS[part].model for part in sources):
-        models[kind] = build_model(lambda kind=kind: build(kind))
-        state = models[kind].state_dict()
+        with torch.device("meta"):
+            state = build(kind).state_dict()
         for part in (part for part in sources if PARTS[part].model == kind):
             check_names(sources[part], {name: state[full] for name, full in part_names(kind, part, state).items()})
+        models[kind] = build_model(lambda kind=kind: build(kind))
     return models
 
 
