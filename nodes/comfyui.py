@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 import json
 import sys
 import typing
@@ -132,6 +133,24 @@ def send(event: str, data: dict[str, typing.Any]) -> None:
 def routes() -> typing.Any:
     """The server's route table; None without a server."""
     return getattr(_server(), "routes", None)
+
+
+def is_own_name(host: str) -> bool:
+    """Whether a browser may reach this server under a host name.
+
+    Yes for addresses, names of the local network, those of --listen, and any with --enable-cors-header. A public name
+    may belong to a page elsewhere whose owner lets it point to this machine (DNS rebinding).
+    """
+    from comfy.cli_args import args
+
+    local = "." not in host or host.endswith((".localhost", ".local")) or host in args.listen.split(",")
+    if local or args.enable_cors_header is not None:
+        return True
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 async def queue_prompt(prompt: dict[str, typing.Any]) -> tuple[int, dict[str, typing.Any]]:

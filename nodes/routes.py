@@ -18,6 +18,8 @@ from dataclasses import asdict
 
 from comfy_api.v0_0_2 import io
 
+from ..animegamer_core.files import FULL
+from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -64,14 +66,29 @@ def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json
 
     async def answer(request: web.Request) -> web.Response:
         try:
+            _check_host(request.headers)
             status, values = await handler(request)
         except Refused as refused:
             status, values = refused.status, {"error": str(refused)}
         except ValueError as error:
             status, values = 400, {"error": str(error)}
+        except OSError as error:
+            status = 507 if error.errno in FULL else 500
+            values = {"error": brief(f"{error.filename or 'the disk'}: {error.strerror or error}")}
         return web.json_response(values, status=status)
 
     return answer
+
+
+def _check_host(headers: typing.Mapping[str, str]) -> None:
+    """Refused for a browser's request that names a host which is not this server's."""
+    if "Origin" not in headers and "Sec-Fetch-Site" not in headers:  # no browser
+        return
+    host = urllib.parse.urlsplit(f"//{headers.get('Host', '')}").hostname or ""
+    if not comfyui.is_own_name(host):
+        raise Refused(
+            403, f"{brief(host, 80)} is not a name of this ComfyUI; start it with `--listen {brief(host, 80)}` if it is"
+        )
 
 
 def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[..., typing.Any]:
