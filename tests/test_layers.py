@@ -114,7 +114,7 @@ PUBLIC = {
     "files": "append_line check_folder_name locked mode_of_new replacing room_for save_picture write_text",
     "media/page": "script_safe write_page",
     "media/fonts": "drawable font_of",
-    "story/index": "check_new check_there exclusive_access read_index story_names write_index",
+    "story/index": "StoryIndex check_new check_there exclusive_access read_index story_names write_index",
     "story/branches": "Branch BranchEntry branch_names",
     "runtime/models": "LoadedModels Models PlaySettings",
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",

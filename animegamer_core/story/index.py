@@ -9,14 +9,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypedDict
+
+import msgspec
 
 from ..files import PART, check_folder_name, locked, write_text
+from ..json_files import JsonError, read_json
 from .branches import BRANCH_NAME
 
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
+LARGEST_INDEX = 1 << 16  # bytes
 
 
 def story_names(root: Path | str) -> list[str]:
@@ -25,17 +29,27 @@ def story_names(root: Path | str) -> list[str]:
     return [path.parent.name for path in sorted(indexes, key=_played_at, reverse=True)]
 
 
-def read_index(path: Path) -> dict[str, Any]:
-    """The index of a story: `world` with name and fingerprint, and `line`, its branch; ValueError if it is invalid."""
+class _StoryWorld(TypedDict):
+    """The world that a story was played in."""
+
+    name: str
+    fingerprint: str
+
+
+class StoryIndex(TypedDict):
+    """The content of story.json. line: the current branch."""
+
+    format: int
+    world: _StoryWorld
+    line: Annotated[str, msgspec.Meta(pattern=f"^(?:{BRANCH_NAME.pattern})\\Z")]
+
+
+def read_index(path: Path) -> StoryIndex:
+    """The index of a story; ValueError names the field that is invalid."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        world, kinds = values["world"], {"format": int, "world": dict, "line": str}
-        valid = all(isinstance(values[name], kind) for name, kind in kinds.items())
-        valid = valid and all(isinstance(world[name], str) for name in ("name", "fingerprint"))
-        if not valid or not BRANCH_NAME.fullmatch(values["line"]):
-            raise ValueError("a field has a wrong value")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: not the index of a story; choose another name for the story") from error
+        values = read_json(path, StoryIndex, LARGEST_INDEX)
+    except JsonError as error:
+        raise ValueError(f"{error}; not the index of a story, choose another name for the story") from error
     if values["format"] != FORMAT:
         raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
     return values
