@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from ..files import locked
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
 from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
-from .storage import CheckpointError
+from .storage import CheckpointError, check_room
 from .world import EMBEDDED
 
 CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
@@ -121,7 +120,7 @@ def _plan(
     plan = FetchPlan(world, folder, tuple(files), todo, licences)
     for repo in dict.fromkeys(file.repo for file in todo):
         check_access(repo)
-    _check_room(plan)
+    check_room(folder, plan.bytes, "to download")
     return plan
 
 
@@ -154,16 +153,6 @@ def _choose(listings: Mapping[str, Listing], world: str, out: Path, encoders: bo
     if encoders:
         files += [*listings[COGVIDEO].pick(_TEXT_ENCODER, out), *listings[CLIP].pick(_IMAGE_ENCODER, out)]
     return files
-
-
-def _check_room(plan: FetchPlan) -> None:
-    there = next(folder for folder in (plan.out.absolute(), *plan.out.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
-    if free < plan.bytes:
-        raise CheckpointError(
-            f"{plan.out}: {size_text(plan.bytes)} to download and {size_text(free)} free; choose another disk "
-            "with --out"
-        )
 
 
 def size_text(size: int) -> str:

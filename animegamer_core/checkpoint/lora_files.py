@@ -37,11 +37,6 @@ class LoraUpdate:
         """The shape of the weight that it updates."""
         return self.up.shape[0], self.down.shape[1]
 
-    @property
-    def bytes(self) -> int:
-        """The bytes that it takes to store."""
-        return self.down.nbytes + self.up.nbytes
-
     def delta(self, device: torch.device | str = "cpu") -> Tensor:
         """(outputs, inputs) fp32: what it adds to the weight."""
         return self.scale * (self.up.to(device).float() @ self.down.to(device).float())

@@ -15,23 +15,13 @@ from types import MappingProxyType
 from ..files import write_text
 from ..spec import dtype_name
 from .lora_files import LoraUpdates, plain_tensors, write_lora
-from .storage import LONGEST, CheckpointError, FolderWriter, SafetensorsSource, TensorSource, find_safetensors
+from .storage import LONGEST, CheckpointError, FolderWriter, TensorSource
 
 if typing.TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
 TOKENIZER = "tokenizer.json"
-
-
-class Stored(typing.Protocol):
-    """Tensors to write, by their names in the part's file, with their types known before they are read."""
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type that the tensor is stored in."""
-
-    def tensor(self, key: str) -> Tensor:
-        """The tensor, of that type."""
 
 
 Module = typing.TypeVar("Module", bound="nn.Module")
@@ -127,25 +117,30 @@ def load_model(
     return model.eval()
 
 
+class Stored(typing.NamedTuple):
+    """The tensors of a part as they are to be stored: name in its file -> bytes, and what reads one by name."""
+
+    sizes: Mapping[str, int]
+    read: Callable[[str], Tensor]
+
+
 def write_part(
     folder: Path,
     part: str,
     model: nn.Module,
-    source: Stored,
+    stored: Stored,
     max_shard_bytes: int,
     updates: LoraUpdates = MappingProxyType({}),
 ) -> FolderWriter:
     """Write one part under temporary names; the caller commits.
 
-    The tensors come from `source`; `model` (which may be empty) gives their names, the tokenizer and the configuration.
-    updates: the LoRA of its layers, which gets its own file.
+    model: may be empty; gives the order of the tensors, the tokenizer and the configuration. updates: the LoRA of its
+    layers, which gets its own file.
     """
-    state = plain_tensors(model)
-    names = part_names(PARTS[part].model, part, state)
     writer = FolderWriter(folder / PARTS[part].folder)
     try:
-        sizes = {name: state[full].numel() * source.dtype(name).itemsize for name, full in names.items()}
-        writer.write_tensors(sizes, source.tensor, max_shard_bytes)
+        names = part_names(PARTS[part].model, part, plain_tensors(model))
+        writer.write_tensors({name: stored.sizes[name] for name in names}, stored.read, max_shard_bytes)
         write_lora(writer, updates)
         _write_texts(writer, part, model)
     except BaseException:
@@ -154,24 +149,16 @@ def write_part(
     return writer
 
 
-class LiveTensors:
-    """The tensors of one part of a loaded model, to be stored, without LoRA beside its weights. dtype None keeps their
-    types.
-    """
-
-    def __init__(self, model: nn.Module, part: str, dtype: torch.dtype | None) -> None:
-        self._state = plain_tensors(model)
-        self._names = part_names(PARTS[part].model, part, self._state)
-        self._dtype = dtype
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type to store it in."""
-        own = self._state[self._names[key]].dtype
-        return self._dtype if self._dtype is not None and own.is_floating_point else own
-
-    def tensor(self, key: str) -> Tensor:
-        """The tensor to store."""
-        return narrowed(self._state[self._names[key]].detach(), self.dtype(key), key).cpu()
+def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
+    """The tensors of one part of a loaded model, without LoRA beside its weights. dtype None keeps their types."""
+    state = plain_tensors(model)
+    tensors = {name: state[full].detach() for name, full in part_names(PARTS[part].model, part, state).items()}
+    dtypes = {
+        name: dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        for name, tensor in tensors.items()
+    }
+    sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in tensors.items()}
+    return Stored(sizes, lambda name: narrowed(tensors[name], dtypes[name], name).cpu())
 
 
 def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
@@ -184,16 +171,6 @@ def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
         tokenizer.save(str(writer.path(TOKENIZER)))
-
-
-def open_part(folder: Path, part: str) -> SafetensorsSource:
-    """The stored tensors of one part of the world at `folder`."""
-    path = find_safetensors(folder / PARTS[part].folder)
-    if path is None:
-        raise CheckpointError(
-            f"{folder / PARTS[part].folder}: no safetensors weights; convert again from {PARTS[part].source}"
-        )
-    return SafetensorsSource(path)
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
@@ -243,17 +220,6 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
                 f"{source.path}: tensor {name!r} holds {dtype_name(source.dtype(name))}, the world's spec expects "
                 f"numbers like {dtype_name(tensor.dtype)}"
             )
-
-
-def check_parts(sources: Mapping[str, TensorSource], build: Callable[[str], nn.Module]) -> dict[str, nn.Module]:
-    """Check the tensors of parts against empty models; returns these by kind. CheckpointError as for `check_names`."""
-    models = {}
-    for kind in dict.fromkeys(PARTS[part].model for part in sources):
-        models[kind] = build_model(lambda kind=kind: build(kind))
-        state = models[kind].state_dict()
-        for part in (part for part in sources if PARTS[part].model == kind):
-            check_names(sources[part], {name: state[full] for name, full in part_names(kind, part, state).items()})
-    return models
 
 
 def _listed(names: list[str], what: str) -> str:

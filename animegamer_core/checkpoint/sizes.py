@@ -32,11 +32,6 @@ CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
 
 
-def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
-    """(sizes of the engine, width of a state) from its tensors and the Mistral folder's config.json."""
-    return mistral_spec(recipes, mistral), shape_of(recipes, "project_in.0.weight", 2)[1]
-
-
 def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
     """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another version's."""
     config_path = mistral / "config.json"
@@ -70,8 +65,8 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
     head_width = shape_of(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
     if hidden % head_width or hidden % 16:
         raise CheckpointError(
-            f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts of "
-            "a position; expected whole numbers"
+            f"{path_of(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts "
+            "of a position; expected whole numbers"
         )
     spec = DecoderSpec(
         layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
@@ -85,10 +80,10 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
         return spec
     if positions.dim() != 3 or positions.shape[1] <= state.tokens or positions.shape[::2] != (1, hidden):
         raise CheckpointError(
-            f"{_path(recipes)}: its table of positions has shape {tuple(positions.shape)}; expected (1, more than "
+            f"{path_of(recipes)}: its table of positions has shape {tuple(positions.shape)}; expected (1, more than "
             f"{state.tokens}, {hidden})"
         )
-    frames, rows, columns = _grid(positions[0, state.tokens :], _path(recipes))
+    frames, rows, columns = _grid(positions[0, state.tokens :], path_of(recipes))
     pixels = patch * vae.spatial_factor
     return dataclasses.replace(
         spec, frames=1 + (frames - 1) * TIME_FACTOR, height=rows * pixels, width=columns * pixels
@@ -103,7 +98,7 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
     )
     if not channels or any(count % VaeSpec.norm_groups for count in channels):
         raise CheckpointError(
-            f"{_path(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
+            f"{path_of(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
         )
     return VaeSpec(
         channels=channels,
@@ -148,7 +143,7 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
     if (spec.heads * spec.head_width, spec.layers) != (rows, layers):
         raise CheckpointError(
             f"{path}: {spec.heads} heads of {spec.head_width} in {spec.layers} layers do not fit {layers} layers with "
-            f"{rows} query rows in {_path(recipes)}; download both again"
+            f"{rows} query rows in {path_of(recipes)}; download both again"
         )
     return spec
 
@@ -156,11 +151,6 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
 def latent_channels(recipes: Recipes) -> int:
     """Channels of the latents that the transformer reads."""
     return shape_of(recipes, "transformer.patch_embed.proj.weight", 4)[1]
-
-
-def feature_widths(recipes: Recipes) -> tuple[int, int]:
-    """Widths of the text and the picture features that are mixed."""
-    return shape_of(recipes, "text_proj.0.weight", 2)[1], shape_of(recipes, "image_proj.0.weight", 2)[1]
 
 
 def find_positions(source: TensorSource) -> Tensor | None:
@@ -194,7 +184,7 @@ def _period(rows_PD: Tensor) -> int:
 
 def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
     """Heads of the image encoder, which must split its width; without a file they have open_clip's width."""
-    path, head_width, heads = _path(recipes), CLIP_HEAD_WIDTH, None
+    path, head_width, heads = path_of(recipes), CLIP_HEAD_WIDTH, None
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
         config = object_field(read_json(path), "model_cfg", path)
@@ -230,16 +220,17 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
 def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     """The shape of one of our tensors; CheckpointError where no file makes it, or it has another number of axes."""
     if name not in recipes:
-        raise CheckpointError(f"{_path(recipes)}: it has no tensor for {name!r}; expected the whole published model")
+        raise CheckpointError(f"{path_of(recipes)}: it has no tensor for {name!r}; expected the whole published model")
     shape = recipes[name].shape
     if len(shape) != axes:
-        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
+        raise CheckpointError(f"{path_of(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
     if 0 in shape:
-        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected stored values")
+        raise CheckpointError(f"{path_of(recipes)}: {recipes[name].key!r} has shape {shape}; expected stored values")
     return shape
 
 
-def _path(recipes: Recipes) -> Path | str:
+def path_of(recipes: Recipes) -> Path | str:
+    """The file that messages about these recipes name."""
     return next(iter(recipes.values())).source.path if recipes else "the file"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -118,6 +119,16 @@ def number(config: dict[str, typing.Any], field: str, path: Path, default: float
     if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses nan
         raise CheckpointError(f"{path}: {field} is {str(value)[:40]!r}; expected a number of at most {LARGEST}")
     return float(value)
+
+
+def check_room(folder: Path, needed: int, purpose: str) -> None:
+    """CheckpointError if the disk of a folder, which may not exist yet, has less free. purpose: such as `to write`."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise CheckpointError(
+            f"{folder}: {needed / 1e9:.2f} GB {purpose} and {free / 1e9:.2f} GB free; choose another disk"
+        )
 
 
 class TensorSource(typing.Protocol):

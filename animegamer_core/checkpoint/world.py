@@ -23,16 +23,9 @@ from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
 from .folders import OwnFolder, Storage, part_of
-from .manifest import FORMAT, MANIFEST, read_manifest
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, write_part
-from .storage import (
-    DEFAULT_SHARD_BYTES,
-    CheckpointError,
-    FileNote,
-    FolderWriter,
-    TensorSource,
-    write_json,
-)
+from .manifest import MANIFEST, read_manifest, write_manifest
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, live_tensors, load_model, parts_of, write_part
+from .storage import DEFAULT_SHARD_BYTES, CheckpointError, FileNote, FolderWriter, TensorSource
 
 if typing.TYPE_CHECKING:
     import torch
@@ -199,17 +192,13 @@ class World:
     ) -> typing.Any:
         """A model with its weights; LoRA of 16-bit weights stays beside them."""
         model = load_model(build, self._sources(parts), device, dtype)
-        self._attach(model, parts)
-        return self._changed(kind, model)
-
-    def _attach(self, model: nn.Module, parts: tuple[str, ...]) -> None:
-        """Add the world's own LoRA to a model; CheckpointError if it does not fit."""
         for part in parts:
             if updates := self.storage.lora(part):
                 from .lora import WORLD, attach, check_fit
 
                 check_fit(model, updates, self.folder / PARTS[part].folder)
                 attach(model, updates, WORLD)
+        return self._changed(kind, model)
 
     def refit(self, kind: str, model: nn.Module) -> None:
         """Change a loaded model into what this world would load, with other adapters or strengths, without loading it
@@ -246,7 +235,8 @@ def open_world(name: str | Path) -> World:
     """
     folder = EMBEDDED.get(str(name), Path(name))
     if (folder / MANIFEST).is_file():
-        return _open_own(folder)
+        fields, files = read_manifest(folder / MANIFEST)
+        return World(storage=OwnFolder(folder, files), **fields)
     if published_worlds(folder):
         return _open_in_place(folder, None)
     if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
@@ -261,20 +251,16 @@ def _open_in_place(folder: Path, name: str | None) -> World:
     """A world of published files: the released scripts' profile and motion table."""
     from .published import PublishedFolder, open_published
 
-    published = open_published(find_downloads(folder, name))
+    parts = open_published(find_downloads(folder, name))
+    storage = PublishedFolder(folder, parts)
     return World(
-        storage=PublishedFolder(published),
-        spec=published.spec,
-        profile=get_profile("reference"),
+        storage=storage,
+        spec=parts.spec,
+        profile=get_profile(parts.profile),
         motion_table=MOTION_TABLES["released"],
-        provenance={"made_by": "published files, read in place", **published.origins},
+        provenance={"made_by": "published files, read in place", **storage.origins},
         licence=LICENCE,
     )
-
-
-def _open_own(folder: Path) -> World:
-    fields, files = read_manifest(folder / MANIFEST)
-    return World(storage=OwnFolder(folder, files), **fields)
 
 
 def save_world(
@@ -325,7 +311,7 @@ def save_part(
 
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
         updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
-        writer = write_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
+        writer = write_part(world.folder, part, model, live_tensors(model, part, dtype), max_shard_bytes, updates)
         world = commit_part(world, part, writer)
     return world
 
@@ -360,19 +346,3 @@ def commit_part(world: World, part: str, writer: FolderWriter) -> World:
     world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
     write_manifest(world)
     return world
-
-
-def write_manifest(world: World) -> None:
-    """Write world.json."""
-    values = {
-        "format": FORMAT,
-        "spec": world.spec.to_dict(),
-        "profile": world.profile.name,
-        "motion_table": asdict(world.motion_table),
-        "provenance": dict(world.provenance),
-        "licence": world.licence,
-        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
-    }
-    if world.trained_window is not None:
-        values["window"] = world.trained_window
-    write_json(world.folder / MANIFEST, values)
