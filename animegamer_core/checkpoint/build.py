@@ -15,8 +15,9 @@ from .downloads import file_signature
 from .foreign import ForeignParts
 from .parts import PARTS, Stored, build_model, narrowed, write_part
 from .recipes import RecipeSource
+from .save import check_own, commit_part, save_world, writing
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
-from .world import MANIFEST, World, check_own, commit_part, open_world, save_world, writing
+from .world import MANIFEST, World, open_world
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
 
@@ -107,21 +108,17 @@ def _prepare(plan: Plan, out: Path) -> World:
                 f"folder or one that an earlier {plan.made_by['made_by']} of these files left"
             )
         known = before.provenance
-        _check_origin(plan, out, known)
+        for name, value in plan.made_by.items():
+            if known.get(name) != value:
+                raise CheckpointError(
+                    f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
+                    "another folder, or give what this world was made with"
+                )
         # parts that a stage has trained since stay, with their reading and motion table
         stated = {"profile": before.profile.name, "motion_table": before.motion_table}
         stated["trained_window"] = before.trained_window
     provenance = {**known, **plan.made_by}
     return save_world(out, plan.parts.spec, provenance=provenance, licence=plan.licence, **stated)
-
-
-def _check_origin(plan: Plan, out: Path, known: Mapping[str, str]) -> None:
-    for name, value in plan.made_by.items():
-        if known.get(name) != value:
-            raise CheckpointError(
-                f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose another "
-                "folder, or give what this world was made with"
-            )
 
 
 def _finished(world: World, part: str, signature: str) -> bool:

@@ -1,21 +1,17 @@
-"""Read and write world.json, the manifest of a world folder. Importing this imports no torch."""
+"""Read world.json, the manifest of a world folder, with checks. Importing this imports no torch."""
 
 from __future__ import annotations
 
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from ..spec import LARGEST, ModelSpec, get_profile
 from ..state import MotionTable
 from .folders import part_of
 from .parts import PARTS
-from .storage import CheckpointError, FileNote, read_json, typed, write_json
-
-if typing.TYPE_CHECKING:
-    from .world import World
+from .storage import CheckpointError, FileNote, read_json, typed
 
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
@@ -42,22 +38,6 @@ def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     return fields, files
-
-
-def write_manifest(world: World) -> None:
-    """Write world.json."""
-    values = {
-        "format": FORMAT,
-        "spec": world.spec.to_dict(),
-        "profile": world.profile.name,
-        "motion_table": asdict(world.motion_table),
-        "provenance": dict(world.provenance),
-        "licence": world.licence,
-        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
-    }
-    if world.trained_window is not None:
-        values["window"] = world.trained_window
-    write_json(world.folder / MANIFEST, values)
 
 
 def read_motion_table(values: Mapping[str, typing.Any]) -> MotionTable:

@@ -54,6 +54,8 @@ def world(tmp_path_factory):
 
 def test_the_presets_are_as_documented():
     assert list(PRESETS) == ["exact", "balanced", "live", "low_vram", "low_vram_12", "low_vram_16"]
+    with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
+        get_preset("faster")
     for name, row in PRESETS.items():
         assert row.name == name and row.about
         check_names(row.optimizations)
@@ -71,11 +73,6 @@ def test_presets_of_all_steps_keep_the_profiles_guidance(name):
         skip = 0.0 if name == "exact" else profile.skip_guidance_below  # exact leaves no half out
         assert row.adapt_profile(profile) == replace(profile, skip_guidance_below=skip)
         assert resolve_sampling(RELEASE, profile, preset=row).guidance == profile.guidance
-
-
-def test_an_unknown_name_lists_the_names():
-    with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
-        get_preset("faster")
 
 
 def test_the_address_names_changes_beyond_rounding():
@@ -123,11 +120,6 @@ def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
     assert "preset exact: onednn left out: this torch was built without oneDNN" in said
 
 
-def test_offloading_needs_a_gpu():
-    with pytest.raises(ValueError, match="the device is cpu; choose exact"):
-        preset_for_device(PRESETS["low_vram"], "cpu")
-
-
 def test_a_prepared_decoder_draws_the_exact_shot():
     plain, ready = decoder(), decoder()
     plain.profile = replace(plain.profile, skip_guidance_below=0.0)
@@ -155,9 +147,18 @@ def test_an_option_overrides_the_preset(world):
     )
 
 
-def test_offloading_excludes_cfg_parallel(world):
+def test_offloading_refuses_what_does_not_work_with_it(world):
+    with pytest.raises(ValueError, match="the device is cpu; choose exact"):
+        preset_for_device(PRESETS["low_vram"], "cpu")
     with pytest.raises(ValueError, match="leave --halves out"):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
+    with pytest.raises(ValueError, match="--each does not work with offloading"):
+        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
+    for name in ("blocks", "vae"):
+        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
+            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
+    for row in PRESETS.values():
+        check_offloading(row)
 
 
 def test_models_of_a_preset_are_the_worlds_own(world):
@@ -190,18 +191,14 @@ def test_a_slow_start_is_announced(world, monkeypatch):
 def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):
     memory_plan = FakeMemoryPlan()
     monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
-    models = PresetModels(world, PlaySettings(device="cuda"), replace(PRESETS["low_vram"], optimizations=("fused",)))
+    row = replace(PRESETS["low_vram"], optimizations=("fused",))
+    apart = PlaySettings(device="cuda", engine_device="cpu")
+    assert PresetModels(world, apart, row).engine() and memory_plan.offloaded == [], "it has its own device"
+    models = PresetModels(world, PlaySettings(device="cuda"), row)
     assert models.decoder().tiled and hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
     kind = world.stored_dtype("decoder")
     assert models.engine() and memory_plan.offloaded == [("ShotDecoder", kind), ("GameEngine", kind)]
     assert kind != torch.float32  # which the CPU would have got
-
-
-def test_an_engine_with_its_own_device_is_not_offloaded(world, monkeypatch):
-    memory_plan = FakeMemoryPlan()
-    monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
-    settings = PlaySettings(device="cuda", engine_device="cpu")
-    assert PresetModels(world, settings, PRESETS["low_vram"]).engine() and memory_plan.offloaded == []
 
 
 def test_the_benchmark_offloads_both_models_by_one_plan(monkeypatch):
@@ -249,20 +246,15 @@ def bench_plan(**changes):
     return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
 
 
-def operations(name, spec):
-    """The sampler's operations as a fraction of the stock sampler's."""
-    plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
-    turn = bench_run.our_turn(plan)
-    apply_preset(turn.decoder, plan.our_preset)
-    stock = StockTurn.of(spec, CPU, torch.float32, plan.stock_steps)
-    return count_flop(turn.parts()["sampler"]) / count_flop(stock.parts()["sampler"])
-
-
-@pytest.mark.parametrize(("name", "share"), [("exact", 1.0), ("balanced", 0.34), ("live", 0.17)])
-def test_arithmetic_saved_against_the_stock_sampler_stays_saved(name, share):
+def test_arithmetic_saved_against_the_stock_sampler_stays_saved():
     """Of the released worlds' 50 steps, at a tiny size: a ratio of counts, so it holds on any machine."""
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=50, guidance_scale=6.0))
-    assert operations(name, spec) == pytest.approx(share, abs=0.01)
+    stock = count_flop(StockTurn.of(spec, CPU, torch.float32, bench_plan(spec=spec).stock_steps).parts()["sampler"])
+    for name, share in {"exact": 1.0, "balanced": 0.34, "live": 0.17}.items():
+        plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
+        turn = bench_run.our_turn(plan)
+        apply_preset(turn.decoder, plan.our_preset)
+        assert count_flop(turn.parts()["sampler"]) / stock == pytest.approx(share, abs=0.01)
 
 
 def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
@@ -291,11 +283,6 @@ def test_drift_stands_beside_that_of_the_number_format():
     assert f"format itself by {same.format_latents:.2e}" in optimized.text
 
 
-def test_single_optimizations_are_not_measured_with_offloading():
-    with pytest.raises(ValueError, match="--each does not work with offloading"):
-        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
-
-
 def test_operations_that_a_cache_skips_are_not_counted(monkeypatch):
     row = replace(OPTIMIZATIONS["first_block"], apply=partial(cache_first_block, threshold=1e9))
     monkeypatch.setitem(OPTIMIZATIONS, "first_block", row)
@@ -320,6 +307,7 @@ def test_host_models_have_the_same_sizes_and_run(tiny_engine, tiny_decoder):
     assert bool(frames.isfinite().all())
 
 
+@pytest.mark.soak
 def test_the_first_run_includes_compiling(monkeypatch):
     """As compiling does: the first shot takes longer."""
 
@@ -338,14 +326,6 @@ def test_the_first_run_includes_compiling(monkeypatch):
     sampler = bench.row("sampler")
     assert sampler.ours.first > 0.4 > sampler.ours.median
     assert bench.each.rows[0].first > 0.4
-
-
-def test_offloading_refuses_optimizations_that_do_not_work_with_it():
-    for name in ("blocks", "vae"):
-        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
-            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
-    for row in PRESETS.values():
-        check_offloading(row)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")
