@@ -87,24 +87,15 @@ def plan_base(out: str | Path, *, on_bytes: OnBytes | None = None) -> FetchPlan:
     folder, listings = Path(out), _listed(COGVIDEO, MISTRAL, CLIP)
     text = _TEXT_ENCODER if (folder / base_folders.T5).is_dir() else _BASE_TEXT
     wanted = {COGVIDEO: {**_BASE_COGVIDEO, **text}, MISTRAL: {**_TOKENIZER, **_BASE}, CLIP: _IMAGE_ENCODER}
-    files = [
-        file
-        for repo, patterns in wanted.items()
-        for one in patterns.items()
-        for file in _picked(listings[repo], one, folder)
-    ]
+    files = []
+    for repo, patterns in wanted.items():
+        for pattern, target in patterns.items():
+            found = listings[repo].pick({pattern: target}, folder)
+            if not found:
+                raise CheckpointError(f"{repo}: has no file for {target.partition('/')[0]} that matches {pattern!r}")
+            files += found
     plan = _plan(BASE, folder, files, listings, on_bytes)
     return replace(plan, notice=base_folders.LICENCE)
-
-
-def _picked(listing: Listing, pattern: tuple[str, str], folder: Path) -> list[HubFile]:
-    """The files of a repository that match a pattern; CheckpointError where there is none."""
-    found = listing.pick(dict([pattern]), folder)
-    if not found:
-        raise CheckpointError(
-            f"{listing.repo}: has no file for {pattern[1].partition('/')[0]} that matches {pattern[0]!r}"
-        )
-    return found
 
 
 def _listed(*repos: str) -> dict[str, Listing]:

@@ -29,32 +29,31 @@ Module = typing.TypeVar("Module", bound="nn.Module")
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from."""
+    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from.
+
+    stock: the library's model in it, whose configuration other programs read; None if it has none.
+    """
 
     folder: str
     model: str  # engine, decoder or encoder
     prefix: str  # removed in the file; "" for all tensors that no other part of the model has
     source: str
+    stock: str | None = None
 
 
 PARTS: dict[str, Part] = {
-    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder"),
-    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/"),
-    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b"),
+    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder", "llm"),
+    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/", "transformer"),
+    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b", "vae"),
     "encoder": Part("encoder", "encoder", "", "VDM_Decoder-*/"),
-    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder"),
-    "image_tower": Part("encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder"),
+    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder", "text_tower"),
+    "image_tower": Part(
+        "encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder", "image_tower"
+    ),
 }
 PLAY_PARTS = ("engine", "decoder", "vae")
 ENCODER_PARTS = ("encoder", "text_tower", "image_tower")
 
-_STOCK = {
-    "engine": "llm",
-    "decoder": "transformer",
-    "vae": "vae",
-    "text_tower": "text_tower",
-    "image_tower": "image_tower",
-}
 # transformers 4 puts CLIP's tensors below `vision_model.`, transformers 5 does not; files hold the shorter names
 _OPTIONAL = ("image_tower.vision_model.", "image_tower.")
 # one tensor under two names is stored once
@@ -162,10 +161,9 @@ def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stor
 
 
 def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
-    """Write the part's tokenizer, if it has one, and its stock model's configuration, which other programs read."""
-    stock = _STOCK.get(part)
-    if stock is not None:
-        inner = getattr(model, stock)
+    """Write the part's tokenizer, if it has one, and its stock model's configuration."""
+    if PARTS[part].stock is not None:
+        inner = getattr(model, PARTS[part].stock)
         config = inner if hasattr(inner, "to_json_string") else inner.config
         write_text(writer.path("config.json"), config.to_json_string())
     tokenizer = getattr(model, "tokenizer", None)

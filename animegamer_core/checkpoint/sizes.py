@@ -22,7 +22,7 @@ from ..spec import (
     VaeSpec,
 )
 from .recipes import Recipe
-from .storage import CheckpointError, TensorSource, number, object_field, read_json, whole
+from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -187,13 +187,13 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
     path, head_width, heads = path_of(recipes), CLIP_HEAD_WIDTH, None
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
-        config = object_field(read_json(path), "model_cfg", path)
+        config = config_field(read_json(path), "model_cfg", dict, path, {})
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        head_width = whole(object_field(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
+        head_width = whole(config_field(config, "vision_cfg", dict, path, {}), "head_width", path, CLIP_HEAD_WIDTH)
     elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
-        config = object_field(read_json(path), "vision_config", path)
+        config = config_field(read_json(path), "vision_config", dict, path, {})
         if config.get("hidden_act", "gelu") != "gelu":
             raise CheckpointError(
                 f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
@@ -208,7 +208,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
 
 def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     """transformers 5 moved it into `rope_parameters`."""
-    holder = config if config.get("rope_theta") is not None else object_field(config, "rope_parameters", path)
+    holder = config if config.get("rope_theta") is not None else config_field(config, "rope_parameters", dict, path, {})
     theta = number(holder, "rope_theta", path, 10000.0)
     if theta != EngineSpec.rope_theta:  # of v0.2, whose sizes and tokens are the same
         raise CheckpointError(

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import typing
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
 
 import numpy
 import torch
 
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
+from .storage import (
+    CheckpointError,
+    FileTensors,
+    SafetensorsSource,
+    TensorSource,
+    find_safetensors,
+    refuse_pointer,
+    shards_of,
+)
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -30,36 +38,17 @@ _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
 )  # fmt: skip
 
 
-class PickleSource:
-    """The tensors of files that torch.save wrote, memory-mapped."""
-
-    half = "bfloat16"
+class PickleSource(FileTensors):
+    """The tensors of files that torch.save wrote."""
 
     def __init__(self, path: Path, inside: str | None = None, shards: tuple[str, ...] = ()) -> None:
         """inside: the entry of the dict that holds the tensors. shards: the files of an index at `path`."""
-        self.path = path
-        parts = [path.with_name(name) for name in shards] or [path]
-        self.files = tuple(dict.fromkeys((path, *parts)))
-        self._tensors: dict[str, torch.Tensor] = {}
-        for file in parts:
+        files = [path.with_name(name) for name in shards] or [path]
+        tensors: dict[str, torch.Tensor] = {}
+        for file in files:
             found = _load(file)
-            self._tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
-
-    def keys(self) -> Iterable[str]:
-        """All names."""
-        return self._tensors.keys()
-
-    def shape(self, key: str) -> tuple[int, ...]:
-        """The shape of one tensor."""
-        return tuple(self._tensors[key].shape)
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type of one tensor."""
-        return self._tensors[key].dtype
-
-    def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, as it lies in the file."""
-        return self._tensors[key]
+            tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
+        super().__init__(path, files, tensors)
 
 
 def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model")) -> TensorSource | None:
