@@ -33,6 +33,14 @@ def converted(download, tmp_path_factory):
     return convert(download, tmp_path_factory.mktemp("converted") / "w")
 
 
+@pytest.fixture(scope="session")
+def converted_exactly(download, tmp_path_factory):
+    """(a world of the same numbers, to be read only; the progress that was reported)."""
+    seen = []
+    out = tmp_path_factory.mktemp("exactly") / "w"
+    return convert(download, out, lambda *step: seen.append(step), precision="keep"), seen
+
+
 @pytest.fixture
 def own_copy(download, tmp_path):
     """A download that a test may change."""

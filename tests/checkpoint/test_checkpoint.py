@@ -71,6 +71,10 @@ def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
     shards = [note for path, note in world.files.items() if path.endswith(".safetensors")]
     assert len(shards) > 2 and all(note.bytes < 70_000 + 10_000 for note in shards)
     assert same(world.load_engine(), tiny_engine)
+    first, second, *_ = sorted((tmp_path / "w" / "engine").glob("model-*"))
+    save_file({**load_file(first), **load_file(second)}, second)
+    with pytest.raises(CheckpointError, match="is stored twice; expected once"):
+        storage.SafetensorsSource(tmp_path / "w" / "engine" / "model.safetensors.index.json")
     whole = save_part(world, tiny_engine)
     assert [path for path in whole.files if path.startswith("engine/model")] == ["engine/model.safetensors"]
     assert len(list((tmp_path / "w" / "engine").glob("model*"))) == 1, "the old shards are gone"

@@ -41,9 +41,8 @@ def assert_same(ours, original, tolerance=2e-6):
             assert difference <= tolerance, f"{name} differs by {difference}"
 
 
-def test_a_whole_download_becomes_a_world(download, originals, tmp_path):
-    seen = []
-    world = convert(download, tmp_path / "w", lambda *step: seen.append(step), precision="keep")
+def test_a_whole_download_becomes_a_world(converted_exactly, originals):
+    world, seen = converted_exactly
     assert world.spec.name == "qiqi"
     assert (world.profile.name, world.motion_table.name) == ("reference", "released")
     assert (world.spec.state, world.spec.engine) == (made.SPEC.state, made.SPEC.engine)

@@ -197,17 +197,6 @@ def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monke
     assert kind != torch.float32  # which the CPU would have got
 
 
-def test_the_benchmark_offloads_both_models_by_one_plan(monkeypatch):
-    memory_plan, said = FakeMemoryPlan(), []
-    monkeypatch.setattr(bench_run, "memory_plan_of", lambda preset, device: memory_plan)
-    bench = run_benchmark(
-        bench_plan(preset=Preset("small", "", 1, optimizations=("fused",), offload_gib=1.0)), said.append
-    )
-    assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"]
-    assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
-    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
-
-
 def play(world, folder, *words):
     game = folder / "game.txt"
     game.write_text("Character: girl; Motion: quickly run; Background: day forest.\n", encoding="utf-8")
@@ -241,25 +230,32 @@ def test_arithmetic_saved_against_the_stock_sampler_stays_saved():
     """Of the released worlds' 50 steps, at a tiny size: a ratio of counts, so it holds on any machine."""
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=50, guidance_scale=6.0))
     stock = count_flop(StockTurn.of(spec, CPU, torch.float32, bench_plan(spec=spec).stock_steps).parts()["sampler"])
-    for name, share in {"exact": 1.0, "balanced": 0.34, "live": 0.17}.items():
+    for name, share in {"balanced": 0.34, "live": 0.17}.items():
         plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
         turn = bench_run.our_turn(plan)
         apply_preset(turn.decoder, plan.our_preset)
         assert count_flop(turn.parts()["sampler"]) / stock == pytest.approx(share, abs=0.01)
 
 
-def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
-    quick = Preset("quick", "", 2, "constant", optimizations=("fused", "layout"))
-    bench = run_benchmark(bench_plan(preset=quick))
-    sampler = bench.row("sampler")
+def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps(monkeypatch):
+    plan = bench_plan(preset=Preset("quick", "", 2, "constant", optimizations=("fused", "layout")))
+    stock = bench_run.measure_stock(plan)
+    bench = bench_run.measure_ours(plan, stock)
+    sampler, facts, drift = bench.row("sampler"), bench.facts, bench.values()["drift"]
     assert (sampler.steps, sampler.our_steps) == (4, 2) and sampler.values()["our_steps"] == 2
     assert sampler.ours.flop / sampler.stock.flop == pytest.approx(0.5, rel=0.1)
-    facts = bench.facts
     assert (facts["preset"], facts["tuned"], facts["guidance"]) == ("quick", ["fused", "layout"], "constant")
     assert facts["in_place_of_the_presets"] == []
-    drift = bench.values()["drift"]
     assert 0 <= drift["latents"] < 1e-5 and 0 < drift["frames"] < 1e-5 and drift["format_latents"] is None
     assert "latents drift by" in bench.text and "the first time: sampler" in bench.text
+
+    memory_plan, said = FakeMemoryPlan(), []
+    monkeypatch.setattr(bench_run, "memory_plan_of", lambda preset, device: memory_plan)
+    small = replace(plan, preset=Preset("small", "", 1, optimizations=("fused",), offload_gib=1.0))
+    bench = bench_run.measure_ours(small, stock, said.append)
+    assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"], "by one plan"
+    assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
+    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
 
 
 def test_drift_stands_beside_that_of_the_number_format():
