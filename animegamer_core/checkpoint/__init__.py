@@ -3,7 +3,8 @@
 Importing this package imports no torch. `convert` lies in `checkpoint.convert`, which does.
 """
 
+from .save import save_part, save_world
 from .storage import CheckpointError
-from .world import World, open_world, save_part, save_world
+from .world import World, open_world
 
 __all__ = ["CheckpointError", "World", "open_world", "save_part", "save_world"]

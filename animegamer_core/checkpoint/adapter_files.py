@@ -31,6 +31,17 @@ FORMAT = 1
 GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
 MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
 BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with, and no world
+# The settings that a file may state: the fields of training's StageConfig. A file with any other one is refused, since
+# a newer version wrote it and this one might play it wrongly.
+SETTINGS = frozenset(
+    """
+    trainable lora_rank lora_alpha lora_dropout lora_targets steps batch accumulation per_card minutes seed lr
+    lr_floor lr_warmup optimizer weight_decay beta2 clip ema precision halve_frozen checkpointing compile
+    deterministic drop_text drop_text_features drop_image drop_both encoder_frame motion_scope sample_latents
+    band_timesteps l1 mse edge motion kl clip_lengths pixels cross_entropy alpha beta window history_noise
+    history_own teacher_guidance free_running log_every save_every validate_every shots_every shots_steps shard_mb
+    """.split()
+)
 
 
 @dataclass(frozen=True)
@@ -96,9 +107,12 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """(stage, settings) from an adapter file's metadata; ValueError names the file where they cannot be read."""
+    """(stage, settings) from an adapter file's metadata; ValueError where they cannot be read, or one is unknown."""
     try:
-        return notes["stage"], dict(_object(notes["config"]))
+        stage, settings = notes["stage"], _object(notes["config"])
+        if unknown := sorted(settings.keys() - SETTINGS):
+            raise ValueError(f"unknown setting {unknown[0][:40]!r}")
+        return stage, settings
     except (KeyError, ValueError, RecursionError) as error:
         raise unreadable_settings(path, error) from error
 
@@ -106,7 +120,8 @@ def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, 
 def unreadable_settings(path: Path, error: Exception) -> ValueError:
     """The error for an adapter file whose stage or settings cannot be read."""
     return ValueError(
-        f"{path}: its stage and settings cannot be read ({brief(error)}); a newer program may have written it"
+        f"{path}: its stage and settings cannot be read ({brief(error)}); a newer version may have written it, so "
+        "update this pack, or train the stage again"
     )
 
 
@@ -158,7 +173,8 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
     parts = adapted_models(Path(path))
     with open_adapter(Path(path)) as file:
         notes = dict(file.metadata())
-    facts = AdapterFacts(path, notes.get("stage", ""), parts)
+    stage, _ = read_settings(Path(path), notes)
+    facts = AdapterFacts(path, stage, parts)
     try:
         if "reading" in notes:
             facts = replace(facts, reading=Reading.from_dict(_object(notes["reading"])))

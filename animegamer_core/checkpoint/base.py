@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-
-import torch
 
 from ..model.prompt import RELEASE_BASE, RELEASE_SLOTS, tag_tokens
 from ..spec import RELEASE, DecoderSpec, ModelSpec
@@ -28,10 +26,9 @@ from .base_checks import (
 )
 from .base_folders import LAYOUT, BaseFolders
 from .downloads import DIFFUSERS_VAE
-from .parts import check_parts
-from .published import new_model
+from .foreign import HALF, ForeignParts
 from .recipes import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
-from .storage import CheckpointError, TensorSource, number, read_json, whole
+from .storage import CheckpointError, number, read_json, whole
 from .weight_files import OPEN_CLIP, open_weights
 
 CUSTOM = "custom"  # the name of a spec whose sizes are not the released ones
@@ -47,48 +44,31 @@ TEXT_PROJECTION = (Rule(_TEXT_PROJECTION + "(weight|bias)", r"\1"), Rule(rf"(?!{
 MISTRAL = (Rule(r".+\.rotary_emb\.inv_freq", None), Rule(r"(?!.+\.rotary_emb\.)(.+)", r"llm.\1"))
 
 
-@dataclass
-class BaseModels:
-    """The spec of base models, each part's tensors under our names, and the files that decide what it is."""
-
-    folders: BaseFolders
-    spec: ModelSpec = replace(RELEASE, name=CUSTOM)
-    sources: dict[str, RecipeSource] = field(default_factory=dict)
-    files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
-
-    def build(self, kind: str) -> torch.nn.Module:
-        """An engine, decoder or encoder of these sizes with its own tokenizer, to be built without memory."""
-        return new_model(kind, self.spec, "paper", self.folders.mistral, _t5_tokenizer(self.folders.t5))
-
-    def add(self, part: str, source: RecipeSource, *beside: Path) -> None:
-        """Add a part. beside: further files that decide what it is, where they exist."""
-        self.sources[part] = source
-        self.files[part] = (*source.files, *(path for path in beside if path.is_file()))
-
-
-def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> BaseModels:
+def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> ForeignParts:
     """Open base models. Reads names, shapes and configurations only; CheckpointError says what does not fit.
 
     seed: of the random initial weights. spec: `release` refuses any other sizes; None takes those of the files.
     """
-    base = BaseModels(folders.checked())
+    folders = folders.checked()
+    parts = ForeignParts(replace(RELEASE, name=CUSTOM), "paper", folders.mistral, _t5_tokenizer(folders.t5))
     check_scheduler(folders.cogvideox / "scheduler" / "scheduler_config.json")
-    _open_vae(base)
-    zeros_D, stock = _open_transformer(base)
-    _open_text_encoder(base)
-    _open_image_encoder(base)
-    mistral = _open_mistral(base)
-    if base.spec == replace(RELEASE, name=CUSTOM):
-        base.spec = RELEASE
+    _open_vae(parts, folders.cogvideox / "vae")
+    zeros_D, stock = _open_transformer(parts, folders.cogvideox / "transformer")
+    if folders.t5 is not None:
+        _open_text_encoder(parts, folders.t5)
+    if folders.clip is not None:
+        parts.add_image_encoder(open_weights(folders.clip, OPEN_CLIP), folders.clip)
+    mistral = _open_mistral(parts, folders.mistral)
+    if parts.spec == replace(RELEASE, name=CUSTOM):
+        parts.spec = RELEASE
     if spec is not None:
-        check_release(base.spec, base.folders)
-    _add_initial(base, stock, zeros_D, mistral, seed)
-    check_parts(base.sources, base.build)
-    return base
+        check_release(parts.spec, folders)
+    _add_initial(parts, folders.cogvideox / "transformer" / "config.json", stock, zeros_D, mistral, seed)
+    parts.check()
+    return parts
 
 
-def _open_vae(base: BaseModels) -> None:
-    folder = base.folders.cogvideox / "vae"
+def _open_vae(parts: ForeignParts, folder: Path) -> None:
     recipes, config, path = _stock(folder, keys.VAE_DIFFUSERS)
     check_fields(config, VAE_FIXED, path, "CogVideoX-2b")
     vae = sizes.vae_spec(recipes)
@@ -98,27 +78,28 @@ def _open_vae(base: BaseModels) -> None:
         "latent_channels": vae.latent_channels,
     }
     check_stated(config, stated, path)
-    base.spec = replace(base.spec, decoder=replace(base.spec.decoder, vae=vae))
-    base.add("vae", RecipeSource(_path(recipes), "float16", recipes), path)
+    parts.spec = replace(parts.spec, decoder=replace(parts.spec.decoder, vae=vae))
+    parts.add("vae", RecipeSource(sizes.path_of(recipes), HALF, recipes), path)
 
 
-def _open_transformer(base: BaseModels) -> tuple[ComputedTensor, dict[str, Recipe]]:
+def _open_transformer(parts: ForeignParts, folder: Path) -> tuple[ComputedTensor, dict[str, Recipe]]:
     """(the stock text projection of zeros, the transformer's recipes); the spec gets the transformer's sizes."""
-    folder = base.folders.cogvideox / "transformer"
     refuse_relatives(read_json(folder / "config.json"), folder / "config.json")
     recipes, config, path = _stock(folder, TRANSFORMER)
     check_fields(config, TRANSFORMER_FIXED, path, "CogVideoX-2b")
     projection = map_keys(next(iter(recipes.values())).source, TEXT_PROJECTION)
     hidden, text = sizes.shape_of(projection, "weight", 2)
     sizes.shape_of(projection, "bias", 1)
-    decoder = _decoder_spec(base.spec, recipes, config, path)
+    decoder = _decoder_spec(parts.spec, recipes, config, path)
     own = decoder.heads * decoder.head_width
     if hidden != own:
-        raise CheckpointError(f"{_path(recipes)}: its text projection is {hidden} wide; expected {own}, as its layers")
+        raise CheckpointError(
+            f"{sizes.path_of(recipes)}: its text projection is {hidden} wide; expected {own}, as its layers"
+        )
     check_stated(config, {"text_embed_dim": text}, path)
-    encoder = replace(base.spec.encoder, text=replace(base.spec.encoder.text, width=text))
-    state = replace(base.spec.state, width=hidden)
-    base.spec = replace(base.spec, state=state, decoder=decoder, encoder=encoder)
+    encoder = replace(parts.spec.encoder, text=replace(parts.spec.encoder.text, width=text))
+    state = replace(parts.spec.state, width=hidden)
+    parts.spec = replace(parts.spec, state=state, decoder=decoder, encoder=encoder)
     return initial.zero_text(projection["bias"]), recipes
 
 
@@ -151,23 +132,14 @@ def _decoder_spec(
     )
 
 
-def _open_text_encoder(base: BaseModels) -> None:
-    folder = base.folders.t5
-    if folder is None:
-        return
-    source = open_weights(folder)
-    if source is None:
-        raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
-    recipes = map_keys(source, keys.TEXT_ENCODER)
-    text, encoder = sizes.text_encoder_spec(recipes, folder), base.spec.encoder
-    if text.width != encoder.text.width:
+def _open_text_encoder(parts: ForeignParts, folder: Path) -> None:
+    expected = parts.spec.encoder.text.width
+    parts.add_text_encoder(open_weights(folder), folder)
+    if (width := parts.spec.encoder.text.width) != expected:
         raise CheckpointError(
-            f"{source.path}: a text encoder {text.width} wide; expected {encoder.text.width}, as CogVideoX reads it"
+            f"{parts.sources['text_tower'].path}: a text encoder {width} wide; expected {expected}, as CogVideoX reads "
+            "it"
         )
-    tokenizer = _t5_tokenizer(folder)
-    base.spec = replace(base.spec, encoder=replace(encoder, text=text))
-    beside = [folder / "config.json", tokenizer / "tokenizer.json", tokenizer / "spiece.model"]
-    base.add("text_tower", RecipeSource(source.path, "float16", recipes), *beside)
 
 
 def _t5_tokenizer(folder: Path | None) -> Path | None:
@@ -177,27 +149,7 @@ def _t5_tokenizer(folder: Path | None) -> Path | None:
     return folder.parent / "tokenizer"
 
 
-def _open_image_encoder(base: BaseModels) -> None:
-    folder = base.folders.clip
-    if folder is None:
-        return
-    source = open_weights(folder, OPEN_CLIP)
-    if source is None:
-        raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
-    recipes = map_keys(source, keys.IMAGE_ENCODER)
-    image = sizes.image_encoder_spec(recipes, folder)
-    patches = (image.image_size // image.patch) ** 2
-    if patches != base.spec.state.image_tokens:
-        raise CheckpointError(
-            f"{source.path}: sees a picture as {patches} patches; expected {base.spec.state.image_tokens} of ViT-B-16"
-        )
-    base.spec = replace(base.spec, encoder=replace(base.spec.encoder, image=image))
-    configs = (folder / "open_clip_config.json", folder / "config.json")
-    base.add("image_tower", RecipeSource(source.path, "float16", recipes), *configs)
-
-
-def _open_mistral(base: BaseModels) -> dict[str, Recipe]:
-    folder = base.folders.mistral
+def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:
     source = open_weights(folder)
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected those of Mistral-7B-Instruct-v0.1 (safetensors or .bin)")
@@ -217,26 +169,26 @@ def _open_mistral(base: BaseModels) -> dict[str, Recipe]:
         "num_hidden_layers": engine.layers,
     }
     check_stated(config, stated, path)
-    base.spec = replace(base.spec, engine=replace(engine, vocab_size=ROWS))
+    parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=ROWS))
     return recipes
 
 
 def _add_initial(
-    base: BaseModels, stock: dict[str, Recipe], zeros_D: ComputedTensor, mistral: dict[str, Recipe], seed: int
+    parts: ForeignParts,
+    config: Path,
+    stock: dict[str, Recipe],
+    zeros_D: ComputedTensor,
+    mistral: dict[str, Recipe],
+    seed: int,
 ) -> None:
-    """Add the three parts that have initial weights."""
-    spec, folders = base.spec, base.folders
-    transformer, llm = _path(stock), _path(mistral)
+    """Add the three parts that have initial weights. config: the transformer's."""
+    spec, transformer, llm = parts.spec, sizes.path_of(stock), sizes.path_of(mistral)
     made = initial.initial_decoder(spec, zeros_D, seed)
-    base.add(
-        "decoder", RecipeSource(transformer, "float16", stock, made), folders.cogvideox / "transformer/config.json"
-    )
+    parts.add("decoder", RecipeSource(transformer, HALF, stock, made), config)
     made = initial.initial_encoder(spec, zeros_D, seed)
-    base.add("encoder", RecipeSource(transformer, "float16", {}, made), *base.sources["decoder"].files)
+    parts.add("encoder", RecipeSource(transformer, HALF, {}, made), *parts.sources["decoder"].files)
     made = initial.initial_engine(spec, mistral, ROWS, seed)
-    tokenizer = folders.mistral / "tokenizer.json"
-    tokenizer = tokenizer if tokenizer.is_file() else folders.mistral / "tokenizer.model"
-    base.add("engine", RecipeSource(llm, "bfloat16", mistral, made), folders.mistral / "config.json", tokenizer)
+    parts.add("engine", RecipeSource(llm, "bfloat16", mistral, made), *parts.engine_files)
 
 
 def _stock(folder: Path, table: tuple[Rule, ...]) -> tuple[dict[str, Recipe], dict[str, typing.Any], Path]:
@@ -245,8 +197,3 @@ def _stock(folder: Path, table: tuple[Rule, ...]) -> tuple[dict[str, Recipe], di
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected {DIFFUSERS_VAE}.safetensors in {LAYOUT}")
     return map_keys(source, table), read_json(folder / "config.json"), folder / "config.json"
-
-
-def _path(recipes: Mapping[str, Recipe]) -> Path:
-    source: TensorSource = next(iter(recipes.values())).source
-    return source.path

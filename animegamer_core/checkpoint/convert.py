@@ -7,7 +7,7 @@ from pathlib import Path
 from .build import OnProgress, Plan, check_precision, make_world
 from .downloads import LICENCE, find_downloads
 from .parts import PARTS, PLAY_PARTS
-from .published import Published, empty_model, open_published
+from .published import open_published
 from .storage import CheckpointError
 from .world import World
 
@@ -34,20 +34,7 @@ def convert(
     absent = [part for part in parts if part not in published.sources]
     if absent:
         raise CheckpointError(f"{src}: no files for the {absent[0]}; expected {PARTS[absent[0]].source}")
-    return make_world(_plan(published), Path(out), on_progress, precision)
-
-
-def _plan(published: Published) -> Plan:
-    lora_bytes = {part: source.lora_bytes for part, source in published.sources.items() if source.lora_bytes}
-    return Plan(
-        spec=published.spec,
-        sources=published.sources,
-        files=published.files,
-        build=lambda kind: empty_model(published, kind),
-        profile="reference",
-        licence=LICENCE,
-        made_by={"made_by": "convert"},
-        settings=dict.fromkeys(lora_bytes, "updates beside weights"),  # earlier versions added them to 16 bits
-        lora=lambda part: published.sources[part].lora(),
-        lora_bytes=lora_bytes,
-    )
+    # earlier versions merged LoRA into the 16-bit weights
+    settings = {part: "updates beside weights" for part, source in published.sources.items() if source.lora_bytes}
+    plan = Plan(published, LICENCE, {"made_by": "convert"}, settings)
+    return make_world(plan, Path(out), on_progress, precision)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from ..files import locked
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
 from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
-from .storage import CheckpointError
+from .storage import CheckpointError, check_room
 from .world import EMBEDDED
 
 CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
@@ -88,24 +87,15 @@ def plan_base(out: str | Path, *, on_bytes: OnBytes | None = None) -> FetchPlan:
     folder, listings = Path(out), _listed(COGVIDEO, MISTRAL, CLIP)
     text = _TEXT_ENCODER if (folder / base_folders.T5).is_dir() else _BASE_TEXT
     wanted = {COGVIDEO: {**_BASE_COGVIDEO, **text}, MISTRAL: {**_TOKENIZER, **_BASE}, CLIP: _IMAGE_ENCODER}
-    files = [
-        file
-        for repo, patterns in wanted.items()
-        for one in patterns.items()
-        for file in _picked(listings[repo], one, folder)
-    ]
+    files = []
+    for repo, patterns in wanted.items():
+        for pattern, target in patterns.items():
+            found = listings[repo].pick({pattern: target}, folder)
+            if not found:
+                raise CheckpointError(f"{repo}: has no file for {target.partition('/')[0]} that matches {pattern!r}")
+            files += found
     plan = _plan(BASE, folder, files, listings, on_bytes)
     return replace(plan, notice=base_folders.LICENCE)
-
-
-def _picked(listing: Listing, pattern: tuple[str, str], folder: Path) -> list[HubFile]:
-    """The files of a repository that match a pattern; CheckpointError where there is none."""
-    found = listing.pick(dict([pattern]), folder)
-    if not found:
-        raise CheckpointError(
-            f"{listing.repo}: has no file for {pattern[1].partition('/')[0]} that matches {pattern[0]!r}"
-        )
-    return found
 
 
 def _listed(*repos: str) -> dict[str, Listing]:
@@ -121,7 +111,7 @@ def _plan(
     plan = FetchPlan(world, folder, tuple(files), todo, licences)
     for repo in dict.fromkeys(file.repo for file in todo):
         check_access(repo)
-    _check_room(plan)
+    check_room(folder, plan.bytes, "to download")
     return plan
 
 
@@ -154,16 +144,6 @@ def _choose(listings: Mapping[str, Listing], world: str, out: Path, encoders: bo
     if encoders:
         files += [*listings[COGVIDEO].pick(_TEXT_ENCODER, out), *listings[CLIP].pick(_IMAGE_ENCODER, out)]
     return files
-
-
-def _check_room(plan: FetchPlan) -> None:
-    there = next(folder for folder in (plan.out.absolute(), *plan.out.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(there).free
-    if free < plan.bytes:
-        raise CheckpointError(
-            f"{plan.out}: {size_text(plan.bytes)} to download and {size_text(free)} free; choose another disk "
-            "with --out"
-        )
 
 
 def size_text(size: int) -> str:

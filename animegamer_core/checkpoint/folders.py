@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .lora_files import ADAPTER, LoraUpdates, read_lora
-from .parts import PARTS, TOKENIZER, open_part
-from .storage import CheckpointError, FileNote, TensorSource, note_of
+from .parts import PARTS, TOKENIZER
+from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, find_safetensors, note_of
 
 if typing.TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -73,7 +73,11 @@ class OwnFolder:
 
     def source(self, part: str) -> TensorSource:
         """The part's safetensors."""
-        return open_part(self.folder, part)
+        folder = self.folder / PARTS[part].folder
+        path = find_safetensors(folder)
+        if path is None:
+            raise CheckpointError(f"{folder}: no safetensors weights; convert again from {PARTS[part].source}")
+        return SafetensorsSource(path)
 
     def lora(self, part: str) -> LoraUpdates:
         """The LoRA in the part's folder, if the manifest lists it."""

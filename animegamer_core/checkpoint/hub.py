@@ -150,11 +150,10 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
             before, failure = done, ""
             try:
                 for chunk in _rest(file, done):
-                    part.write(chunk)
-                    done += len(chunk)
-                    on_bytes(len(chunk), file.local.name)
+                    done += part.write(chunk)
             except _Broken as error:
                 failure = str(error)
+            on_bytes(done - before, file.local.name)
             tries = 0 if done - before >= PROGRESS else tries + 1
             if tries == TRIES:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"

@@ -19,8 +19,8 @@ if typing.TYPE_CHECKING:
     from torch import Tensor, nn
 
 ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_PREFIX = "base_model.model."  # peft's own wrapper around a model
-_ENDINGS = (".lora_A.weight", ".lora_B.weight")
+_KEYS = ("base_model.model.{}.lora_A.weight", "base_model.model.{}.lora_B.weight")  # base_model: peft's wrapper
+_KEY = re.compile(r"base_model\.model\.(.+)\.lora_[AB]\.weight")
 _LORA = re.compile(r"\.lora_[AB]\.")
 
 
@@ -36,11 +36,6 @@ class LoraUpdate:
     def shape(self) -> tuple[int, int]:
         """The shape of the weight that it updates."""
         return self.up.shape[0], self.down.shape[1]
-
-    @property
-    def bytes(self) -> int:
-        """The bytes that it takes to store."""
-        return self.down.nbytes + self.up.nbytes
 
     def delta(self, device: torch.device | str = "cpu") -> Tensor:
         """(outputs, inputs) fp32: what it adds to the weight."""
@@ -69,8 +64,8 @@ def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
         return
     tensors = {}
     for name, update in updates.items():
-        for ending, value in zip(_ENDINGS, (update.down, update.up), strict=True):
-            tensors[f"{_PREFIX}{name}{ending}"] = value.detach().cpu().contiguous()
+        for key, value in zip(_KEYS, (update.down, update.up), strict=True):
+            tensors[key.format(name)] = value.detach().cpu().contiguous()
     writer.write_file(ADAPTER, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
     writer.write_json(CONFIG, _config(updates))
 
@@ -98,10 +93,8 @@ def read_lora(folder: Path) -> LoraUpdates:
     if not isinstance(alphas, dict):
         raise CheckpointError(f"{folder / CONFIG}: alpha_pattern is not an object of layer names and numbers")
     keys, found = set(source.keys()), {}
-    for name in dict.fromkeys(key.removeprefix(_PREFIX).removesuffix(end) for key in keys for end in _ENDINGS):
-        down_key, up_key = (f"{_PREFIX}{name}{ending}" for ending in _ENDINGS)
-        if name.endswith(_ENDINGS):  # the other ending of this key was removed
-            continue
+    for name in dict.fromkeys(match[1] if (match := _KEY.fullmatch(key)) else key for key in keys):
+        down_key, up_key = (key.format(name) for key in _KEYS)
         if not {down_key, up_key} <= keys:
             raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
         down, up = source.tensor(down_key), source.tensor(up_key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .base import BaseModels, open_base
+from .base import open_base
 from .base_folders import LICENCE, BaseFolders
 from .build import OnProgress, Plan, check_precision, make_world
 from .storage import CheckpointError
@@ -34,30 +34,19 @@ def new_world(
         raise ValueError(f"spec is {spec!r}; choose release, or leave it out to take the sizes of the files")
     if seed not in SEEDS:
         raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
-    base = open_base(folders, seed, spec)
-    check_apart(base.folders, Path(out))
-    return make_world(_plan(base, seed), Path(out), on_progress, precision)
+    parts = open_base(folders, seed, spec)
+    _check_apart(folders, Path(out))
+    settings = {
+        part: f"seed {seed}: {[(name, made.shape) for name, made in source.computed.items()]}"
+        for part, source in parts.sources.items()
+        if source.computed
+    }
+    plan = Plan(parts, LICENCE, {"made_by": "new", "seed": str(seed)}, settings)
+    return make_world(plan, Path(out), on_progress, precision)
 
 
-def check_apart(folders: BaseFolders, out: Path) -> None:
+def _check_apart(folders: BaseFolders, out: Path) -> None:
     """CheckpointError if the world folder would lie in a folder of a base model."""
     for folder in folders.all:
         if folder.resolve() in (out.resolve(), *out.resolve().parents):
             raise CheckpointError(f"{out}: lies in {folder}, which stays as it is; choose another folder for the world")
-
-
-def _plan(base: BaseModels, seed: int) -> Plan:
-    return Plan(
-        spec=base.spec,
-        sources=base.sources,
-        files=base.files,
-        build=base.build,
-        profile="paper",
-        licence=LICENCE,
-        made_by={"made_by": "new", "seed": str(seed)},
-        settings={
-            part: f"seed {seed}: {[(name, made.shape) for name, made in source.computed.items()]}"
-            for part, source in base.sources.items()
-            if source.computed
-        },
-    )

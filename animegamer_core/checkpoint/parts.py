@@ -15,15 +15,7 @@ from types import MappingProxyType
 from ..files import write_text
 from ..spec import dtype_name
 from .lora_files import LoraUpdates, plain_tensors, write_lora
-from .storage import (
-    LONGEST,
-    CheckpointError,
-    FolderWriter,
-    SafetensorsSource,
-    TensorSource,
-    find_safetensors,
-    finite_extremes,
-)
+from .storage import LONGEST, CheckpointError, FolderWriter, TensorSource, finite_extremes
 
 if typing.TYPE_CHECKING:
     import torch
@@ -32,47 +24,36 @@ if typing.TYPE_CHECKING:
 TOKENIZER = "tokenizer.json"
 
 
-class Stored(typing.Protocol):
-    """Tensors to write, by their names in the part's file, with their types known before they are read."""
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type that the tensor is stored in."""
-
-    def tensor(self, key: str) -> Tensor:
-        """The tensor, of that type."""
-
-
 Module = typing.TypeVar("Module", bound="nn.Module")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from."""
+    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from.
+
+    stock: the library's model in it, whose configuration other programs read; None if it has none.
+    """
 
     folder: str
     model: str  # engine, decoder or encoder
     prefix: str  # removed in the file; "" for all tensors that no other part of the model has
     source: str
+    stock: str | None = None
 
 
 PARTS: dict[str, Part] = {
-    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder"),
-    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/"),
-    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b"),
+    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder", "llm"),
+    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/", "transformer"),
+    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b", "vae"),
     "encoder": Part("encoder", "encoder", "", "VDM_Decoder-*/"),
-    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder"),
-    "image_tower": Part("encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder"),
+    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder", "text_tower"),
+    "image_tower": Part(
+        "encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder", "image_tower"
+    ),
 }
 PLAY_PARTS = ("engine", "decoder", "vae")
 ENCODER_PARTS = ("encoder", "text_tower", "image_tower")
 
-_STOCK = {
-    "engine": "llm",
-    "decoder": "transformer",
-    "vae": "vae",
-    "text_tower": "text_tower",
-    "image_tower": "image_tower",
-}
 # transformers 4 puts CLIP's tensors below `vision_model.`, transformers 5 does not; files hold the shorter names
 _OPTIONAL = ("image_tower.vision_model.", "image_tower.")
 # one tensor under two names is stored once
@@ -133,25 +114,30 @@ def load_model(
     return model.eval()
 
 
+class Stored(typing.NamedTuple):
+    """The tensors of a part as they are to be stored: name in its file -> bytes, and what reads one by name."""
+
+    sizes: Mapping[str, int]
+    read: Callable[[str], Tensor]
+
+
 def write_part(
     folder: Path,
     part: str,
     model: nn.Module,
-    source: Stored,
+    stored: Stored,
     max_shard_bytes: int,
     updates: LoraUpdates = MappingProxyType({}),
 ) -> FolderWriter:
     """Write one part under temporary names; the caller commits.
 
-    The tensors come from `source`; `model` (which may be empty) gives their names, the tokenizer and the configuration.
-    updates: the LoRA of its layers, which gets its own file.
+    model: may be empty; gives the order of the tensors, the tokenizer and the configuration. updates: the LoRA of its
+    layers, which gets its own file.
     """
-    state = plain_tensors(model)
-    names = part_names(PARTS[part].model, part, state)
     writer = FolderWriter(folder / PARTS[part].folder)
     try:
-        sizes = {name: state[full].numel() * source.dtype(name).itemsize for name, full in names.items()}
-        writer.write_tensors(sizes, source.tensor, max_shard_bytes)
+        names = part_names(PARTS[part].model, part, plain_tensors(model))
+        writer.write_tensors({name: stored.sizes[name] for name in names}, stored.read, max_shard_bytes)
         write_lora(writer, updates)
         _write_texts(writer, part, model)
     except BaseException:
@@ -160,46 +146,27 @@ def write_part(
     return writer
 
 
-class LiveTensors:
-    """The tensors of one part of a loaded model, to be stored, without LoRA beside its weights. dtype None keeps their
-    types.
-    """
-
-    def __init__(self, model: nn.Module, part: str, dtype: torch.dtype | None) -> None:
-        self._state = plain_tensors(model)
-        self._names = part_names(PARTS[part].model, part, self._state)
-        self._dtype = dtype
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type to store it in."""
-        own = self._state[self._names[key]].dtype
-        return self._dtype if self._dtype is not None and own.is_floating_point else own
-
-    def tensor(self, key: str) -> Tensor:
-        """The tensor to store."""
-        return narrowed(self._state[self._names[key]].detach(), self.dtype(key), key).cpu()
+def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
+    """The tensors of one part of a loaded model, without LoRA beside its weights. dtype None keeps their types."""
+    state = plain_tensors(model)
+    tensors = {name: state[full].detach() for name, full in part_names(PARTS[part].model, part, state).items()}
+    dtypes = {
+        name: dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        for name, tensor in tensors.items()
+    }
+    sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in tensors.items()}
+    return Stored(sizes, lambda name: narrowed(tensors[name], dtypes[name], name).cpu())
 
 
 def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
-    """Write the part's tokenizer, if it has one, and its stock model's configuration, which other programs read."""
-    stock = _STOCK.get(part)
-    if stock is not None:
-        inner = getattr(model, stock)
+    """Write the part's tokenizer, if it has one, and its stock model's configuration."""
+    if PARTS[part].stock is not None:
+        inner = getattr(model, PARTS[part].stock)
         config = inner if hasattr(inner, "to_json_string") else inner.config
         write_text(writer.path("config.json"), config.to_json_string())
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
         tokenizer.save(str(writer.path(TOKENIZER)))
-
-
-def open_part(folder: Path, part: str) -> SafetensorsSource:
-    """The stored tensors of one part of the world at `folder`."""
-    path = find_safetensors(folder / PARTS[part].folder)
-    if path is None:
-        raise CheckpointError(
-            f"{folder / PARTS[part].folder}: no safetensors weights; convert again from {PARTS[part].source}"
-        )
-    return SafetensorsSource(path)
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:

@@ -185,21 +185,16 @@ def _apply(
     recipes: dict[str, Recipe],
 ) -> bool:
     """Add one key to the recipes of every rule that matches it; False if none does."""
-    found = False
-    for pattern, rule in compiled:
-        match = pattern.fullmatch(key)
-        if match is None:
-            continue
-        found = True
+    matches = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(key))]
+    for match, rule in matches:
         if rule.target is None:
             continue
-        name = match.expand(rule.target)
         if rule.of > 1 and (not source.shape(key) or source.shape(key)[0] % rule.of):
             raise CheckpointError(
                 f"{source.path}: {key!r} has shape {source.shape(key)}; expected rows that split into {rule.of}"
             )
-        recipes.setdefault(name, Recipe(source, alpha)).add(source, key, rule)
-    return found
+        recipes.setdefault(match.expand(rule.target), Recipe(source, alpha)).add(source, key, rule)
+    return bool(matches)
 
 
 def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:

@@ -22,7 +22,7 @@ from ..spec import (
     VaeSpec,
 )
 from .recipes import Recipe
-from .storage import CheckpointError, TensorSource, number, object_field, read_json, whole
+from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -30,11 +30,6 @@ if typing.TYPE_CHECKING:
 Recipes = dict[str, Recipe]
 CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
-
-
-def engine_spec(recipes: Recipes, mistral: Path) -> tuple[EngineSpec, int]:
-    """(sizes of the engine, width of a state) from its tensors and the Mistral folder's config.json."""
-    return mistral_spec(recipes, mistral), shape_of(recipes, "project_in.0.weight", 2)[1]
 
 
 def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
@@ -70,8 +65,8 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
     head_width = shape_of(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
     if hidden % head_width or hidden % 16:
         raise CheckpointError(
-            f"{_path(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts of "
-            "a position; expected whole numbers"
+            f"{path_of(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts "
+            "of a position; expected whole numbers"
         )
     spec = DecoderSpec(
         layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
@@ -85,10 +80,10 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
         return spec
     if positions.dim() != 3 or positions.shape[1] <= state.tokens or positions.shape[::2] != (1, hidden):
         raise CheckpointError(
-            f"{_path(recipes)}: its table of positions has shape {tuple(positions.shape)}; expected (1, more than "
+            f"{path_of(recipes)}: its table of positions has shape {tuple(positions.shape)}; expected (1, more than "
             f"{state.tokens}, {hidden})"
         )
-    frames, rows, columns = _grid(positions[0, state.tokens :], _path(recipes))
+    frames, rows, columns = _grid(positions[0, state.tokens :], path_of(recipes))
     pixels = patch * vae.spatial_factor
     return dataclasses.replace(
         spec, frames=1 + (frames - 1) * TIME_FACTOR, height=rows * pixels, width=columns * pixels
@@ -103,7 +98,7 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
     )
     if not channels or any(count % VaeSpec.norm_groups for count in channels):
         raise CheckpointError(
-            f"{_path(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
+            f"{path_of(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
         )
     return VaeSpec(
         channels=channels,
@@ -148,7 +143,7 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
     if (spec.heads * spec.head_width, spec.layers) != (rows, layers):
         raise CheckpointError(
             f"{path}: {spec.heads} heads of {spec.head_width} in {spec.layers} layers do not fit {layers} layers with "
-            f"{rows} query rows in {_path(recipes)}; download both again"
+            f"{rows} query rows in {path_of(recipes)}; download both again"
         )
     return spec
 
@@ -156,11 +151,6 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
 def latent_channels(recipes: Recipes) -> int:
     """Channels of the latents that the transformer reads."""
     return shape_of(recipes, "transformer.patch_embed.proj.weight", 4)[1]
-
-
-def feature_widths(recipes: Recipes) -> tuple[int, int]:
-    """Widths of the text and the picture features that are mixed."""
-    return shape_of(recipes, "text_proj.0.weight", 2)[1], shape_of(recipes, "image_proj.0.weight", 2)[1]
 
 
 def find_positions(source: TensorSource) -> Tensor | None:
@@ -194,16 +184,16 @@ def _period(rows_PD: Tensor) -> int:
 
 def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
     """Heads of the image encoder, which must split its width; without a file they have open_clip's width."""
-    path, head_width, heads = _path(recipes), CLIP_HEAD_WIDTH, None
+    path, head_width, heads = path_of(recipes), CLIP_HEAD_WIDTH, None
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
-        config = object_field(read_json(path), "model_cfg", path)
+        config = config_field(read_json(path), "model_cfg", dict, path, {})
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        head_width = whole(object_field(config, "vision_cfg", path), "head_width", path, CLIP_HEAD_WIDTH)
+        head_width = whole(config_field(config, "vision_cfg", dict, path, {}), "head_width", path, CLIP_HEAD_WIDTH)
     elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
-        config = object_field(read_json(path), "vision_config", path)
+        config = config_field(read_json(path), "vision_config", dict, path, {})
         if config.get("hidden_act", "gelu") != "gelu":
             raise CheckpointError(
                 f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
@@ -218,7 +208,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
 
 def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
     """transformers 5 moved it into `rope_parameters`."""
-    holder = config if config.get("rope_theta") is not None else object_field(config, "rope_parameters", path)
+    holder = config if config.get("rope_theta") is not None else config_field(config, "rope_parameters", dict, path, {})
     theta = number(holder, "rope_theta", path, 10000.0)
     if theta != EngineSpec.rope_theta:  # of v0.2, whose sizes and tokens are the same
         raise CheckpointError(
@@ -230,16 +220,17 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
 def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     """The shape of one of our tensors; CheckpointError where no file makes it, or it has another number of axes."""
     if name not in recipes:
-        raise CheckpointError(f"{_path(recipes)}: it has no tensor for {name!r}; expected the whole published model")
+        raise CheckpointError(f"{path_of(recipes)}: it has no tensor for {name!r}; expected the whole published model")
     shape = recipes[name].shape
     if len(shape) != axes:
-        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
+        raise CheckpointError(f"{path_of(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")
     if 0 in shape:
-        raise CheckpointError(f"{_path(recipes)}: {recipes[name].key!r} has shape {shape}; expected stored values")
+        raise CheckpointError(f"{path_of(recipes)}: {recipes[name].key!r} has shape {shape}; expected stored values")
     return shape
 
 
-def _path(recipes: Recipes) -> Path | str:
+def path_of(recipes: Recipes) -> Path | str:
+    """The file that messages about these recipes name."""
     return next(iter(recipes.values())).source.path if recipes else "the file"
 
 

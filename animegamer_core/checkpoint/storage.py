@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -27,12 +28,8 @@ DEFAULT_SHARD_BYTES = 1 << 30
 LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
 _POINTER = b"version https://git-lfs"
-_TYPES = {  # safetensors' names -> torch's; those that are packed or that torch has no numbers for are left out
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "BOOL": "bool",
-    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
-    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
-}  # fmt: skip
+# safetensors' names of the types that torch has numbers for
+_TYPES = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 BOOL I64 I32 I16 I8 U64 U32 U16 U8".split()
 
 
 class CheckpointError(ValueError):
@@ -92,21 +89,16 @@ def typed(
     return values[key]
 
 
-def object_field(config: dict[str, typing.Any], field: str, path: Path) -> dict[str, typing.Any]:
-    """The object `field`; an empty one if it is missing."""
-    return _typed_field(config, field, dict, path, {})
-
-
 def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
     """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
-    value = _typed_field(config, field, int, path, *default)
+    value = config_field(config, field, int, path, *default)
     if not 1 <= value <= LARGEST:
         raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
     return value
 
 
-def _typed_field(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
-    """The value of `field`; CheckpointError names the file where it is not of this type."""
+def config_field(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
+    """The `field` of a configuration file; CheckpointError names the file where it is not of this kind."""
     try:
         return typed(config, field, kind, *default)
     except ValueError as error:
@@ -136,6 +128,16 @@ def finite_extremes(tensor: torch.Tensor, where: str) -> torch.Tensor | None:
     return extremes
 
 
+def check_room(folder: Path, needed: int, purpose: str) -> None:
+    """CheckpointError if the disk of a folder, which may not exist yet, has less free. purpose: such as `to write`."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise CheckpointError(
+            f"{folder}: {needed / 1e9:.2f} GB {purpose} and {free / 1e9:.2f} GB free; choose another disk"
+        )
+
+
 class TensorSource(typing.Protocol):
     """Named tensors of a file or a folder, fetched one by one.
 
@@ -160,43 +162,49 @@ class TensorSource(typing.Protocol):
         """One tensor on the CPU, memory-mapped where the format allows."""
 
 
-class SafetensorsSource:
-    """The tensors of one safetensors file, or of the shards that an index file lists."""
+class FileTensors:
+    """A TensorSource of tensors that are mapped from files, and so are read only when they are used."""
 
     half = "bfloat16"
 
-    def __init__(self, path: Path) -> None:
-        """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
+    def __init__(self, path: Path, files: Iterable[Path], tensors: Mapping[str, torch.Tensor]) -> None:
         self.path = path
-        names = [path.name] if path.suffix == ".safetensors" else shards_of(path)
-        self.files = tuple(dict.fromkeys((path, *(path.with_name(name) for name in names))))
-        self._handles: dict[str, typing.Any] = {}
-        for name in names:
-            handle = _open_safetensors(path.with_name(name))
-            for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
-                if key in self._handles:
-                    raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
-                if (kind := handle.get_slice(key).get_dtype()) not in _TYPES:
-                    raise CheckpointError(f"{path}: tensor {key!r} is of type {kind}; expected {', '.join(_TYPES)}")
-                self._handles[key] = handle
+        self.files = tuple(dict.fromkeys((path, *files)))
+        self._tensors = tensors
 
     def keys(self) -> Iterable[str]:
         """All names."""
-        return self._handles.keys()
+        return self._tensors.keys()
 
     def shape(self, key: str) -> tuple[int, ...]:
-        """The shape of one tensor, without reading it."""
-        return tuple(self._handles[key].get_slice(key).get_shape())
+        """The shape of one tensor."""
+        return tuple(self._tensors[key].shape)
 
     def dtype(self, key: str) -> torch.dtype:
-        """The type of one tensor, without reading it."""
-        import torch
-
-        return getattr(torch, _TYPES[self._handles[key].get_slice(key).get_dtype()])
+        """The type of one tensor."""
+        return self._tensors[key].dtype
 
     def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, memory-mapped."""
-        return self._handles[key].get_tensor(key)
+        """One tensor, as it lies in the file."""
+        return self._tensors[key]
+
+
+class SafetensorsSource(FileTensors):
+    """The tensors of one safetensors file, or of the shards that an index file lists."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
+        names = [path.name] if path.suffix == ".safetensors" else shards_of(path)
+        files, tensors = [path.with_name(name) for name in names], {}
+        for file in files:
+            handle = _open_safetensors(file)
+            for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
+                if key in tensors:
+                    raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
+                if (kind := handle.get_slice(key).get_dtype()) not in _TYPES:
+                    raise CheckpointError(f"{path}: tensor {key!r} is of type {kind}; expected {', '.join(_TYPES)}")
+                tensors[key] = handle.get_tensor(key)
+        super().__init__(path, files, tensors)
 
 
 def find_safetensors(folder: Path, stem: str = STEM) -> Path | None:

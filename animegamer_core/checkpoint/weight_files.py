@@ -11,7 +11,7 @@ import io
 import typing
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
 
@@ -20,7 +20,15 @@ import torch
 
 from ..messages import brief
 from .pickle_scan import DamagedPickle, RefusedPickle, scan_pickle
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer, shards_of
+from .storage import (
+    CheckpointError,
+    FileTensors,
+    SafetensorsSource,
+    TensorSource,
+    find_safetensors,
+    refuse_pointer,
+    shards_of,
+)
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -35,36 +43,17 @@ _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
 )  # fmt: skip
 
 
-class PickleSource:
-    """The tensors of files that torch.save wrote, memory-mapped."""
-
-    half = "bfloat16"
+class PickleSource(FileTensors):
+    """The tensors of files that torch.save wrote."""
 
     def __init__(self, path: Path, inside: str | None = None, shards: tuple[str, ...] = ()) -> None:
         """inside: the entry of the dict that holds the tensors. shards: the files of an index at `path`."""
-        self.path = path
-        parts = [path.with_name(name) for name in shards] or [path]
-        self.files = tuple(dict.fromkeys((path, *parts)))
-        self._tensors: dict[str, torch.Tensor] = {}
-        for file in parts:
+        files = [path.with_name(name) for name in shards] or [path]
+        tensors: dict[str, torch.Tensor] = {}
+        for file in files:
             found = _load(file)
-            self._tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
-
-    def keys(self) -> Iterable[str]:
-        """All names."""
-        return self._tensors.keys()
-
-    def shape(self, key: str) -> tuple[int, ...]:
-        """The shape of one tensor."""
-        return tuple(self._tensors[key].shape)
-
-    def dtype(self, key: str) -> torch.dtype:
-        """The type of one tensor."""
-        return self._tensors[key].dtype
-
-    def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, as it lies in the file."""
-        return self._tensors[key]
+            tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
+        super().__init__(path, files, tensors)
 
 
 def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model")) -> TensorSource | None:
@@ -200,9 +189,6 @@ def _only_tensors(path: Path, found: Mapping[typing.Any, typing.Any]) -> dict[st
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, torch.Tensor):
             raise CheckpointError(f"{path}: entry {key!r} is a {type(value).__name__}; expected named tensors only")
-        if value.layout != torch.strided or value.is_quantized or value.is_nested or value.is_meta:
-            kind = "without values" if value.is_meta else "nested" if value.is_nested else value.layout
-            raise CheckpointError(f"{path}: tensor {key!r} is {kind}; expected a plain dense tensor")
         if value.numel() * value.element_size() > size:
             raise CheckpointError(
                 f"{path}: tensor {key!r} claims shape {tuple(value.shape)}, more than the file holds; "

@@ -1,4 +1,4 @@
-"""Open, load and save worlds, from a folder of our own or from published files.
+"""Open and load worlds, from a folder of our own or from published files.
 
 Our own folder:
     world.json            format, spec, profile, motion table, provenance, licence notice, checksums
@@ -13,26 +13,17 @@ from __future__ import annotations
 import hashlib
 import json
 import typing
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ..files import locked
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
-from .folders import OwnFolder, Storage, part_of
-from .manifest import FORMAT, MANIFEST, read_manifest
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LiveTensors, load_model, parts_of, write_part
-from .storage import (
-    DEFAULT_SHARD_BYTES,
-    CheckpointError,
-    FileNote,
-    FolderWriter,
-    TensorSource,
-    write_json,
-)
+from .folders import OwnFolder, Storage
+from .manifest import MANIFEST, read_manifest
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
+from .storage import CheckpointError, FileNote, TensorSource
 
 if typing.TYPE_CHECKING:
     import torch
@@ -43,9 +34,7 @@ if typing.TYPE_CHECKING:
     from ..model.engine import GameEngine
     from ..model.prompt import GameTokenizer
 
-LOCK = ".writer.lock"
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
-MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
 
 
 @dataclass(frozen=True)
@@ -199,17 +188,13 @@ class World:
     ) -> typing.Any:
         """A model with its weights; LoRA of 16-bit weights stays beside them."""
         model = load_model(build, self._sources(parts), device, dtype)
-        self._attach(model, parts)
-        return self._changed(kind, model)
-
-    def _attach(self, model: nn.Module, parts: tuple[str, ...]) -> None:
-        """Add the world's own LoRA to a model; CheckpointError if it does not fit."""
         for part in parts:
             if updates := self.storage.lora(part):
                 from .lora import WORLD, attach, check_fit
 
                 check_fit(model, updates, self.folder / PARTS[part].folder)
                 attach(model, updates, WORLD)
+        return self._changed(kind, model)
 
     def refit(self, kind: str, model: nn.Module) -> None:
         """Change a loaded model into what this world would load, with other adapters or strengths, without loading it
@@ -246,7 +231,8 @@ def open_world(name: str | Path) -> World:
     """
     folder = EMBEDDED.get(str(name), Path(name))
     if (folder / MANIFEST).is_file():
-        return _open_own(folder)
+        fields, files = read_manifest(folder / MANIFEST)
+        return World(storage=OwnFolder(folder, files), **fields)
     if published_worlds(folder):
         return _open_in_place(folder, None)
     if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
@@ -261,118 +247,13 @@ def _open_in_place(folder: Path, name: str | None) -> World:
     """A world of published files: the released scripts' profile and motion table."""
     from .published import PublishedFolder, open_published
 
-    published = open_published(find_downloads(folder, name))
+    parts = open_published(find_downloads(folder, name))
+    storage = PublishedFolder(folder, parts)
     return World(
-        storage=PublishedFolder(published),
-        spec=published.spec,
-        profile=get_profile("reference"),
+        storage=storage,
+        spec=parts.spec,
+        profile=get_profile(parts.profile),
         motion_table=MOTION_TABLES["released"],
-        provenance={"made_by": "published files, read in place", **published.origins},
+        provenance={"made_by": "published files, read in place", **storage.origins},
         licence=LICENCE,
     )
-
-
-def _open_own(folder: Path) -> World:
-    fields, files = read_manifest(folder / MANIFEST)
-    return World(storage=OwnFolder(folder, files), **fields)
-
-
-def save_world(
-    folder: str | Path,
-    spec: ModelSpec,
-    *,
-    profile: str = "paper",
-    motion_table: MotionTable | None = None,
-    provenance: Mapping[str, str] | None = None,
-    licence: str = "",
-    trained_window: int | None = None,
-) -> World:
-    """Make the world folder, or write its manifest again; parts that it has stay. `save_part` adds the weights.
-
-    motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
-    """
-    path = Path(folder)
-    check_own(path)
-    known = open_world(path).files if (path / MANIFEST).is_file() else {}
-    world = World(
-        storage=OwnFolder(path, known),
-        spec=spec,
-        profile=get_profile(profile),
-        motion_table=motion_table or MOTION_TABLES["released"],
-        provenance=dict(provenance or {}),
-        licence=licence,
-        trained_window=trained_window,
-    )
-    write_manifest(world)
-    return world
-
-
-def save_part(
-    world: World,
-    model: nn.Module,
-    *,
-    dtype: torch.dtype | None = None,
-    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
-) -> World:
-    """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
-
-    dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
-    the old part, or one that `missing` reports.
-    """
-    if not isinstance(world.storage, OwnFolder):
-        raise _read_only(world.folder)
-    from .lora import lora_of
-
-    for part in parts_of(MODEL_KINDS[type(model).__name__]):
-        updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
-        writer = write_part(world.folder, part, model, LiveTensors(model, part, dtype), max_shard_bytes, updates)
-        world = commit_part(world, part, writer)
-    return world
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Lock a world folder for writing; ValueError while it is locked, since a second writer would restore old parts."""
-    refusal = (
-        f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
-    )
-    with locked(folder / LOCK, refusal):
-        yield
-
-
-def check_own(folder: Path) -> None:
-    """CheckpointError for a folder of published files, which is never written to."""
-    if not (folder / MANIFEST).is_file() and published_worlds(folder):
-        raise _read_only(folder)
-
-
-def _read_only(folder: Path) -> CheckpointError:
-    return CheckpointError(f"{folder}: holds published files, which stay as they are; convert them to another folder")
-
-
-def commit_part(world: World, part: str, writer: FolderWriter) -> World:
-    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing."""
-    notes = {f"{PARTS[part].folder}/{name}": note for name, note in writer.notes().items()}
-    others = {path: note for path, note in world.files.items() if part_of(path) != part}
-    if len(others) != len(world.files):
-        write_manifest(replace(world, storage=OwnFolder(world.folder, others)))
-    writer.commit()
-    world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
-    write_manifest(world)
-    return world
-
-
-def write_manifest(world: World) -> None:
-    """Write world.json."""
-    values = {
-        "format": FORMAT,
-        "spec": world.spec.to_dict(),
-        "profile": world.profile.name,
-        "motion_table": asdict(world.motion_table),
-        "provenance": dict(world.provenance),
-        "licence": world.licence,
-        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
-    }
-    if world.trained_window is not None:
-        values["window"] = world.trained_window
-    write_json(world.folder / MANIFEST, values)

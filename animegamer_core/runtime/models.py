@@ -6,7 +6,6 @@ import threading
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from ..spec import dtype_name
 
@@ -103,6 +102,8 @@ class LoadedModels:
         self.world = world
         self.settings = settings
         self._loading = threading.Lock()
+        self._engine: GameEngine | None = None
+        self._decoder: ShotDecoder | None = None
 
     @property
     def precision(self) -> str:
@@ -112,20 +113,16 @@ class LoadedModels:
     def engine(self) -> GameEngine:
         """The world's engine."""
         with self._loading:
+            if self._engine is None:
+                self._engine = self._load_engine()
             return self._engine
 
     def decoder(self) -> ShotDecoder:
         """The world's decoder."""
         with self._loading:
+            if self._decoder is None:
+                self._decoder = self._load_decoder()
             return self._decoder
-
-    @cached_property
-    def _engine(self) -> GameEngine:
-        return self._load_engine()
-
-    @cached_property
-    def _decoder(self) -> ShotDecoder:
-        return self._load_decoder()
 
     def _load_engine(self) -> GameEngine:
         return self.world.load_engine(self.settings.device_of_engine, self.settings.dtype)

@@ -12,8 +12,8 @@ import torch
 from ..checkpoint import World, open_world
 from ..checkpoint.adapter_files import adapted_models, adapter_facts
 from ..checkpoint.adapters import as_stated
+from ..checkpoint.save import writing
 from ..checkpoint.storage import read_json, write_json
-from ..checkpoint.world import writing
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from .checkpoints import CHECKPOINTS, list_checkpoints

@@ -1,13 +1,19 @@
 """Adapters on top of a world: its models change, its folder does not, and a story knows one from the other."""
 
+import json
+import re
+from dataclasses import asdict, fields
+
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
+from animegamer_core.checkpoint.adapter_files import SETTINGS, save_adapter
 from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
+from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.train.stages import StageConfig
 
 GAME = "Character: Miko; Motion: gently run; Background: day beach."
@@ -44,10 +50,13 @@ def test_models_change_by_the_strength_and_the_folder_stays(world, file, given, 
     assert {path: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()} == before
 
 
-def test_several_files_add_up_and_a_profile_keeps_them(world, file):
-    adapted = with_adapters(world, ((str(file), 0.5), (str(file), 1.0))).with_profile("reference")
-    assert adapted.profile.name == "reference"
+def test_several_files_add_up_in_order_and_a_profile_keeps_them(world, file):
+    odd = file.rename(file.with_name("lr=2.safetensors"))  # a name may have an equals sign
+    first = open_with_adapters(world.folder, [f"{odd}=0.5"])
+    adapted = with_adapters(first, ((str(odd), 1.0),)).with_profile("reference")
+    assert adapted.profile.name == "reference" and adapted.adapters == ((str(odd), 0.5), (str(odd), 1.0))
     torch.testing.assert_close(biases(adapted)[0], biases(world)[0] + 1.0)  # the second leads to the trained weights
+    assert open_with_adapters(world.folder, [str(odd)]).adapters == ((str(odd), 1.0),)
 
 
 def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
@@ -86,28 +95,27 @@ def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
         assert f"adapter {file} changes the encoder only" in capsys.readouterr().err
 
 
-def test_a_baseline_is_no_worlds_and_a_strength_of_0_changes_nothing(world, file, tmp_path):
+def test_playing_refuses_a_setting_of_a_newer_version(world, file, tmp_path, capsys):
+    assert {field.name for field in fields(StageConfig)} == SETTINGS, "add a new setting to checkpoint/adapter_files.py"
+    newer, notes = tmp_path / "newer.safetensors", {"format": "1", "stage": "joint"}
+    settings = json.dumps({**asdict(CONFIG), "lora_kind": "dora"})
+    save_file(load_file(file), newer, metadata={**notes, "config": settings})
+    says = "newer.safetensors: .*unknown setting 'lora_kind'.* update this pack"
+    with pytest.raises(ValueError, match=says):
+        apply_adapter(newer, {"engine": world.load_engine()}, whole=False)
+    words = ["play", "--name", "x", "--world", str(world.folder), "--out", str(tmp_path / "out")]
+    assert main([*words, "--stage-file", str(newer)]) == 2
+    assert re.search(says, capsys.readouterr().err)
+
+
+def test_what_changes_no_turn_leaves_the_fingerprint_and_a_baseline_is_refused(world, file, tmp_path):
     assert open_with_adapters(world.folder, [f"{file}=0"]).fingerprint == world.fingerprint
-    baseline = tmp_path / "gc.safetensors"
+    encoders, baseline = tmp_path / "towers.safetensors", tmp_path / "gc.safetensors"
+    save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1), "heads.y": torch.zeros(1)}, {})
+    assert with_adapters(world, ((str(encoders), 1.0),)).fingerprint == world.fingerprint
     save_adapter(baseline, "gc", CONFIG, {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
     with pytest.raises(ValueError, match="gc.safetensors is of stage gc, for a baseline and not for a world"):
         open_with_adapters(world.folder, [str(baseline)])
-
-
-def test_what_no_turn_is_made_with_leaves_the_fingerprint(world, tmp_path):
-    encoders = tmp_path / "towers.safetensors"
-    save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1), "heads.y": torch.zeros(1)}, {})
-    assert with_adapters(world, ((str(encoders), 1.0),)).fingerprint == world.fingerprint
-
-
-def test_files_come_behind_those_that_a_world_has(world, file):
-    adapted = with_adapters(with_adapters(world, ((str(file), 0.5),)), ((str(file), -1.0),))
-    assert [strength for _, strength in adapted.adapters] == [0.5, -1.0]
-
-
-def test_a_file_may_have_an_equals_sign_in_its_name(world, file):
-    odd = file.rename(file.with_name("lr=2.safetensors"))
-    assert open_with_adapters(world.folder, [str(odd)]).adapters == ((str(odd), 1.0),)
 
 
 def test_a_game_is_played_with_a_stage_file_on_top(world, file, tmp_path, capsys):

@@ -4,8 +4,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -27,10 +25,17 @@ from animegamer_core.state import MotionTable
 TABLE = MotionTable("measured", (0.1, 0.5, 1.0, 2.0, 4.0), (0.2, 0.7, 1.5, 3.0))
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, tiny_encoder):
+    """A whole tiny world, to be read only."""
+    return save_part(save_tiny_world(tmp_path_factory.mktemp("saved") / "tiny"), tiny_encoder)
+
+
 @pytest.fixture
-def world(tmp_path, tiny_encoder):
-    """A whole tiny world."""
-    return save_part(save_tiny_world(tmp_path / "tiny"), tiny_encoder)
+def world(saved, tmp_path):
+    """A copy of it."""
+    shutil.copytree(saved.folder, tmp_path / "tiny")
+    return open_world(tmp_path / "tiny")
 
 
 def same(ours, theirs):
@@ -61,29 +66,35 @@ def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_
     assert torch.equal(world.load_encoder()(["run"], picture), tiny_encoder(["run"], picture))
 
 
-def test_opening_a_world_imports_no_torch(world):
-    code = (
-        "import sys; from animegamer_core.checkpoint import open_world; "
-        f"world = open_world({str(world.folder)!r}); world.missing(); world.fingerprint; print('torch' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "False"
-
-
 def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
     world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_engine, max_shard_bytes=70_000)
     shards = [note for path, note in world.files.items() if path.endswith(".safetensors")]
     assert len(shards) > 2 and all(note.bytes < 70_000 + 10_000 for note in shards)
     assert same(world.load_engine(), tiny_engine)
+    first, second, *_ = sorted((tmp_path / "w" / "engine").glob("model-*"))
+    save_file({**load_file(first), **load_file(second)}, second)
+    with pytest.raises(CheckpointError, match="is stored twice; expected once"):
+        storage.SafetensorsSource(tmp_path / "w" / "engine" / "model.safetensors.index.json")
     whole = save_part(world, tiny_engine)
     assert [path for path in whole.files if path.startswith("engine/model")] == ["engine/model.safetensors"]
     assert len(list((tmp_path / "w" / "engine").glob("model*"))) == 1, "the old shards are gone"
     assert same(whole.load_engine(), tiny_engine)
 
 
-def test_precision_of_files_and_models(tmp_path, tiny_decoder):
-    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_decoder, dtype=torch.float16)
-    assert {value.dtype for value in load_file(world.folder / "vae" / "model.safetensors").values()} == {torch.float16}
+@pytest.mark.parametrize(
+    ("stored", "on_disk", "off_the_cpu"),
+    [
+        (None, torch.float32, torch.bfloat16),
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+    ],
+)
+def test_precision_of_files_and_models(tmp_path, tiny_decoder, stored, on_disk, off_the_cpu):
+    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_decoder, dtype=stored)
+    assert {value.dtype for value in load_file(world.folder / "vae" / "model.safetensors").values()} == {on_disk}
+    assert world.stored_dtype("decoder") == off_the_cpu
+    with pytest.raises(CheckpointError, match="engine"):
+        world.stored_dtype("engine")
     assert {p.dtype for p in world.load_decoder().parameters()} == {torch.float32}, "the CPU computes in float32"
     assert {p.dtype for p in world.load_decoder(dtype=torch.float16).parameters()} == {torch.float16}
 
@@ -105,17 +116,6 @@ def test_loading_holds_no_second_copy(world):
     assert not [name for name, buffer in engine.named_buffers() if buffer.is_meta]
 
 
-def test_playing_needs_no_encoder(world):
-    shutil.rmtree(world.folder / "encoder")
-    world.load_engine()
-    world.load_decoder()
-    assert len(world.missing()) == 3
-    with pytest.raises(
-        CheckpointError, match="text_tower is not complete in .*text_tower, where files are missing .*t5-v1_1-xxl"
-    ):
-        world.load_encoder(parts=("text_tower",))
-
-
 def test_the_fingerprint_tells_worlds_apart(world, tiny_encoder):
     assert open_world(world.folder).fingerprint == world.fingerprint
     others = {
@@ -134,17 +134,14 @@ FINGERPRINTS = {
     "reference": "f317439bf2d9deedc5ab7ab0ce1a5b45dfa6000e181a859ddd08de321eeee533",
     "paper": "d2b356d10434d0313935d0df524110085fc85817b2f2bd847cdc7307cdc05055",
 }
+# A new build of the Toybox changes this; nothing else may.
+SHIPPED_TOYBOX = "57dbada201965958f4ac37c84060bd4c913c7caed67c4dd4130e754d2047a92b"
 
 
-@pytest.mark.parametrize("name", FINGERPRINTS)
-def test_a_world_that_plays_as_before_keeps_its_fingerprint(name, tmp_path):
-    assert save_world(tmp_path / "w", RELEASE, profile=name).fingerprint == FINGERPRINTS[name]
-
-
-def test_the_shipped_toybox_keeps_its_fingerprint():
-    """A new build of it changes this; nothing else may."""
-    shipped = "57dbada201965958f4ac37c84060bd4c913c7caed67c4dd4130e754d2047a92b"
-    assert open_world("toybox").fingerprint == shipped
+def test_worlds_that_play_as_before_keep_their_fingerprint(tmp_path):
+    found = {name: save_world(tmp_path / name, RELEASE, profile=name).fingerprint for name in FINGERPRINTS}
+    assert found == FINGERPRINTS
+    assert open_world("toybox").fingerprint == SHIPPED_TOYBOX
 
 
 # ---- what goes wrong
@@ -159,36 +156,24 @@ def edit(world, **changes):
     ("changes", "match"),
     [
         ({"format": 2}, "format is 2, this program reads 1; update"),
-        ({"format": None}, "format is None"),
         ({"profile": "free"}, "unknown profile 'free'"),
         ({"spec": {"name": "x", "colour": 1}}, "unknown field 'colour'"),
         ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
         ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
-        ({"files": {"engine/model.safetensors": {"sha256": ""}}}, "bytes"),
         ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
-        (
-            {"files": {"engine/model.safetensors": {"sha256": "", "bytes": "1"}}},
-            r"safetensors'\].bytes is '1'; .* whole",
-        ),
         ({"files": {"engine/model.safetensors": 3}}, r"files\['engine/model.safetensors'\] is '3'; expected an object"),
         ({"files": []}, "field files is .*; expected an object"),
         ({"spec": 3}, "field spec is '3'; expected an object"),
-        ({"spec": {}}, "name"),
         ({"spec": {"name": "x", "engine": {"heads": 0}}}, "spec.engine.heads: 0 is not a valid size"),
         ({"spec": {"name": "x", "engine": {"heads": 31}}}, "width 4096 does not divide into 31 heads"),
         ({"spec": {"name": "x", "encoder": {"image": {"heads": 5}}}}, "width 768 is not divisible by 5 heads"),
         ({"spec": {"name": "x", "decoder": {"vae": {"channels": []}}}}, "are not all divisible by 32 norm groups"),
-        ({"profile": 3}, "field profile is '3'; expected a text"),
         ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
-        ({"motion_table": {"name": "x", "values": ["a"] * 5, "edges": None}}, "motion_table.values is .*expected 5"),
-        ({"motion_table": {"name": "x", "values": [1, 2, 3, 4, 5], "edges": 7}}, "motion_table.edges is 7"),
         (
             {"motion_table": {"name": "x", "values": [1, 2, 3, 4, math.nan], "edges": None}},
             "motion_table.values is .*nan",
         ),
         ({"motion_table": {"values": [1, 2, 3, 4, 5], "edges": None}}, "field motion_table.name is missing"),
-        ({"provenance": ["me"]}, "field provenance is .*; expected an object"),
-        ({"licence": 1}, "field licence is '1'; expected a text"),
     ],
 )
 def test_a_manifest_that_cannot_be_used(world, changes, match):
@@ -207,9 +192,17 @@ def leaves(values, path=()):
             yield (*path, key)
 
 
-def test_every_field_of_the_wrong_kind_is_named(world):
+def test_every_field_that_is_missing_or_of_the_wrong_kind_is_named(world):
     path = world.folder / "world.json"
     text = path.read_text()
+    for broken in ("", "{", "[]", "\x00", '{"format": 1}'):
+        path.write_text(broken)
+        with pytest.raises(CheckpointError, match="world.json"):
+            open_world(world.folder)
+    for key in ("spec", "profile", "motion_table", "files"):
+        path.write_text(json.dumps({name: value for name, value in json.loads(text).items() if name != key}))
+        with pytest.raises(CheckpointError, match=f"world.json: field {key} is missing"):
+            open_world(world.folder)
     for keys in leaves(json.loads(text)):
         for wrong in (True, {"a": 1}, ["b"], 0.5 if isinstance(keys[-1], str) and keys[-1] == "name" else "c"):
             values = json.loads(text)
@@ -226,36 +219,33 @@ def test_every_field_of_the_wrong_kind_is_named(world):
             assert keys[-1] in str(caught.value) and "\n" not in str(caught.value), (keys, wrong, str(caught.value))
 
 
-@pytest.mark.parametrize("key", ["spec", "profile", "motion_table", "files"])
-def test_a_manifest_without_a_field(world, key):
-    path = world.folder / "world.json"
-    values = json.loads(path.read_text())
-    del values[key]
-    path.write_text(json.dumps(values))
-    with pytest.raises(CheckpointError, match=f"world.json: field {key} is missing"):
-        open_world(world.folder)
+@pytest.mark.parametrize("kind", ["engine", "text_tower"])
+def test_a_damaged_tokenizer_is_one_sentence(world, kind):
+    part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
+    for content in (b"", b"{}", b"[1]", b"\xff\xfe", b'{"model": {"type": "WordLevel"}}'):
+        (world.folder / part).write_bytes(content)
+        with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file .*again") as caught:
+            resealed = reseal(world, part)
+            resealed.load_engine() if kind == "engine" else resealed.load_encoder()
+        assert "\n" not in str(caught.value)
 
 
-def test_a_changed_tokenizer_is_found(world):
-    """Also one that can still be read: another word's id would change what every prompt says."""
+def test_changed_files_are_found(world):
+    """Also a tokenizer that can still be read: another word's id would change what every prompt says."""
     path = world.folder / "engine" / "tokenizer.json"
     path.write_text(path.read_text().replace("beach", "peach"))
     with pytest.raises(CheckpointError, match="engine/tokenizer.json: not the tokenizer that the world was saved with"):
         world.load_engine()
+    path = world.folder / "decoder" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    world.verify(("vae",))
+    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that this world is made of"):
+        world.verify(("decoder",))
 
 
-@pytest.mark.parametrize("kind", ["engine", "text_tower"])
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"model": {"type": "WordLevel"}}'])
-def test_a_damaged_tokenizer_is_one_sentence(world, kind, content):
-    part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
-    (world.folder / part).write_bytes(content)
-    with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file .*again") as caught:
-        resealed = reseal(world, part)
-        resealed.load_engine() if kind == "engine" else resealed.load_encoder()
-    assert "\n" not in str(caught.value)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.binary(max_size=4))
 def test_a_tokenizer_cut_and_changed_anywhere_is_read_or_refused(tmp_path, tiny_tokenizer, at, new):
     path = tmp_path / "tokenizer.json"
@@ -270,38 +260,28 @@ def test_a_tokenizer_cut_and_changed_anywhere_is_read_or_refused(tmp_path, tiny_
             assert str(path) in str(error) and "\n" not in str(error)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "\x00", '{"format": 1}'])
-def test_a_broken_manifest(world, text):
-    (world.folder / "world.json").write_text(text)
-    with pytest.raises(CheckpointError, match="world.json"):
-        open_world(world.folder)
-
-
 def test_a_folder_without_a_world(tmp_path):
     with pytest.raises(CheckpointError, match="no world here"):
         open_world(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["short", "long", "gone"])
-def test_a_part_that_is_not_whole_is_missing(world, damage):
+def test_a_part_that_is_not_whole_is_missing(world):
+    shutil.rmtree(world.folder / "encoder")
+    world.load_engine()
+    assert len(world.missing()) == 3
+    with pytest.raises(
+        CheckpointError, match="text_tower is not complete in .*text_tower, where files are missing .*t5-v1_1-xxl"
+    ):
+        world.load_encoder(parts=("text_tower",))
     path = world.folder / "vae" / "model.safetensors"
     content = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        path.write_bytes(content[:-1] if damage == "short" else content + b"\0")
-    assert [sentence.split()[0] for sentence in world.missing()] == ["vae"]
-    with pytest.raises(CheckpointError, match="vae is not complete in .*vae, where files are missing or cut off"):
-        world.load_decoder()
-
-
-def test_verify_finds_one_changed_bit(world):
-    path = world.folder / "decoder" / "model.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    assert not world.missing()
-    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that this world is made of"):
-        world.verify()
+    for damaged in (content[:-1], content + b"\0", None):
+        path.unlink()
+        if damaged is not None:
+            path.write_bytes(damaged)
+        assert world.missing()[0].startswith("vae ")
+        with pytest.raises(CheckpointError, match="vae is not complete in .*vae, where files are missing or cut off"):
+            world.load_decoder()
 
 
 def reseal(world, path):
@@ -311,13 +291,18 @@ def reseal(world, path):
     return open_world(world.folder)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}", (5).to_bytes(8, "little") + b"hello"]
-)
-def test_a_safetensors_file_with_a_wrong_header(world, content):
-    (world.folder / "engine" / "model.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match="model.safetensors: not a whole safetensors file"):
-        reseal(world, "engine/model.safetensors").load_engine()
+def test_a_safetensors_file_with_a_wrong_header(world):
+    wrong = [b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}", (5).to_bytes(8, "little") + b"hello"]
+    for content in wrong:
+        (world.folder / "engine" / "model.safetensors").write_bytes(content)
+        with pytest.raises(CheckpointError, match="model.safetensors: not a whole safetensors file"):
+            reseal(world, "engine/model.safetensors").load_engine()
+    for kind, size in (("F6_E2M3", 6), ("F4", 4)):  # types that torch has no numbers for
+        header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
+        content = len(header).to_bytes(8, "little") + header + bytes(size)
+        (world.folder / "engine" / "model.safetensors").write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
+            reseal(world, "engine/model.safetensors").load_engine()
 
 
 @pytest.mark.parametrize(
@@ -335,16 +320,6 @@ def test_tensors_that_do_not_fit_the_spec(world, change, match):
     change(tensors)
     save_file(tensors, path)
     with pytest.raises(CheckpointError, match=match):
-        reseal(world, "engine/model.safetensors").load_engine()
-
-
-@pytest.mark.parametrize("kind", ["F6_E2M3", "F4"])
-def test_a_type_that_torch_has_no_numbers_for(world, kind):
-    path = world.folder / "engine" / "model.safetensors"
-    size = {"F6_E2M3": 6, "F4": 4}[kind]
-    header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
-    with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
         reseal(world, "engine/model.safetensors").load_engine()
 
 
@@ -430,18 +405,6 @@ def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
         encoder = ShotEncoder(spec, tiny_tokenizer.backend).eval()
         world = save_part(save_world(tmp_path / variant, spec), encoder)
         assert same(world.load_encoder(), encoder)
-
-
-@pytest.mark.parametrize(
-    "stored, expected",
-    [(None, torch.bfloat16), (torch.float16, torch.float16), (torch.bfloat16, torch.bfloat16)],
-)
-def test_the_type_of_the_stored_weights(tmp_path, stored, expected):
-    world = save_world(tmp_path / "w", SPECS["tiny"], profile="paper")
-    world = save_part(world, ShotDecoder(SPECS["tiny"], PROFILES["paper"]), dtype=stored)
-    assert world.stored_dtype("decoder") == expected
-    with pytest.raises(CheckpointError, match="engine"):
-        world.stored_dtype("engine")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are not for Windows")

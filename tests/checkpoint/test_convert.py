@@ -13,20 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import CheckpointError
+from animegamer_core.checkpoint import CheckpointError, open_world
 from animegamer_core.checkpoint.convert import convert
 
 ENGINE_ONLY, DECODER_ONLY, VAE_ONLY = ("engine",), ("decoder",), ("vae",)
-
-
-@pytest.fixture(scope="module")
-def mistral(tmp_path_factory):
-    return made.write_mistral(tmp_path_factory.mktemp("download") / "Mistral-7B-Instruct-v0.1")
-
-
-@pytest.fixture(scope="module")
-def originals(mistral):
-    return made.make_originals(mistral)
 
 
 @pytest.fixture
@@ -36,13 +26,11 @@ def src(tmp_path, mistral):
     return tmp_path / "src"
 
 
-@pytest.fixture(scope="module")
-def download(tmp_path_factory, mistral, originals):
-    """A whole download, to be read only."""
-    src = tmp_path_factory.mktemp("whole")
-    shutil.copytree(mistral, src / mistral.name)
-    made.write_all(src, originals)
-    return src
+@pytest.fixture
+def copied(converted, tmp_path):
+    """The folder of a world that an earlier run made."""
+    shutil.copytree(converted.folder, tmp_path / "w")
+    return tmp_path / "w"
 
 
 def assert_same(ours, original, tolerance=2e-6):
@@ -53,9 +41,8 @@ def assert_same(ours, original, tolerance=2e-6):
             assert difference <= tolerance, f"{name} differs by {difference}"
 
 
-def test_a_whole_download_becomes_a_world(download, originals, tmp_path):
-    seen = []
-    world = convert(download, tmp_path / "w", lambda *step: seen.append(step), precision="keep")
+def test_a_whole_download_becomes_a_world(converted_exactly, originals):
+    world, seen = converted_exactly
     assert world.spec.name == "qiqi"
     assert (world.profile.name, world.motion_table.name) == ("reference", "released")
     assert (world.spec.state, world.spec.engine) == (made.SPEC.state, made.SPEC.engine)
@@ -69,23 +56,19 @@ def test_a_whole_download_becomes_a_world(download, originals, tmp_path):
     assert [sentence.split()[0] for sentence in world.missing()] == ["text_tower", "image_tower"]
 
 
-def test_released_precision_stores_16_bits(download, tmp_path):
-    world = convert(download, tmp_path / "w")
-    assert {p.dtype for p in world.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
-    sizes = {
-        path.split("/")[0]: note.bytes for path, note in world.files.items() if path.endswith("/model.safetensors")
-    }
-    weights = sum(p.numel() for p in world.load_engine().parameters())
-    assert weights * 2 < sizes["engine"] < weights * 2 + 20_000
-    assert {p.dtype for p in world.load_engine().parameters()} == {torch.float32}, "the CPU computes in float32"
+def test_released_precision_stores_16_bits(converted):
+    assert {p.dtype for p in converted.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
+    engine = converted.load_engine()
+    weights = sum(p.numel() for p in engine.parameters())
+    assert weights * 2 < converted.files["engine/model.safetensors"].bytes < weights * 2 + 20_000
+    assert {p.dtype for p in engine.parameters()} == {torch.float32}, "the CPU computes in float32"
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 0.002), (torch.bfloat16, 0.02)])
-def test_any_published_precision_is_read(src, originals, tmp_path, dtype, tolerance):
-    made.write_all(src, originals, dtype)
+def test_any_published_precision_is_read(src, originals, tmp_path):
+    made.write_all(src, originals, torch.bfloat16)
     world = convert(src, tmp_path / "w", precision="keep")
-    assert_same(world.load_decoder(), originals.decoder, tolerance)
-    assert_same(world.load_engine(), originals.engine, tolerance)
+    assert_same(world.load_decoder(), originals.decoder, 0.02)
+    assert_same(world.load_engine(), originals.engine, 0.02)
 
 
 def test_float8_embeddings_are_widened(src, originals, tmp_path):
@@ -97,7 +80,7 @@ def test_float8_embeddings_are_widened(src, originals, tmp_path):
     assert torch.equal(engine.llm.model.embed_tokens.weight, tensors[key].float())
 
 
-@pytest.mark.parametrize("form", [{"base_layer": ""}, {"lora": False}, {}])
+@pytest.mark.parametrize("form", [{"base_layer": ""}, {"lora": False}])
 def test_forms_of_a_full_engine_file(src, originals, tmp_path, form):
     made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", made.engine_tensors(originals.engine, **form)[0])
     assert_same(convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine(), originals.engine)
@@ -130,9 +113,7 @@ def test_lora_alpha_is_read_from_peft_beside_the_file(src, originals, tmp_path):
     assert_same(engine, originals.engine, 2e-5)
 
 
-@pytest.mark.parametrize(
-    ("lora", "beside", "latest"), [(True, True, "80000"), (True, False, "release"), (False, True, "1")]
-)
+@pytest.mark.parametrize(("lora", "beside", "latest"), [(True, False, "release"), (False, True, "80000")])
 def test_forms_of_a_decoder_file(src, originals, tmp_path, lora, beside, latest):
     tensors = made.decoder_tensors(originals.decoder, originals.encoder, lora=lora)
     made.write_decoder(src, tensors, latest, beside)
@@ -164,47 +145,52 @@ def test_the_vae_also_comes_from_a_diffusers_folder(src, originals, tmp_path):
     assert_same(world.load_decoder(parts=VAE_ONLY).vae, originals.decoder.vae)
 
 
-def test_text_and_image_encoders_are_converted_if_present(src, originals, tmp_path):
-    made.write_all(src, originals)
-    tower = originals.encoder.text_tower
-    (src / "t5-v1_1-xxl").mkdir()
+def write_text_encoder(src, originals):
+    """A T5 folder, of which only the encoder is read."""
+    folder, tower = src / "t5-v1_1-xxl", originals.encoder.text_tower
+    folder.mkdir()
     text = {name: value.contiguous() for name, value in tower.state_dict().items() if "embed_tokens" not in name}
-    text |= {"decoder.block.0.x": torch.zeros(1), "lm_head.weight": torch.zeros(1)}
-    torch.save(text, src / "t5-v1_1-xxl" / "pytorch_model.bin")
-    (src / "t5-v1_1-xxl" / "config.json").write_text(tower.config.to_json_string())
-    shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", src / "t5-v1_1-xxl")
+    save_file({**text, "decoder.block.0.x": torch.zeros(1)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(tower.config.to_json_string())
+    shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", folder)
+
+
+def write_image_encoder(src, originals, config):
+    """A CLIP folder, of which only the image encoder is read."""
     folder = src / "CLIP-ViT-B-16-laion2B-s34B-b88K"
     clip = made.image_tower_tensors(originals.encoder.image_tower)
     made.save(folder / "open_clip_pytorch_model.bin", {**clip, "logit_scale": torch.zeros(1)})
-    (folder / "open_clip_config.json").write_text('{"model_cfg": {"vision_cfg": {"head_width": 8}}}')
+    for name, content in config.items():
+        (folder / name).write_text(json.dumps(content))
+
+
+def test_text_and_image_encoders_are_converted_if_present(own_copy, originals, tmp_path):
+    write_text_encoder(own_copy, originals)
+    config = {"open_clip_config.json": {"model_cfg": {"vision_cfg": {"head_width": 8}}}}
+    write_image_encoder(own_copy, originals, config)
     with pytest.raises(CheckpointError, match="4 patches.*196"):
-        convert(src, tmp_path / "w", precision="keep")
-    shutil.rmtree(folder)
-    world = convert(src, tmp_path / "w", precision="keep")
-    assert_same(world.load_encoder(parts=("encoder", "text_tower")), originals.encoder)
-    shutil.rmtree(src / "VDM_Decoder-Qiqi")
-    made.save(folder / "open_clip_pytorch_model.bin", clip)
-    (folder / "open_clip_config.json").write_text('{"model_cfg": {"vision_cfg": {"head_width": 8}}}')
-    alone = convert(src, tmp_path / "alone", precision="keep", parts=("image_tower",))
+        convert(own_copy, tmp_path / "w", precision="keep")
+    shutil.rmtree(own_copy / "VDM_Decoder-Qiqi")
+    alone = convert(own_copy, tmp_path / "alone", precision="keep", parts=("image_tower",))
     assert alone.spec.encoder.image == made.SPEC.encoder.image
     assert_same(alone.load_encoder(parts=("image_tower",)).image_tower, originals.encoder.image_tower)
+    assert_same(alone.load_encoder(parts=("text_tower",)).text_tower, originals.encoder.text_tower)
 
 
-def test_a_second_run_only_redoes_what_changed(download, tmp_path):
-    first = convert(download, tmp_path / "w")
-    times = {path: (tmp_path / "w" / path).stat().st_mtime_ns for path in first.files}
-    assert convert(download, tmp_path / "w") == first
-    assert times == {path: (tmp_path / "w" / path).stat().st_mtime_ns for path in first.files}
-    broken = tmp_path / "w" / "vae" / "model.safetensors"
+def test_a_second_run_only_redoes_what_changed(download, converted, copied):
+    times = {path: (copied / path).stat().st_mtime_ns for path in converted.files}
+    assert convert(download, copied).files == converted.files
+    assert times == {path: (copied / path).stat().st_mtime_ns for path in converted.files}
+    broken = copied / "vae" / "model.safetensors"
     content = bytearray(broken.read_bytes())
     content[-1] ^= 1
     broken.write_bytes(content)
-    assert convert(download, tmp_path / "w").files == first.files
-    redone = {path for path in first.files if (tmp_path / "w" / path).stat().st_mtime_ns != times[path]}
-    assert redone == {path for path in first.files if path.startswith("vae/")}
+    assert convert(download, copied).files == converted.files
+    redone = {path for path in converted.files if (copied / path).stat().st_mtime_ns != times[path]}
+    assert redone == {path for path in converted.files if path.startswith("vae/")}
 
 
-def test_an_interrupted_run_goes_on(download, tmp_path):
+def test_an_interrupted_run_goes_on_and_no_other_writes_meanwhile(download, tmp_path):
     def stop(done, total, what):
         if what.startswith("decoder: transformer.norm_out"):
             raise KeyboardInterrupt
@@ -212,38 +198,28 @@ def test_an_interrupted_run_goes_on(download, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         convert(download, tmp_path / "w", stop)
     assert not list((tmp_path / "w").rglob("part-*"))
-    seen = []
-    world = convert(download, tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
-    assert not world.missing(("engine", "decoder", "vae", "encoder"))
-    assert "vae" not in seen, "the part that was finished is not written again"
-    world.verify()
-
-
-def test_two_converts_never_write_to_one_world(download, tmp_path):
-    refused = []
+    seen = set()
 
     def again(done, total, what):
-        if not refused:
-            with pytest.raises(ValueError, match="w: another convert or training .*; wait for it") as caught:
+        if not seen:
+            with pytest.raises(ValueError, match="w: another convert or training .*; wait for it"):
                 convert(download, tmp_path / "w")
-            refused.append(caught)
+        seen.add(what.split(":")[0])
 
     world = convert(download, tmp_path / "w", again)
-    assert refused and not world.missing(("engine", "decoder", "vae", "encoder"))
+    assert not world.missing(("engine", "decoder", "vae", "encoder"))
+    assert "vae" not in seen and "decoder" in seen, "the part that was finished is not written again"
     world.verify()
-    assert convert(download, tmp_path / "w") == world, "the lock is given back"
 
 
-def test_several_worlds_are_chosen_by_name(download, tmp_path):
-    src = tmp_path / "two"
-    shutil.copytree(download, src)
+def test_several_worlds_are_chosen_by_name(own_copy, copied):
     for kind in ("MLLM", "VDM_Decoder"):
-        shutil.copytree(src / f"{kind}-Qiqi", src / f"{kind}-Sosuke")
+        shutil.copytree(own_copy / f"{kind}-Qiqi", own_copy / f"{kind}-Sosuke")
     with pytest.raises(CheckpointError, match="MLLM-Qiqi, MLLM-Sosuke"):
-        convert(src, tmp_path / "w")
-    assert convert(src, tmp_path / "w", name="Sosuke").spec.name == "sosuke"
-    with pytest.raises(CheckpointError, match="qiqi|sosuke"):
-        convert(src, tmp_path / "w", name="qiqi")
+        convert(own_copy, copied)
+    with pytest.raises(CheckpointError, match="world 'qiqi' of other sizes or another film"):
+        convert(own_copy, copied, name="Sosuke")
+    open_world(copied).verify()
 
 
 def test_the_command_converts(download, tmp_path, capsys):
@@ -298,21 +274,15 @@ def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
     assert not marker.exists()
     torch.load(decoder_file, weights_only=False)
     assert marker.exists(), "the file was harmless: the test proves nothing"
-
-
-def test_a_model_object_is_no_state_dict(src, decoder_file, tmp_path):
     torch.save({"module": torch.nn.Linear(2, 2)}, decoder_file)
     refuse(src, tmp_path / "w", "torch.nn.modules.linear.Linear.*tensors and plain values only")
 
 
-@pytest.mark.parametrize("left", [0, 1, 100, 0.5, 0.999])
-def test_truncated_files(src, decoder_file, tmp_path, left):
+def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
     content = decoder_file.read_bytes()
-    decoder_file.write_bytes(content[: int(left * len(content)) if isinstance(left, float) else left])
-    refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: .*(whole|ends too early)")
-
-
-def test_a_file_of_another_kind(src, decoder_file, tmp_path):
+    for left in (0, 1, 100, len(content) // 2, len(content) - 9):
+        decoder_file.write_bytes(content[:left])
+        refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: .*(whole|ends too early)")
     decoder_file.write_bytes(b"<!DOCTYPE html><html>Sign in to download</html>" * 50)
     refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: not a whole torch file")
 
@@ -326,15 +296,11 @@ def test_a_bomb_is_not_unpacked(src, decoder_file, tmp_path):
     refuse(src, tmp_path / "w", "unpack to .* bytes; expected a torch file, which is not compressed")
 
 
-def test_a_tensor_that_claims_more_than_the_file(src, decoder_file, tmp_path):
-    change(decoder_file, time_embed__0__weight=torch.zeros(1).expand(10**6, 10**6))
-    refuse(src, tmp_path / "w", "claims shape .* more than the file holds")
-
-
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
         ({"time_embed__0__weight": None}, "time_embedding.linear_1.weight"),
+        ({"time_embed__0__weight": torch.zeros(1).expand(10**6, 10**6)}, "claims shape .* more than the file holds"),
         ({"new_layer": torch.zeros(2)}, "'new_layer' is unknown; expected the published names only"),
         ({"1__attention__dense__matrix_A__0": None}, "has only one of lora_A and lora_B; expected both"),
         ({"0__attention__query_key_value__matrix_B__2": torch.zeros(5, 3)}, "do not multiply"),
@@ -347,7 +313,6 @@ def test_a_tensor_that_claims_more_than_the_file(src, decoder_file, tmp_path):
             {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
             "holds int64, .*numbers like float32",
         ),
-        ({"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.complex64)}, "holds complex64"),
         ({"final_layer__linear__weight": torch.zeros(16, 32, device="meta")}, "_rebuild_meta_tensor_no_storage"),
         ({"patch_embed__proj__weight": torch.zeros(32, 0, 2, 2)}, "has shape .32, 0, 2, 2.; expected stored values"),
         ({"x" * 999: torch.zeros(2)}, "'x{120}' is unknown"),
@@ -359,21 +324,18 @@ def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, 
     refuse(src, tmp_path / "w", match)
 
 
-@pytest.mark.parametrize(
-    ("latest", "match"),
-    [("0", "'0'; expected a number above 0 or 'release'"), ("../../etc", "expected a number"), ("7", "no such file")],
-)
-def test_a_wrong_latest(src, decoder_file, tmp_path, latest, match):
-    (src / "VDM_Decoder-Qiqi" / "latest").write_text(latest)
-    refuse(src, tmp_path / "w", match)
-
-
-def test_a_decoder_folder_without_latest(src, decoder_file, tmp_path):
-    (src / "VDM_Decoder-Qiqi" / "latest").unlink()
+def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
+    latest = src / "VDM_Decoder-Qiqi" / "latest"
+    for content, match in (
+        ("0", "'0'; expected a number above 0 or 'release'"),
+        ("../../etc", "expected a number"),
+        ("7", "no such file"),
+    ):
+        latest.write_text(content)
+        refuse(src, tmp_path / "w", match)
+    latest.unlink()
     refuse(src, tmp_path / "w", "latest: no such file")
-
-
-def test_what_is_absent_is_named(src, tmp_path):
+    shutil.rmtree(latest.parent)
     refuse(src, tmp_path / "w", "no files for the decoder; expected VDM_Decoder-")
     refuse(src, tmp_path / "w", "no files for the engine; expected MLLM-", ENGINE_ONLY)
 
@@ -386,33 +348,12 @@ def test_engine_and_decoder_must_be_one_pair(src, originals, decoder_file, tmp_p
     refuse(src, tmp_path / "w", "states 40 wide, the decoder reads 32", ("engine", "decoder"))
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "match"),
-    [
-        ("num_attention_heads", 7, "config.json: 7 heads .* do not fit"),
-        ("num_attention_heads", "4", "num_attention_heads is '4'; expected a whole number"),
-        ("rms_norm_eps", 1e-3, "rms_norm_eps is 0.001; expected 1e-05"),
-    ],
-)
-def test_a_foreign_mistral_folder(src, originals, tmp_path, field, value, match):
-    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", made.engine_tensors(originals.engine)[0])
-    path = src / "Mistral-7B-Instruct-v0.1" / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    refuse(src, tmp_path / "w", match, ENGINE_ONLY)
-
-
 @pytest.fixture
-def whole(src, originals):
+def whole(own_copy, originals):
     """A download with its text encoder, whose files a test may break."""
-    made.write_all(src, originals)
-    (src / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 3}')
-    (src / "t5-v1_1-xxl").mkdir()
-    tower = originals.encoder.text_tower
-    text = {name: value.contiguous() for name, value in tower.state_dict().items() if "embed_tokens" not in name}
-    save_file(text, src / "t5-v1_1-xxl" / "model.safetensors")
-    (src / "t5-v1_1-xxl" / "config.json").write_text(tower.config.to_json_string())
-    shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", src / "t5-v1_1-xxl")
-    return src
+    (own_copy / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 3}')
+    write_text_encoder(own_copy, originals)
+    return own_copy
 
 
 MISTRAL, T5, ADAPTER = (
@@ -427,9 +368,8 @@ MISTRAL, T5, ADAPTER = (
     [
         (MISTRAL, {"rope_theta": None, "rope_parameters": None}, "rope_parameters is 'None'; expected an object"),
         (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
-        (MISTRAL, {"rope_theta": 0}, "rope_theta is 0; expected 10000"),
         (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
-        (MISTRAL, {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; expected a number"),
+        (MISTRAL, {"rms_norm_eps": 1e-3}, "rms_norm_eps is 0.001; expected 1e-05"),
         (MISTRAL, {"rms_norm_eps": math.nan}, "rms_norm_eps is 'nan'; expected a number"),
         (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
         (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
@@ -438,10 +378,7 @@ MISTRAL, T5, ADAPTER = (
         (T5, {"d_kv": 10**20}, "d_kv is 1000+; expected a whole number of 1"),
         (T5, {"d_kv": 9}, "2 heads of 9 in 2 layers do not fit 2 layers with 16 query rows"),
         (T5, {"num_layers": 100}, "in 100 layers do not fit 2 layers"),
-        (T5, {"num_heads": None}, "num_heads is 'None'"),
         (ADAPTER, {"lora_alpha": 10**400}, "lora_alpha is '1000+'; expected a number"),
-        (ADAPTER, {"lora_alpha": True}, "lora_alpha is 'True'; expected a number"),
-        (ADAPTER, {"lora_alpha": {}}, "lora_alpha is '{}'; expected a number"),
     ],
 )
 def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, changes, match):
@@ -454,57 +391,36 @@ def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, change
     ("file", "content", "match"),
     [
         ("open_clip_config.json", {"model_cfg": None}, "model_cfg is 'None'; expected an object"),
-        ("open_clip_config.json", {"model_cfg": {"vision_cfg": 0}}, "vision_cfg is '0'; expected an object"),
         ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": 0}}}, "head_width is 0; expected"),
-        ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": False}}}, "head_width is 'False'"),
         (
             "open_clip_config.json",
             {"model_cfg": {"vision_cfg": {"head_width": 7}}},
             "16 does not split into heads of 7",
         ),
         ("config.json", {"vision_config": [1]}, r"vision_config is '\[1\]'; expected an object"),
-        ("config.json", {"vision_config": {"num_attention_heads": "x"}}, "num_attention_heads is 'x'"),
         ("config.json", {"vision_config": {"num_attention_heads": 5}}, "16 does not split into 5 heads"),
         ("config.json", {"vision_config": {"hidden_act": []}}, r"hidden_act is '\[\]'; expected 'gelu'"),
         ("config.json", {}, "16 does not split into heads of 64"),
     ],
 )
 def test_a_broken_configuration_of_the_image_tower(src, originals, tmp_path, file, content, match):
-    folder = src / "CLIP-ViT-B-16-laion2B-s34B-b88K"
-    made.save(folder / "open_clip_pytorch_model.bin", made.image_tower_tensors(originals.encoder.image_tower))
-    (folder / file).write_text(json.dumps(content))
+    write_image_encoder(src, originals, {file: content})
     refuse(src, tmp_path / "w", f"{file}: .*{match}", ("image_tower",))
 
 
-@pytest.mark.parametrize("listed", ["", ".", "..", "a/b", None, 3])
 @pytest.mark.parametrize("stem", ["model.safetensors", "pytorch_model.bin"])
-def test_an_index_lists_bare_file_names(src, originals, tmp_path, stem, listed):
+def test_an_index_lists_bare_file_names(src, tmp_path, stem):
     (src / "MLLM-Qiqi").mkdir()
-    (src / "MLLM-Qiqi" / f"{stem}.index.json").write_text(json.dumps({"weight_map": {"a": listed}}))
-    refuse(src, tmp_path / "w", "index.json: .*bare file name", ENGINE_ONLY)
+    for listed in ("", ".", "..", "a/b", "../../secret.safetensors", None, 3):
+        (src / "MLLM-Qiqi" / f"{stem}.index.json").write_text(json.dumps({"weight_map": {"a": listed}}))
+        refuse(src, tmp_path / "w", "index.json: .*bare file name", ENGINE_ONLY)
 
 
-def test_a_shard_index_cannot_leave_its_folder(src, originals, tmp_path):
-    tensors, _ = made.engine_tensors(originals.engine, trainable_only=True)
-    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
-    index = src / "Mistral-7B-Instruct-v0.1" / "model.safetensors.index.json"
-    index.write_text('{"weight_map": {"a": "../../secret.safetensors"}}')
-    refuse(src, tmp_path / "w", "bare file name", ENGINE_ONLY)
-
-
-@pytest.mark.parametrize("name", ["MLLM-Qiqi/pytorch_model.bin", "MLLM-Qiqi/model.safetensors", "3d-vae.pt"])
-def test_what_a_clone_without_lfs_leaves_is_named(whole, tmp_path, name):
-    (whole / "MLLM-Qiqi" / "pytorch_model.bin").unlink()
-    (whole / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
-    refuse(whole, tmp_path / "w", f"{name}: a Git LFS pointer", ENGINE_ONLY)
-
-
-def test_a_folder_of_another_world_is_kept(download, originals, tmp_path):
-    world = convert(download, tmp_path / "w")
-    other = tmp_path / "other"
-    shutil.copytree(download, other)
-    (other / "MLLM-Qiqi").rename(other / "MLLM-Sosuke")
-    (other / "VDM_Decoder-Qiqi").rename(other / "VDM_Decoder-Sosuke")
-    with pytest.raises(CheckpointError, match="world 'qiqi' of other sizes or another film"):
-        convert(other, tmp_path / "w")
-    world.verify()
+def test_what_a_clone_without_lfs_leaves_is_named(own_copy, tmp_path):
+    (own_copy / "MLLM-Qiqi" / "pytorch_model.bin").unlink()
+    for name in ("MLLM-Qiqi/pytorch_model.bin", "MLLM-Qiqi/model.safetensors", "3d-vae.pt"):
+        path = own_copy / name
+        before = path.read_bytes() if path.exists() else None
+        path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
+        refuse(own_copy, tmp_path / "w", f"{name}: a Git LFS pointer", ENGINE_ONLY)
+        path.unlink() if before is None else path.write_bytes(before)

@@ -54,6 +54,8 @@ def world(tmp_path_factory):
 
 def test_the_presets_are_as_documented():
     assert list(PRESETS) == ["exact", "balanced", "live", "low_vram", "low_vram_12", "low_vram_16"]
+    with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
+        get_preset("faster")
     for name, row in PRESETS.items():
         assert row.name == name and row.about
         check_names(row.optimizations)
@@ -71,11 +73,6 @@ def test_presets_of_all_steps_keep_the_profiles_guidance(name):
         skip = 0.0 if name == "exact" else profile.skip_guidance_below  # exact leaves no half out
         assert row.adapt_profile(profile) == replace(profile, skip_guidance_below=skip)
         assert resolve_sampling(RELEASE, profile, preset=row).guidance == profile.guidance
-
-
-def test_an_unknown_name_lists_the_names():
-    with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
-        get_preset("faster")
 
 
 def test_the_address_names_changes_beyond_rounding():
@@ -123,25 +120,15 @@ def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
     assert "preset exact: onednn left out: this torch was built without oneDNN" in said
 
 
-def test_offloading_needs_a_gpu():
-    with pytest.raises(ValueError, match="the device is cpu; choose exact"):
-        preset_for_device(PRESETS["low_vram"], "cpu")
-
-
-def test_a_prepared_decoder_draws_the_exact_shot():
-    plain, ready = decoder(), decoder()
+def test_a_prepared_decoder_draws_the_exact_shot_and_skips_as_the_preset_says():
+    calls, plain, ready = [], decoder(), decoder()
     plain.profile = replace(plain.profile, skip_guidance_below=0.0)
     apply_preset(ready, preset_for_device(PRESETS["exact"], "cpu"))
-    assert hasattr(ready.transformer.transformer_blocks[0].attn1, "to_qkv")
     torch.testing.assert_close(shot(ready), shot(plain), rtol=0, atol=5e-5)
-
-
-def test_a_prepared_decoder_skips_as_the_preset_says():
-    calls, model = [], decoder()
-    apply_preset(model, Preset("bold", "", skip_guidance_below=99.0))
-    model.transformer.register_forward_hook(lambda module, given, output: calls.append(len(output[0])))
-    shot(model)
-    assert calls == [1, 1, 1, 1] and model.profile.guidance == PAPER.guidance
+    apply_preset(plain, Preset("bold", "", skip_guidance_below=99.0))
+    plain.transformer.register_forward_hook(lambda module, given, output: calls.append(len(output[0])))
+    shot(plain)
+    assert calls == [1, 1, 1, 1] and plain.profile.guidance == PAPER.guidance
 
 
 def test_an_option_overrides_the_preset(world):
@@ -155,9 +142,18 @@ def test_an_option_overrides_the_preset(world):
     )
 
 
-def test_offloading_excludes_cfg_parallel(world):
+def test_offloading_refuses_what_does_not_work_with_it(world):
+    with pytest.raises(ValueError, match="the device is cpu; choose exact"):
+        preset_for_device(PRESETS["low_vram"], "cpu")
     with pytest.raises(ValueError, match="leave --halves out"):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
+    with pytest.raises(ValueError, match="--each does not work with offloading"):
+        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
+    for name in ("blocks", "vae"):
+        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
+            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
+    for row in PRESETS.values():
+        check_offloading(row)
 
 
 def test_models_of_a_preset_are_the_worlds_own(world):
@@ -179,40 +175,26 @@ class FakeMemoryPlan:
         return (SimpleNamespace(text=f"budget of {type(model).__name__}"),)
 
 
-def test_a_slow_start_is_announced(world, monkeypatch):
+def test_a_slow_start_is_announced(monkeypatch):
     monkeypatch.setattr("animegamer_core.runtime.presets.optimize", lambda decoder, names: None)
-    for optimizations, times in ((("fused", "blocks"), 1), (("fused",), 0)):
-        said = []
-        apply_preset(world.load_decoder(), Preset("mine", "", optimizations=optimizations), say=said.append)
-        assert said == ["preset mine: the first shot compiles, which takes a minute or two"] * times
+    said = []
+    apply_preset(decoder(), Preset("mine", "", optimizations=("fused",)), say=said.append)
+    assert not said
+    apply_preset(decoder(), Preset("mine", "", optimizations=("fused", "blocks")), say=said.append)
+    assert said == ["preset mine: the first shot compiles, which takes a minute or two"]
 
 
 def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):
     memory_plan = FakeMemoryPlan()
     monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
-    models = PresetModels(world, PlaySettings(device="cuda"), replace(PRESETS["low_vram"], optimizations=("fused",)))
+    row = replace(PRESETS["low_vram"], optimizations=("fused",))
+    apart = PlaySettings(device="cuda", engine_device="cpu")
+    assert PresetModels(world, apart, row).engine() and memory_plan.offloaded == [], "it has its own device"
+    models = PresetModels(world, PlaySettings(device="cuda"), row)
     assert models.decoder().tiled and hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
     kind = world.stored_dtype("decoder")
     assert models.engine() and memory_plan.offloaded == [("ShotDecoder", kind), ("GameEngine", kind)]
     assert kind != torch.float32  # which the CPU would have got
-
-
-def test_an_engine_with_its_own_device_is_not_offloaded(world, monkeypatch):
-    memory_plan = FakeMemoryPlan()
-    monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
-    settings = PlaySettings(device="cuda", engine_device="cpu")
-    assert PresetModels(world, settings, PRESETS["low_vram"]).engine() and memory_plan.offloaded == []
-
-
-def test_the_benchmark_offloads_both_models_by_one_plan(monkeypatch):
-    memory_plan, said = FakeMemoryPlan(), []
-    monkeypatch.setattr(bench_run, "memory_plan_of", lambda preset, device: memory_plan)
-    bench = run_benchmark(
-        bench_plan(preset=Preset("small", "", 1, optimizations=("fused",), offload_gib=1.0)), said.append
-    )
-    assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"]
-    assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
-    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
 
 
 def play(world, folder, *words):
@@ -226,18 +208,13 @@ def shots_of(folder, world):
     return [json.loads(path.read_text())["key"] for path in sorted(story.shots.folder.glob("*.json"))]
 
 
-def test_a_preset_that_only_rounds_reuses_stored_shots(world, tmp_path, capsys, monkeypatch):
+def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(PRESETS, "quick", Preset("quick", "", optimizations=("fused", "layout")))
+    monkeypatch.setitem(PRESETS, "sketch", Preset("sketch", "", 2, "constant", optimizations=("fused", "first_block")))
     assert play(world, tmp_path) == 0
     first = shots_of(tmp_path, world)
     assert play(world, tmp_path, "--preset", "quick") == 0
     assert shots_of(tmp_path, world) == first and "(known)" in capsys.readouterr().out
-
-
-def test_a_preset_that_approximates_stores_its_own_shots(world, tmp_path, monkeypatch, capsys):
-    row = Preset("sketch", "", 2, "constant", optimizations=("fused", "first_block"))
-    monkeypatch.setitem(PRESETS, "sketch", row)
-    assert play(world, tmp_path) == 0
     assert play(world, tmp_path, "--preset", "sketch", "--steps", "3") == 0
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
     assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
@@ -249,34 +226,36 @@ def bench_plan(**changes):
     return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
 
 
-def operations(name, spec):
-    """The sampler's operations as a fraction of the stock sampler's."""
-    plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
-    turn = bench_run.our_turn(plan)
-    apply_preset(turn.decoder, plan.our_preset)
-    stock = StockTurn.of(spec, CPU, torch.float32, plan.stock_steps)
-    return count_flop(turn.parts()["sampler"]) / count_flop(stock.parts()["sampler"])
-
-
-@pytest.mark.parametrize(("name", "share"), [("exact", 1.0), ("balanced", 0.34), ("live", 0.17)])
-def test_arithmetic_saved_against_the_stock_sampler_stays_saved(name, share):
+def test_arithmetic_saved_against_the_stock_sampler_stays_saved():
     """Of the released worlds' 50 steps, at a tiny size: a ratio of counts, so it holds on any machine."""
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=50, guidance_scale=6.0))
-    assert operations(name, spec) == pytest.approx(share, abs=0.01)
+    stock = count_flop(StockTurn.of(spec, CPU, torch.float32, bench_plan(spec=spec).stock_steps).parts()["sampler"])
+    for name, share in {"balanced": 0.34, "live": 0.17}.items():
+        plan = bench_plan(spec=spec, preset=preset_for_device(PRESETS[name], "cpu"))
+        turn = bench_run.our_turn(plan)
+        apply_preset(turn.decoder, plan.our_preset)
+        assert count_flop(turn.parts()["sampler"]) / stock == pytest.approx(share, abs=0.01)
 
 
-def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
-    quick = Preset("quick", "", 2, "constant", optimizations=("fused", "layout"))
-    bench = run_benchmark(bench_plan(preset=quick))
-    sampler = bench.row("sampler")
+def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps(monkeypatch):
+    plan = bench_plan(preset=Preset("quick", "", 2, "constant", optimizations=("fused", "layout")))
+    stock = bench_run.measure_stock(plan)
+    bench = bench_run.measure_ours(plan, stock)
+    sampler, facts, drift = bench.row("sampler"), bench.facts, bench.values()["drift"]
     assert (sampler.steps, sampler.our_steps) == (4, 2) and sampler.values()["our_steps"] == 2
     assert sampler.ours.flop / sampler.stock.flop == pytest.approx(0.5, rel=0.1)
-    facts = bench.facts
     assert (facts["preset"], facts["tuned"], facts["guidance"]) == ("quick", ["fused", "layout"], "constant")
     assert facts["in_place_of_the_presets"] == []
-    drift = bench.values()["drift"]
     assert 0 <= drift["latents"] < 1e-5 and 0 < drift["frames"] < 1e-5 and drift["format_latents"] is None
     assert "latents drift by" in bench.text and "the first time: sampler" in bench.text
+
+    memory_plan, said = FakeMemoryPlan(), []
+    monkeypatch.setattr(bench_run, "memory_plan_of", lambda preset, device: memory_plan)
+    small = replace(plan, preset=Preset("small", "", 1, optimizations=("fused",), offload_gib=1.0))
+    bench = bench_run.measure_ours(small, stock, said.append)
+    assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"], "by one plan"
+    assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
+    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
 
 
 def test_drift_stands_beside_that_of_the_number_format():
@@ -289,11 +268,6 @@ def test_drift_stands_beside_that_of_the_number_format():
     optimized = meter.measure(model)
     assert optimized.latents > 0 and 0 < optimized.frames < 2 * same.format_frames
     assert f"format itself by {same.format_latents:.2e}" in optimized.text
-
-
-def test_single_optimizations_are_not_measured_with_offloading():
-    with pytest.raises(ValueError, match="--each does not work with offloading"):
-        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
 
 
 def test_operations_that_a_cache_skips_are_not_counted(monkeypatch):
@@ -320,6 +294,7 @@ def test_host_models_have_the_same_sizes_and_run(tiny_engine, tiny_decoder):
     assert bool(frames.isfinite().all())
 
 
+@pytest.mark.soak
 def test_the_first_run_includes_compiling(monkeypatch):
     """As compiling does: the first shot takes longer."""
 
@@ -338,14 +313,6 @@ def test_the_first_run_includes_compiling(monkeypatch):
     sampler = bench.row("sampler")
     assert sampler.ours.first > 0.4 > sampler.ours.median
     assert bench.each.rows[0].first > 0.4
-
-
-def test_offloading_refuses_optimizations_that_do_not_work_with_it():
-    for name in ("blocks", "vae"):
-        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
-            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
-    for row in PRESETS.values():
-        check_offloading(row)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")

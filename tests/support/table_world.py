@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.world import write_manifest
+from animegamer_core.checkpoint.save import write_manifest
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity.models import ScoringModels
 from animegamer_core.state import MotionTable, StateChange

@@ -17,14 +17,12 @@ from .stacks import Part, Stack, tensors_of, total_bytes
 _OFFLOADED: WeakSet[nn.Module] = WeakSet()
 
 
-def plan_budgets(
-    model: GameEngine | ShotDecoder, budget_bytes: int, prompt_tokens: int = PROMPT_TOKENS
-) -> tuple[StackBudget, ...]:
+def plan_budgets(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[StackBudget, ...]:
     """The budget of each of a model's stacks, from its sizes alone: the model may be on the meta device.
 
-    Arguments as for `MemoryPlan`. ValueError says which budget is needed.
+    ValueError says which budget is needed.
     """
-    return tuple(plan_stack(*part.sizes, budget_bytes) for part in parts_of(model, prompt_tokens, budget_bytes))
+    return tuple(plan_stack(*part.sizes, budget_bytes) for part in parts_of(model, budget_bytes))
 
 
 def is_offloaded(model: nn.Module) -> bool:
@@ -35,20 +33,15 @@ def is_offloaded(model: nn.Module) -> bool:
 class MemoryPlan:
     """One GPU's memory, which offloaded models use in turn. They compute as usual, in one thread at a time.
 
-    budget_bytes: the most memory that this process takes of the GPU from now on; torch enforces it. prompt_tokens: the
-    longest prompt that the engine will read. pinned: offloaded weights are in pinned memory, which takes an eighth more
-    and is fast; otherwise they stay where they were loaded, such as in mapped files, and each copy pins them. None:
-    pinned if the host has the memory; each budget's `text` says so.
+    budget_bytes: the most memory that this process takes of the GPU from now on; torch enforces it. Offloaded weights
+    are in pinned memory if the host has it, which takes an eighth more and is fast; otherwise they stay where they were
+    loaded, such as in mapped files, and each copy pins them. Each budget's `text` says so.
     """
 
-    def __init__(
-        self, device: torch.device, budget_bytes: int, *, prompt_tokens: int = PROMPT_TOKENS, pinned: bool | None = None
-    ) -> None:
+    def __init__(self, device: torch.device, budget_bytes: int) -> None:
         _cap_gpu_memory(device, budget_bytes)
         self.device = device
         self.budget_bytes = budget_bytes
-        self.prompt_tokens = prompt_tokens
-        self.pinned = pinned
         self._stacks: list[Stack] = []  # the one used last is at the end
 
     def offload(self, model: GameEngine | ShotDecoder) -> tuple[StackBudget, ...]:
@@ -60,8 +53,8 @@ class MemoryPlan:
         """
         if is_offloaded(model):
             raise ValueError("this model is offloaded already; load another one to offload it elsewhere")
-        parts = parts_of(model, self.prompt_tokens, self.budget_bytes)
-        pinned = _host_can_pin(total_bytes(tensors_of(model))) if self.pinned is None else self.pinned
+        parts = parts_of(model, self.budget_bytes)
+        pinned = _host_can_pin(total_bytes(tensors_of(model)))
         budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
         if isinstance(model, ShotDecoder):
             model.tiled = _needs_tiles(model, self.budget_bytes)
@@ -93,11 +86,11 @@ class MemoryPlan:
         self._stacks = [*others, stack]
 
 
-def parts_of(model: GameEngine | ShotDecoder, prompt_tokens: int, budget_bytes: int) -> tuple[Part, ...]:
+def parts_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Part, ...]:
     """A model's parts that are offloaded, each with its working memory."""
     if isinstance(model, GameEngine):
         llm = model.llm
-        working = prefill_bytes(model.spec, prompt_tokens, llm.lm_head.weight.element_size())
+        working = prefill_bytes(model.spec, PROMPT_TOKENS, llm.lm_head.weight.element_size())
         entries = (llm.model.embed_tokens, llm.model, llm.lm_head)
         return (Part("engine", llm, llm.model, tuple(llm.model.layers), entries, working),)
     transformer, vae = model.transformer, model.vae

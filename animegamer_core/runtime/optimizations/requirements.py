@@ -15,12 +15,6 @@ TRITON_FROM = (7, 0)  # torch's compiler refuses older GPUs
 FLASH3_MODULES = ("flash_attn_interface", "fa3_fwd_interface")  # its authors' build, and the package on PyPI
 
 
-def require(name: str, reason: str) -> None:
-    """ValueError if an optimization has a reason not to work."""
-    if reason:
-        raise ValueError(f"optimization {name} is not available: {reason}; leave it out")
-
-
 def compiler_reason(device: str) -> str:
     """torch compiles for a GPU with triton, which Windows lacks and which needs a C compiler."""
     if importlib.util.find_spec("triton") is None:

@@ -10,7 +10,7 @@ from ...spec import dtype_name
 from . import requirements, transformer, vae
 
 if typing.TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from ...model.decoder import ShotDecoder
 
@@ -91,13 +91,24 @@ def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
         if name not in names:
             continue
         for replica in replicas(decoder):
-            dtype = dtype_name(replica.unconditional_ND.dtype)
-            if optimization.dtypes and dtype not in optimization.dtypes:
-                raise ValueError(
-                    f"optimization {name} needs {' or '.join(optimization.dtypes)}, and this decoder computes in "
-                    f"{dtype}; leave it out, or add --dtype {optimization.dtypes[0]}"
-                )
+            _check_requirements(name, replica.unconditional_ND)
             optimization.apply(replica)
+
+
+def _check_requirements(name: str, constant: Tensor) -> None:
+    """ValueError if an optimization does not work for a decoder with this constant."""
+    import torch
+
+    optimization, dtype, device = OPTIMIZATIONS[name], dtype_name(constant.dtype), str(constant.device)
+    if optimization.dtypes and dtype not in optimization.dtypes:
+        raise ValueError(
+            f"optimization {name} needs {' or '.join(optimization.dtypes)}, and this decoder computes in {dtype}; "
+            f"leave it out, or add --dtype {optimization.dtypes[0]}"
+        )
+    if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
+        device = "cuda"  # an offloaded decoder is on the CPU for now
+    if optimization.device_only and (reason := missing_requirement(name, device)):
+        raise ValueError(f"optimization {name} is not available: {reason}; leave it out")
 
 
 def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable
 
-from .requirements import COMPILE_OPTIONS, flash3_module, flash3_reason, require
+from .requirements import COMPILE_OPTIONS, flash3_module
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -44,19 +44,13 @@ def use_flash3(decoder: ShotDecoder) -> None:
     """Compute attention with FlashAttention-3."""
     from .layers import JointAttention, opaque
 
-    device = decoder.unconditional_ND.device
-    require("flash3", flash3_reason("cuda" if device.type == "cpu" else str(device)))  # offloaded: on the CPU for now
     decoder.transformer.set_attn_processor(JointAttention(opaque(FLASH3, flash3_module().flash_attn_func)))
 
 
 def fuse_gelu(decoder: ShotDecoder) -> None:
     """End the feed-forward's first product with GELU in the same kernel: its rows, the widest, are written once."""
-    import torch
-
     from .layers import LinearGelu
 
-    if not torch.cuda.is_available():
-        raise ValueError("optimization gelu is for a GPU, and there is no GPU here; leave it out")
     for block in decoder.transformer.transformer_blocks:
         if not isinstance(block.ff.net[0], LinearGelu) and not hasattr(block.ff.net[0].proj, "lora_A"):
             assert block.ff.net[0].approximate == "tanh", "the kernel computes GELU's tanh approximation"

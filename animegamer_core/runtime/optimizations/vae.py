@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from functools import partial
 
-from .requirements import COMPILE_OPTIONS, onednn_reason, require
+from .requirements import COMPILE_OPTIONS
 
 if typing.TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,10 +29,6 @@ def use_onednn(decoder: ShotDecoder) -> None:
     """Compute all 3-D convolutions with oneDNN: torch itself picks a slower kernel for small ones."""
     from torch import nn
 
-    device = decoder.unconditional_ND.device
-    if device.type != "cpu":
-        raise ValueError(f"optimization onednn is for a CPU, and the decoder is on {device}; leave it out")
-    require("onednn", onednn_reason(str(device)))
     for module in decoder.vae.modules():
         if isinstance(module, nn.Conv3d) and max(module.kernel_size) > 1:
             module.forward = partial(_onednn_convolution, module)

@@ -1,0 +1,109 @@
+"""The parts of a world in other people's files: what `published` and `base` have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from ..model.prompt import GameTokenizer, read_tokenizer
+from ..spec import ModelSpec, get_profile
+from . import keys, sizes
+from .parts import check_parts
+from .recipes import RecipeSource, map_keys
+from .storage import CheckpointError, TensorSource
+
+HALF = "float16"  # what the published scripts compute in, except for the engine
+
+
+@dataclass
+class ForeignParts:
+    """A spec, and for each part its tensors under our names and the files that decide what it is.
+
+    profile: the name of the profile that the engine is read by. mistral, t5: the folders of the tokenizers, if given.
+    """
+
+    spec: ModelSpec
+    profile: str
+    mistral: Path | None
+    t5: Path | None
+    sources: dict[str, RecipeSource] = field(default_factory=dict)
+    files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
+
+    def add(self, part: str, source: RecipeSource, *beside: Path) -> None:
+        """Add a part. beside: further files that decide what it is, where they exist."""
+        self.sources[part] = source
+        self.files[part] = (*source.files, *(path for path in beside if path.is_file()))
+
+    @property
+    def engine_files(self) -> tuple[Path, Path]:
+        """Mistral's configuration and tokenizer."""
+        tokenizer = self.mistral / "tokenizer.json"
+        return self.mistral / "config.json", tokenizer if tokenizer.is_file() else self.mistral / "tokenizer.model"
+
+    def add_text_encoder(self, source: TensorSource | None, folder: Path) -> None:
+        """Add T5, whose configuration is in its folder. CheckpointError if the source is None or does not fit."""
+        if source is None:
+            raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
+        recipes = map_keys(source, keys.TEXT_ENCODER)
+        text = sizes.text_encoder_spec(recipes, folder)
+        self.spec = replace(self.spec, encoder=replace(self.spec.encoder, text=text))
+        beside = (folder / "config.json", self.t5 / "tokenizer.json", self.t5 / "spiece.model")
+        self.add("text_tower", RecipeSource(source.path, HALF, recipes), *beside)
+
+    def add_image_encoder(self, source: TensorSource | None, folder: Path | None) -> None:
+        """Add CLIP's image encoder. folder: of its configuration; None if it comes with the decoder.
+
+        CheckpointError if the source is None or does not fit.
+        """
+        if source is None:
+            raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
+        recipes = map_keys(source, keys.IMAGE_ENCODER)
+        image = sizes.image_encoder_spec(recipes, folder)
+        self.spec = replace(self.spec, encoder=replace(self.spec.encoder, image=image))
+        configs = () if folder is None else (folder / "open_clip_config.json", folder / "config.json")
+        self.add("image_tower", RecipeSource(source.path, HALF, recipes), *configs)
+
+    def build(self, kind: str) -> nn.Module:
+        """A new engine, decoder or encoder of these sizes with its tokenizer."""
+        from ..model.decoder import ShotDecoder
+        from ..model.encoder import ShotEncoder
+        from ..model.engine import GameEngine
+
+        if kind == "engine":
+            return GameEngine(self.spec, GameTokenizer.from_mistral(self.mistral), get_profile(self.profile))
+        if kind == "decoder":
+            return ShotDecoder(self.spec, get_profile(self.profile))
+        return ShotEncoder(self.spec, self.text_tokenizer())
+
+    def text_tokenizer(self) -> Tokenizer | None:
+        """T5's tokenizer; None without its folder."""
+        if self.t5 is None:
+            return None
+        if (self.t5 / "tokenizer.json").is_file():
+            return read_tokenizer(self.t5 / "tokenizer.json")
+        from transformers import T5TokenizerFast
+
+        try:
+            return T5TokenizerFast.from_pretrained(str(self.t5), local_files_only=True).backend_tokenizer
+        except (ImportError, OSError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                f"{self.t5}: no readable tokenizer ({type(error).__name__}); expected tokenizer.json, "
+                "or spiece.model with `pip install sentencepiece protobuf`"
+            ) from error
+
+    def check(self) -> dict[str, nn.Module]:
+        """Compare all tensors with empty models of the spec, so that nothing is written before all of it fits.
+
+        Returns the models by kind. CheckpointError as for `check_names`.
+        """
+        models = check_parts(self.sources, self.build)
+        patches = (self.spec.encoder.image.image_size // self.spec.encoder.image.patch) ** 2
+        if {"encoder", "image_tower"} <= set(self.sources) and patches != self.spec.state.image_tokens:
+            raise CheckpointError(
+                f"{self.sources['image_tower'].path}: sees a picture as {patches} patches; "
+                f"expected {self.spec.state.image_tokens}, as the released ViT-B-16"
+            )
+        return models

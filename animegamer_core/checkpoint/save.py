@@ -1,0 +1,127 @@
+"""Write world folders of our own, part by part."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ..files import locked
+from ..spec import ModelSpec, get_profile
+from ..state import MOTION_TABLES, MotionTable
+from .downloads import published_worlds
+from .folders import OwnFolder, part_of
+from .manifest import FORMAT, MANIFEST
+from .parts import PARTS, live_tensors, parts_of, write_part
+from .storage import DEFAULT_SHARD_BYTES, CheckpointError, FolderWriter, write_json
+from .world import World, open_world
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+LOCK = ".writer.lock"
+MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
+
+
+def save_world(
+    folder: str | Path,
+    spec: ModelSpec,
+    *,
+    profile: str = "paper",
+    motion_table: MotionTable | None = None,
+    provenance: Mapping[str, str] | None = None,
+    licence: str = "",
+    trained_window: int | None = None,
+) -> World:
+    """Make the world folder, or write its manifest again; parts that it has stay. `save_part` adds the weights.
+
+    motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
+    """
+    path = Path(folder)
+    check_own(path)
+    known = open_world(path).files if (path / MANIFEST).is_file() else {}
+    world = World(
+        storage=OwnFolder(path, known),
+        spec=spec,
+        profile=get_profile(profile),
+        motion_table=motion_table or MOTION_TABLES["released"],
+        provenance=dict(provenance or {}),
+        licence=licence,
+        trained_window=trained_window,
+    )
+    write_manifest(world)
+    return world
+
+
+def save_part(
+    world: World,
+    model: nn.Module,
+    *,
+    dtype: torch.dtype | None = None,
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+) -> World:
+    """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
+
+    dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
+    the old part, or one that `missing` reports.
+    """
+    if not isinstance(world.storage, OwnFolder):
+        raise _read_only(world.folder)
+    from .lora import lora_of
+
+    for part in parts_of(MODEL_KINDS[type(model).__name__]):
+        updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
+        writer = write_part(world.folder, part, model, live_tensors(model, part, dtype), max_shard_bytes, updates)
+        world = commit_part(world, part, writer)
+    return world
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Lock a world folder for writing; ValueError while it is locked, since a second writer would restore old parts."""
+    refusal = (
+        f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
+    )
+    with locked(folder / LOCK, refusal):
+        yield
+
+
+def check_own(folder: Path) -> None:
+    """CheckpointError for a folder of published files, which is never written to."""
+    if not (folder / MANIFEST).is_file() and published_worlds(folder):
+        raise _read_only(folder)
+
+
+def _read_only(folder: Path) -> CheckpointError:
+    return CheckpointError(f"{folder}: holds published files, which stay as they are; convert them to another folder")
+
+
+def commit_part(world: World, part: str, writer: FolderWriter) -> World:
+    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing."""
+    notes = {f"{PARTS[part].folder}/{name}": note for name, note in writer.notes().items()}
+    others = {path: note for path, note in world.files.items() if part_of(path) != part}
+    if len(others) != len(world.files):
+        write_manifest(replace(world, storage=OwnFolder(world.folder, others)))
+    writer.commit()
+    world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
+    write_manifest(world)
+    return world
+
+
+def write_manifest(world: World) -> None:
+    """Write world.json."""
+    values = {
+        "format": FORMAT,
+        "spec": world.spec.to_dict(),
+        "profile": world.profile.name,
+        "motion_table": asdict(world.motion_table),
+        "provenance": dict(world.provenance),
+        "licence": world.licence,
+        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
+    }
+    if world.trained_window is not None:
+        values["window"] = world.trained_window
+    write_json(world.folder / MANIFEST, values)
