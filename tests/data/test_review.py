@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.jsonl_tables import CAPTION_FIELDS
+from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.review import write_review
 from animegamer_core.media.page import script_safe
 

@@ -9,11 +9,13 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...media.video import clip_suffix, write_clip
+from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..flow import Flow, FlowSettings, open_flow
 from ..motion import motion_value
@@ -22,11 +24,6 @@ from .film_file import FilmError
 from .framing import fit
 from .segments import Segment, segments_of, signature, why_left_out
 from .survey import FilmScene, ReadableFrames, Survey
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...spec import DecoderSpec
 
 SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
 

@@ -12,18 +12,14 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .film import FilmFrame
 from .film_file import MOST_FPS
 from .thumbnails import Thumbnail, change
 from .transitions import WINDOWS, Dissolve, Transition, blank_fades, find_dissolves, strongest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .film import FilmFrame
 
 WIDTH = 160  # of the pictures that PySceneDetect compares; about its own scale
 AROUND = 9  # frames on either side of a proposal that show how much motion there is: three drawings on threes

@@ -9,14 +9,11 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .scenes import Scene
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
 FADE_MARGIN = 0.08  # seconds: one or two faint frames at either end of a fade are not detected

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 SIZE = (48, 27)  # of a thumbnail, (W, H)
 TINY = (16, 9)  # so small that motion blurs away and only fades are seen
