@@ -101,16 +101,9 @@ def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[Benchmark
     games: list[BenchmarkGame] = []
     problems: list[str] = []
     for block in _blocks(text):
-        parser = _GameParser(games)
-        for number, line in block:
-            try:
-                parser.read(line)
-            except BenchmarkError as error:
-                problems.append(f"{source}, line {number}: {error}")
-        try:
-            games += parser.finished()
-        except BenchmarkError as error:
-            problems.append(f"{source}, line {block[0][0]}: {error}")
+        game, wrong = _read_game(block, games)
+        games += [game] if game else []
+        problems += [f"{source}, line {number}: {text}" for number, text in wrong]
     if problems:
         more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
@@ -119,35 +112,30 @@ def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[Benchmark
     return tuple(games)
 
 
-class _GameParser:
-    """Parses the lines of one game, which follows `games`."""
-
-    def __init__(self, games: Sequence[BenchmarkGame]) -> None:
-        self._taken = {game.name for game in games}
-        self._place = len(games) + 1
-        self._name: str | None = None
-        self._lines = 0
-        self._turns: list[BenchmarkTurn] = []
-
-    def read(self, line: str) -> None:
-        """Parse a line; BenchmarkError if it is neither a turn nor a comment."""
-        name = _NAME.fullmatch(line)
+def _read_game(
+    block: Sequence[tuple[int, str]], earlier: Sequence[BenchmarkGame]
+) -> tuple[BenchmarkGame | None, list[tuple[int, str]]]:
+    """The game of a block, None without a turn; and what is wrong in it, with the number of the line."""
+    name, turns, problems = "", [], []
+    for number, line in block:
+        try:
+            if match := _NAME.fullmatch(line):
+                if name:
+                    raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
+                name = _checked_name(match[1])
+            elif not line.startswith("#"):
+                turns.append(parse_turn(line))
+        except BenchmarkError as error:
+            problems.append((number, str(error)))
+    first = block[0][0]
+    if all(line.startswith("#") for _, line in block):
         if name:
-            if self._name is not None:
-                raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
-            self._name = _checked_name(name[1])
-        elif not line.startswith("#"):
-            self._lines += 1
-            self._turns.append(parse_turn(line))
-
-    def finished(self) -> list[BenchmarkGame]:
-        """The game, or nothing if there are only comments or wrong lines; BenchmarkError for its name."""
-        name = self._name or f"game-{self._place:03}"
-        if self._name and not self._lines:
-            raise BenchmarkError(f"the name {name} has no turns below it; leave out the blank line, or the name")
-        if self._lines and name in self._taken:
-            raise BenchmarkError(f"the name {name} is taken by an earlier game; give each its own")
-        return [BenchmarkGame(name, tuple(self._turns))] if self._turns else []
+            problems.append((first, f"the name {name} has no turns below it; leave out the blank line, or the name"))
+        return None, problems
+    name = name or f"game-{len(earlier) + 1:03}"
+    if name in {game.name for game in earlier}:
+        problems.append((first, f"the name {name} is taken by an earlier game; give each its own"))
+    return BenchmarkGame(name, tuple(turns)) if turns else None, problems
 
 
 def parse_turn(line: str) -> BenchmarkTurn:

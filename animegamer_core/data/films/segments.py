@@ -48,17 +48,17 @@ class Segment:
     flashed: tuple[int, ...] = ()
 
 
-def segments_of(scene: Scene, frames: int = 17, fps: int = 8, margin: float = FADE_MARGIN) -> list[Segment]:
+def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     """The segments of a scene, one after another from the end of its fade-in to the start of its fade-out.
 
-    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. margin: seconds between a segment and a fade. A
-    short scene has no segment. ValueError: fewer than two frames, or no rate.
+    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A short scene has no segment. ValueError: fewer
+    than two frames, or no rate.
     """
     if frames < 2 or fps < 1:
         raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
     seconds = (frames - 1) / fps
-    first = scene.start + (scene.fade_in + margin if scene.fade_in else 0.0)
-    end = scene.end - (scene.fade_out + margin if scene.fade_out else 0.0)
+    first = scene.start + (scene.fade_in + FADE_MARGIN if scene.fade_in else 0.0)
+    end = scene.end - (scene.fade_out + FADE_MARGIN if scene.fade_out else 0.0)
     count = max(0, int((end - first + CLOSENESS) // seconds))
     return [_segment(first + number * seconds, end, frames, fps, scene) for number in range(count)]
 

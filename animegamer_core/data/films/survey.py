@@ -35,13 +35,9 @@ class Survey:
     scenes: tuple[FilmScene, ...]
     broken: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The survey as JSON values."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Survey:
-        """The survey that `to_dict` wrote."""
+        """The survey that `dataclasses.asdict` made these JSON values of."""
         scenes = (FilmScene(Scene(**row["scene"]), Crop(**row["crop"])) for row in values["scenes"])
         return cls(values["facts"], values["seconds"], tuple(scenes), values["broken"])
 
