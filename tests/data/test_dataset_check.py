@@ -46,7 +46,6 @@ def test_a_good_dataset_has_no_problem(folder, deep):
     ("number", "changes", "sentence"),
     [
         (2, {"stamina": 0}, "stamina is 0; expected -1, 1 or null"),
-        (2, {"clip": "clips/none.mp4"}, "clips/none.mp4 is missing"),
         (2, {"end": 5.0}, "the clip lasts 3 s; 17 frames at 8 fps take 2 s"),
         (3, {"start": 3.0, "end": 5.0}, "start 3 is inside clips/train-00000-01.mp4, which ends at 4"),
         (4, {"start": 0.0, "end": 2.0}, "start 0 is before the clip above (4); sort by time"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from pathlib import Path
 
-import av
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
 from animegamer_core.data.films.scenes import Scene
 
@@ -175,26 +173,6 @@ def test_a_scene_without_a_sample_takes_the_borders_around_it():
     shots = [shot(daylight, LETTERBOX, 0)]
     scenes = [Scene(0.0, 2.0, "start"), Scene(2.0, 2.1, "cut")]
     assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [LETTERBOX] * 2)
-
-
-def test_borders_survive_hard_compression(tmp_path):
-    crops = [LETTERBOX, BOTH, NONE, PILLARBOX]
-    shots = [shot(daylight, crop, seed) for seed, crop in enumerate(crops)]
-    film = compressed(tmp_path / "film.mp4", [frame for one in shots for frame in one for _ in range(2)])
-    samples = [border_sample(frame) for frame in read_frames(film)]
-    scenes = [Scene(number * 2.0, number * 2.0 + 2.0, "cut") for number in range(4)]
-    assert near([astuple(crop) for crop in crops_of_scenes(samples, scenes)], crops)
-
-
-def compressed(path: Path, frames: Sequence[np.ndarray]) -> Path:
-    """Six frames a second, of the poorest quality that anybody would watch."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=6, options={"crf": "38", "preset": "ultrafast"})
-        stream.height, stream.width = frames[0].shape[:2]
-        for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
-    return path
 
 
 # --- fitting ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ cv2 = pytest.importorskip("cv2")
 PLAN = FilmPlan(
     seed=21,
     scenes=11,
+    fps=12.0,
     seconds=(2.3, 4.4),
     size=(180, 270),
     short=0.0,
