@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import check_folder_name
-from ..model.prompt import GRAMMAR
 from ..state import Instruction, StateChange, clean_text
-from .captions.words import LONGEST_WORDS, why_unfit
+from .captions.words import LONGEST_WORDS, NUMBERS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
 FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
@@ -24,7 +23,6 @@ _LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\
 _NAME = re.compile(r"#\s*name:\s*(.*)")
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _SHOWN, _SHOWN_PROBLEMS = 60, 20  # characters of a wrong text, and wrong lines, that a message quotes
-_ALLOWED = {choice.opening[1:-1]: choice.allowed for choice in GRAMMAR}
 
 
 class BenchmarkError(ValueError):
@@ -190,7 +188,6 @@ def _check_words(tag: str, words: str) -> None:
 
 
 def _number(tag: str, value: str) -> int:
-    allowed = {str(number): number for number in _ALLOWED[tag]}
-    if value not in allowed:
-        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(allowed)} in <{tag}>")
-    return allowed[value]
+    if value not in NUMBERS[tag]:
+        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(NUMBERS[tag])} in <{tag}>")
+    return int(value)

@@ -107,6 +107,7 @@ class _Tables:
 
     folder: DatasetFolder
     turns: dict[str, ClipRecord]
+    held_out: frozenset[str]  # clips of held-out games
     dropped: dict[str | int, Any]
     aside: dict[str | int, Any]
     added: list[str] = field(default_factory=list)  # clips that still need a place in turns.jsonl
@@ -117,7 +118,8 @@ class _Tables:
     def read(cls, folder: DatasetFolder) -> _Tables:
         """The tables of a folder; DatasetError for an unreadable line, which rewriting would lose."""
         turns = {turn.clip: turn for turn in folder.turns}
-        return cls(folder, turns, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
+        held_out = frozenset(folder.turns[index].clip for index in folder.held_out_clips)
+        return cls(folder, turns, held_out, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
 
     def apply(self, clip: str, asked: Mapping[str, Any]) -> bool:
         """Apply one line; returns whether it changed anything. ValueError if it cannot be applied."""
@@ -151,8 +153,7 @@ class _Tables:
         self.aside.pop(clip, None)
         span = {name: getattr(record, name) for name in _FIXED}
         known = self.dropped.get(clip, {})  # from a call that was killed before the clip left the other tables
-        held_out = clip in (self.folder.turns[index].clip for index in self.folder.held_out_clips)
-        side = {"held_out": True} if held_out or known.get("held_out") is True else {}
+        side = {"held_out": True} if clip in self.held_out or known.get("held_out") is True else {}
         self.dropped[clip] = {**span, "reason": REVIEWED, **side, "record": dataclasses.asdict(record)}
         return True
 

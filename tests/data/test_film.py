@@ -189,13 +189,11 @@ def test_times_rise_whatever_a_file_states(times, seconds):
     assert all(early < late for early, late in zip(read, read[1:], strict=False))
 
 
-def test_one_wrong_time_moves_no_other_frame():
+def test_one_wrong_time_moves_no_other_frame_and_a_clock_that_starts_again_continues():
     right = [n / FPS for n in range(20)]
     read = clocked([*right[:5], 9999.0, *right[6:12], right[3], *right[13:]], 1.0)
     assert [read[n] for n in range(20) if n not in (5, 12)] == [right[n] for n in range(20) if n not in (5, 12)]
 
-
-def test_a_clock_that_starts_again_within_a_film_continues_at_the_usual_rate():
     part = [n / FPS for n in range(24)]
     assert clocked([*part, *part], 0.0) == pytest.approx([n / FPS for n in range(48)], abs=1 / FPS)
     assert clocked([0.0] * 48, 0.0)[-1] == pytest.approx(47 / FPS, abs=1 / FPS)
@@ -368,18 +366,15 @@ def test_the_frame_shown_at_a_time_is_the_last_that_began():
 
 
 def test_films_are_found_in_folders_and_named_files_are_taken_as_they_are(tmp_path):
+    with pytest.raises(ValueError, match="no film found"):
+        find_films([tmp_path])
+    with pytest.raises(FilmError, match="No such file"):
+        find_films([tmp_path / "missing.mp4"])
     for name in ("b/2.MKV", "b/deep/1.mp4", "b/notes.txt", "b/.hidden.mp4", "odd.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = find_films([tmp_path / "odd.bin", tmp_path / "b", tmp_path / "b" / "2.MKV"])
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["b/2.MKV", "b/deep/1.mp4", "odd.bin"]
-
-
-def test_no_film_found_is_said(tmp_path):
-    with pytest.raises(ValueError, match="no film found"):
-        find_films([tmp_path])
-    with pytest.raises(FilmError, match="No such file"):
-        find_films([tmp_path / "missing.mp4"])
 
 
 @pytest.mark.parametrize("out", ["", "mine"])

@@ -32,7 +32,6 @@ class FilmInfo:
     whether the frame rate varies, according to the header. hdr: '', 'pq' or 'hlg'.
     """
 
-    path: Path
     width: int
     height: int
     fps: float
@@ -60,7 +59,6 @@ def probe(path: Path) -> FilmInfo:
         average = film.stream.average_rate
         base = film.stream.base_rate or average
         return FilmInfo(
-            path=Path(path),
             width=width,
             height=height,
             fps=1 / film.step,

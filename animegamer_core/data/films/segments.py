@@ -83,9 +83,7 @@ class Duplicates:
     """Finds duplicate clips by their signatures."""
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._scenes: list[str] = []
-        self._kept: list[NDArray[np.int16]] = []
+        self._kept: list[tuple[str, str, NDArray[np.int16]]] = []  # (name, scene, samples)
         self._means: list[NDArray[np.float64]] = []
 
     def add(self, signature: str, name: str, scene: str) -> str | None:
@@ -98,10 +96,11 @@ class Duplicates:
         mean_P, alike = clip_SP.mean(axis=0), min(ALIKE, ALIKE_SHARE * float(clip_SP.std()))
         means = np.stack(self._means) if self._means else np.empty((0, ROWS * COLUMNS))
         for index in np.flatnonzero(np.abs(means - mean_P).mean(axis=1) < NEAR):
-            if self._scenes[index] != scene and difference(self._kept[index], clip_SP) <= alike:
-                return f"duplicate of {self._names[index]}"
-        for kept, value in ((self._names, name), (self._scenes, scene), (self._kept, clip_SP), (self._means, mean_P)):
-            kept.append(value)
+            kept_name, kept_scene, kept_SP = self._kept[index]
+            if kept_scene != scene and difference(kept_SP, clip_SP) <= alike:
+                return f"duplicate of {kept_name}"
+        self._kept.append((name, scene, clip_SP))
+        self._means.append(mean_P)
         return None
 
 

@@ -64,9 +64,8 @@ def survey_film(
                 on_seconds(frame.seconds, info.seconds)
         end = frame.seconds + 1 / info.fps
     scenes = finder.finish(end)
-    facts = {name: value for name, value in dataclasses.asdict(info).items() if name != "path"}
     framed = tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
-    return Survey(facts, round(end, 6), framed, frames.broken)
+    return Survey(dataclasses.asdict(info), round(end, 6), framed, frames.broken)
 
 
 class ReadableFrames:
