@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...checkpoint.world import EMBEDDED
@@ -23,37 +22,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ToyboxClip:
-    """Image and text encoder of a Toybox world."""
+class ToyboxModel:
+    """Image and text encoder of a Toybox world. perceptual: by the middle layers, which see colour and layout."""
 
     net: ScoringNet
     facts: Mapping[str, Any]
+    perceptual: bool = False
     name: str = STAND_IN
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
         """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
-        return self.net.embed_pictures(frames_MHWC)
+        return self.net.embed_pictures(frames_MHWC, self.perceptual)
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
         """(M, E) fp32 unit vectors on the CPU."""
         return self.net.embed_texts(texts)
 
 
-@dataclass(frozen=True)
-class ToyboxDreamSim:
-    """The image encoder's middle layers, which see colour and layout."""
-
-    net: ScoringNet
-    facts: Mapping[str, Any]
-    name: str = STAND_IN
-
-    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
-        return self.net.embed_pictures(frames_MHWC, perceptual=True)
-
-
-def open_toybox_models(device: torch.device | str = "cpu", world: Path = EMBEDDED["toybox"]) -> ScoringModels:
+def open_toybox_models(device: torch.device | str) -> ScoringModels:
     """The scoring models of the shipped world, for every Toybox world; ValueError if they are missing."""
+    world = EMBEDDED["toybox"]
     net = load_scoring_models(world, device)
     facts = {"files": file_facts([world / FOLDER / WEIGHTS]), "trained": read_card(world)["facts"]}
-    return ScoringModels(ToyboxClip(net, facts), ToyboxDreamSim(net, facts), stand_in=True)
+    return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)

@@ -135,30 +135,30 @@ _STATE = "The three changes of the benchmark's line (supplement, section 4); the
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
 _TRUE = "Ours: only a drawn world has true shots"
 
+
+def _similarity(key: str, name: str, about: str, source: str) -> Metric:
+    """A row of scoring models: the mean of the score of that name."""
+    return Metric(key, name, _score(key), about, source, by_model=True)
+
+
 METRICS: tuple[Metric, ...] = (
-    Metric(
+    _similarity(
         "clip_i",
         "CLIP-I",
-        _score("clip_i"),
         f"Mean cosine of {_FRAMES} with every reference picture of the game's main character; mean over shots.",
         _CLIP,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim",
         "DreamSim",
-        _score("dreamsim"),
         "As CLIP-I, with DreamSim's similarity in place of CLIP's.",
         _DREAMSIM,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "clip_t",
         "CLIP-T",
-        _score("clip_t"),
         f"Mean cosine of {_FRAMES} with the text `ADVERB MOTION, BACKGROUND` of the turn's line; mean over shots.",
         "CLIP: Radford et al. 2021; Hessel et al. 2021 (CLIPScore), neither scaled nor cut off at 0",
-        by_model=True,
     ),
     Metric(
         "acc_f",
@@ -240,37 +240,29 @@ METRICS: tuple[Metric, ...] = (
         higher=False,
         unit="s",
     ),
-    Metric(
+    _similarity(
         "clip_i_across",
         "CLIP-I across turns",
-        _score("clip_i_across"),
         f"Mean cosine of {_FRAMES} with such frames of the shot before it in the game; mean over shots from turn 2 on.",
         _ACROSS,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim_across",
         "DreamSim across turns",
-        _score("dreamsim_across"),
         "As CLIP-I across turns, with DreamSim's similarity.",
         _ACROSS,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "clip_i_true",
         "CLIP-I to the true shot",
-        _score("clip_i_true"),
         f"Mean cosine of {_FRAMES} with the same frames of the true shot, each with its own; mean over shots.",
         _TRUE,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim_true",
         "DreamSim to the true shot",
-        _score("dreamsim_true"),
         "As CLIP-I to the true shot, with DreamSim's similarity.",
         _TRUE,
-        by_model=True,
     ),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}

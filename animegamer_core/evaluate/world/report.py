@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,14 +149,14 @@ class PaperTable:
 
     def _row(self, metric: Metric) -> dict[str, Any]:
         ceiling = self.ours.ceilings.get(metric.key)
-        others = {column.name: estimate_values(column.estimates[metric.key]) for column in self.columns[1:]}
+        others = {column.name: column.estimates[metric.key].json_values for column in self.columns[1:]}
         return {
             "key": metric.key,
             "name": self.label(metric),
             "better": "higher" if metric.higher else "lower",
             "unit": metric.unit,
-            **estimate_values(self.ours.estimates[metric.key]),
-            "truth": None if ceiling is None else estimate_values(ceiling),
+            **self.ours.estimates[metric.key].json_values,
+            "truth": None if ceiling is None else ceiling.json_values,
             "says_nothing": self.is_uninformative(metric),
             "beside": others,
             "paper": {name: value for name in PAPER if (value := metric.published(name)) is not None},
@@ -188,12 +187,6 @@ def table_of(run: PlayedRun, beside: Sequence[Path] = (), facts: Mapping[str, An
         for name, one in zip(names[1:], others, strict=True)
     }
     return PaperTable(run, columns, {**given, **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
-
-
-def estimate_values(estimate: Estimate) -> dict[str, Any]:
-    """An estimate as json values; null if not measured."""
-    value, low, high = (end if math.isfinite(end) else None for end in (estimate.value, estimate.low, estimate.high))
-    return {"value": value, "interval": [low, high], "n": estimate.count}
 
 
 def number(value: float, unit: str = "") -> str:
