@@ -17,8 +17,9 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..evaluate.similarity.choose import DREAMSIM_HELP, KINDS
+from ..evaluate.similarity.choose import KINDS
 from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+from .options import add_scoring_options
 
 if TYPE_CHECKING:
     from ..evaluate.similarity.models import ScoringModels
@@ -54,14 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
     add("--world", default="toybox", help="whose VAE, text and image encoder and probes are used (default %(default)s)")
-    add(
-        "--towers",
-        choices=(*KINDS, NO_MODELS),
-        default="toybox",
-        help="scoring models for CLIP-I, DreamSim (default %(default)s)",
-    )
-    add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
-    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {DREAMSIM_HELP}")
+    add_scoring_options(add, (*KINDS, NO_MODELS), "scoring models for CLIP-I, DreamSim")
     add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
 
 

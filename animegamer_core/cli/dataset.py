@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
-from .endpoint_options import Progress
+from .endpoint_options import Progress, add_request_arguments
 
 if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
@@ -67,11 +67,7 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--asked-at-once", type=int, default=4, metavar="N", help="questions under way (default %(default)s)")
     add("--tries", type=int, metavar="N", help="replies to a question before a clip is set aside")
     add("--max-tokens", type=int, metavar="N", help="of one reply")
-    add("--timeout", type=float, metavar="SECONDS", help="endpoint: for one whole answer")
-    add("--retries", type=int, metavar="N", help="endpoint: further requests after one that failed")
-    add("--per-minute", type=float, metavar="N", help="endpoint: requests a minute at most")
-    add("--price-in", type=float, metavar="X", help="endpoint: price of a million tokens read, for the cost")
-    add("--price-out", type=float, metavar="X", help="endpoint: price of a million tokens written")
+    add_request_arguments(add, "endpoint: ")
     add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
     add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
     flow = parser.add_argument_group("motion")

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import torch
 
 KINDS = ("toybox", "published")
-DREAMSIM_HELP = "folder of DreamSim's weights; the code beside its DINO is run, so fetch it yourself"
 
 
 def open_scoring_models(

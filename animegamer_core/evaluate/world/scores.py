@@ -49,10 +49,6 @@ class Scorer:
         self.references = references
         self._embedded: dict[str, Embeddings] = {}
 
-    def game(self, game: BenchmarkGame) -> GameScorer:
-        """The scorer of one game's shots, turn after turn."""
-        return GameScorer(self, game)
-
     def embed(self, frames_MHWC: NDArray[np.uint8]) -> Embeddings:
         """The embeddings of images of one size."""
         perceptual = self.models.dreamsim
