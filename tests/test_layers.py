@@ -27,9 +27,9 @@ LAYERS = (
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ spec state files checkpoint cli.dataset cli.play media.contact_sheet media.fonts model.prompt "
-    "runtime.models runtime.optimizations runtime.presets story.branches story.content_store story.index story.player "
-    "story.story story.turn"
+    "__main__ spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet media.fonts "
+    "model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
+    "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
 

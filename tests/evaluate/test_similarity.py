@@ -17,7 +17,7 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.evaluate.similarity.choose import open_scoring_models
 from animegamer_core.evaluate.similarity.files import package
-from animegamer_core.evaluate.similarity.pixels import Preprocessing, resized
+from animegamer_core.evaluate.similarity.pixels import Preprocessing
 from animegamer_core.evaluate.similarity.published_clip import PublishedClip, open_clip_model
 from animegamer_core.evaluate.similarity.published_dreamsim import FILES, open_dreamsim
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
@@ -33,7 +33,6 @@ from animegamer_core.research.toybox_recipe.scoring_checks import (
 )
 from animegamer_core.research.toybox_recipe.scoring_models import (
     HELD_OUT_SEED,
-    Examples,
     caption,
     draw_examples,
     same_captions,
@@ -193,7 +192,7 @@ def test_weights_that_are_not_whole_are_refused(clip_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-@pytest.mark.parametrize("left", [0, 1, 100, -1])
+@pytest.mark.parametrize("left", [0, -1])
 def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left):
     from safetensors.torch import load_file
 
@@ -410,12 +409,6 @@ def test_a_package_that_cannot_be_imported_is_asked_for(monkeypatch, error):
         package("dreamsim", "dreamsim")
 
 
-def test_pictures_are_squeezed_by_pillow():
-    picture = noise(40, 70, 3)
-    wanted = np.asarray(Image.fromarray(picture).resize((224, 224), Image.Resampling.BICUBIC))
-    assert np.array_equal(resized(picture[None], (224, 224))[0].permute(1, 2, 0).numpy(), wanted / np.float32(255))
-
-
 # --- which models
 
 
@@ -524,13 +517,13 @@ def test_captions_of_one_scene_say_the_same_whatever_their_form():
     assert len(set(same_captions([caption(probe_scene(seed), rng) for seed in range(20)]).tolist())) == 20
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_other_scenes_differ_in_one_fact(seed):
-    scene = probe_scene(seed)
-    for fact, other in other_scenes(scene, random.Random(seed)).items():
-        name = {"colour": "prop_colour"}.get(fact, fact)
-        differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
-        assert differing - {"prop_told"} == {name}
+def test_other_scenes_differ_in_one_fact():
+    for seed in range(8):
+        scene = probe_scene(seed)
+        for fact, other in other_scenes(scene, random.Random(seed)).items():
+            name = {"colour": "prop_colour"}.get(fact, fact)
+            differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
+            assert differing - {"prop_told"} == {name}
 
 
 def test_references_show_the_character_alone_in_every_setting():
@@ -567,14 +560,6 @@ def test_incomplete_scoring_models_are_refused(tmp_path):
     (folder / "scorers.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="not the scoring models of this version"):
         load_scoring_models(tmp_path)
-
-
-def test_a_picture_tower_that_knows_nothing_guesses():
-    """The checks themselves: on random models and noise they find no knowledge where there is none."""
-    torch.manual_seed(0)
-    examples = draw_examples(range(40), workers=1)
-    blank = Examples(examples.scenes, noise(*examples.frames.shape))
-    assert retrieval(ScoringNet().eval(), blank)["text_to_picture"] <= 0.2
 
 
 def test_scoring_models_do_not_change_which_world_it_is(tmp_path):

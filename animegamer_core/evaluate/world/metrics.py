@@ -83,26 +83,18 @@ def _score(name: str) -> Callable[[TurnRecord], Value]:
     return lambda turn: turn.scores.get(name)
 
 
-def _motion_right(name: str) -> Callable[[TurnRecord], Value]:
-    """Whether a measured level (a field of the record) is the requested one."""
-    return lambda turn: None if (level := getattr(turn, name)) is None else level == turn.asked.level
+def _right(found: object, asked: object) -> Value:
+    """Whether a value is the requested one; None if there is none."""
+    return None if found is None else found == asked
 
 
-def _motion_off(name: str) -> Callable[[TurnRecord], Value]:
-    """How far a measured level (a field of the record) is from the requested one."""
-    return lambda turn: None if (level := getattr(turn, name)) is None else float(abs(level - turn.asked.level))
-
-
-def _scope_right(turn: TurnRecord) -> Value:
-    return None if turn.level is None else turn.level == turn.asked.level
+def _motion_off(level: int | None, turn: TurnRecord) -> Value:
+    """How far a measured level is from the requested one."""
+    return None if level is None else float(abs(level - turn.asked.level))
 
 
 def _stat_right(name: str) -> Callable[[TurnRecord], Value]:
     return lambda turn: None if turn.change is None else getattr(turn.change, name) == getattr(turn.asked.change, name)
-
-
-def _state_right(turn: TurnRecord) -> Value:
-    return None if turn.change is None else turn.change == turn.asked.change
 
 
 def _state_off(turn: TurnRecord) -> Value:
@@ -110,10 +102,6 @@ def _state_off(turn: TurnRecord) -> Value:
         return None
     predicted, asked = asdict(turn.change), asdict(turn.asked.change)
     return sum(abs(predicted[name] - asked[name]) for name in STATS) / len(STATS)
-
-
-def _seconds(turn: TurnRecord) -> Value:
-    return None if turn.warm_up else turn.seconds
 
 
 _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
@@ -163,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acc_f",
         "ACC-F",
-        _motion_right("motion_level"),
+        lambda turn: _right(turn.motion_level, turn.asked.level),
         "Fraction of shots whose measured motion level is the one that the benchmark's line asks for.",
         _FLOW,
         fraction=True,
@@ -171,7 +159,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "mae_f",
         "MAE-F",
-        _motion_off("motion_level"),
+        lambda turn: _motion_off(turn.motion_level, turn),
         "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
         _FLOW,
         higher=False,
@@ -179,7 +167,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acc_f_uncalibrated",
         "ACC-F, uncalibrated",
-        _motion_right("uncalibrated_level"),
+        lambda turn: _right(turn.uncalibrated_level, turn.asked.level),
         f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         fraction=True,
@@ -188,7 +176,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "mae_f_uncalibrated",
         "MAE-F, uncalibrated",
-        _motion_off("uncalibrated_level"),
+        lambda turn: _motion_off(turn.uncalibrated_level, turn),
         f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         higher=False,
@@ -197,7 +185,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "state",
         "State accuracy",
-        _state_right,
+        lambda turn: _right(turn.change, turn.asked.change),
         "Fraction of turns whose three predicted changes (social, entertainment, stamina) are all those of the line.",
         _STATE,
         fraction=True,
@@ -225,7 +213,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "scope",
         "Motion scope predicted as asked",
-        _scope_right,
+        lambda turn: _right(turn.level, turn.asked.level),
         "Fraction of turns whose predicted motion scope is the level that the line asks for.",
         "Ours: ACC-F looks at the shot, this only at the prediction",
         fraction=True,
@@ -233,7 +221,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "seconds",
         "Seconds a turn",
-        _seconds,
+        lambda turn: None if turn.warm_up else turn.seconds,
         "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
         "after loading is left out.",
         "The paper's inference time per turn; it does not name its machine",
