@@ -143,35 +143,6 @@ def test_public_names_change_on_purpose(module):
     assert names == set(PUBLIC[module].split())
 
 
-def test_addresses_keep_their_fields():
-    """A field more or less would make every story on every disk unknown."""
-    from animegamer_core.story.content_store import ShotKey, StateKey, address_of
-
-    state = StateKey("w", None, "run", 4, "paper", "float32")
-    shot = ShotKey("w", "s", 1, 2.5, 20, "cosine", "float32")
-    assert address_of(state) == "81e6795d43df22cce59fc53e65a675483a8f8cf7bc26983e6205236ecdfa1a7d"
-    assert address_of(shot) == "a4ccddef1dd9ccd72ed6fc0e7865e27d4184288883c8ab43a063e2bd2ffe36b4"
-
-
-def test_the_verbs_and_the_options_of_play():
-    import argparse
-
-    from animegamer_core.__main__ import VERBS
-    from animegamer_core.cli.play import add_arguments
-
-    assert list(VERBS) == ["play", "convert", "fetch", "new", "parity", "dataset", "train", "evaluate", "bench"]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}
-    assert options == {"file", "--help"} | {
-        f"--{name}"
-        for name in (
-            "world stage-file out name resume branch window seed steps guidance preset profile motion "
-            "device engine-device halves dtype"
-        ).split()
-    }
-
-
 def test_requirements_are_the_projects_own_without_torch():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = ast.literal_eval(text.split("\ndependencies = ")[1].split("]")[0] + "]")

@@ -22,7 +22,6 @@ from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
 from .options import add_scoring_options
 
 if TYPE_CHECKING:
-    from ..evaluate.similarity.models import ScoringModels
     from ..research.ablations.run_dir import RunDir
 
 NO_MODELS = "none"
@@ -65,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ..evaluate.report import command_line
+    from ..evaluate.similarity.choose import open_scoring_models
     from ..research.ablations.run import run_ablations
     from ..research.ablations.run_dir import Deadline
     from ..research.ablations.scores import VariantScorer
@@ -75,7 +75,10 @@ def run(args: argparse.Namespace) -> int:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     run_dir = _open_run_dir(args, device)
     run_dir.begin()
-    scorer = VariantScorer(run_dir, _scoring_models(args, run_dir.device))
+    models = None
+    if args.towers != NO_MODELS:
+        models = open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=run_dir.device)
+    scorer = VariantScorer(run_dir, models)
     finished = run_ablations(run_dir, scorer, variants, deadline, args.score_only)
     for path in write_table(run_dir, args.out or args.work / "table", command_line()):
         print(path)
@@ -115,11 +118,3 @@ def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
 
     world, budget = open_world(args.world), BUDGETS[args.budget]
     return RunDir(args.work, world, budget, say, args.seed, device, args.workers, args.compile)
-
-
-def _scoring_models(args: argparse.Namespace, device: str) -> ScoringModels | None:
-    from ..evaluate.similarity.choose import open_scoring_models
-
-    if args.towers == NO_MODELS:
-        return None
-    return open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=device)

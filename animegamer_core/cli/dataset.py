@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..runtime.device import choose_device
@@ -207,7 +207,8 @@ def _print_report(report: BuildReport, printed: Collection[str]) -> None:
         print(sentence, file=sys.stderr)
     dataset = report.dataset
     films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
-    print(f"{films}, {clips}, left out: {_counts(report.dropped)}")
+    dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
+    print(f"{films}, {clips}, left out: {dropped or 'nothing'}")
     print(report.captions.text)
     held_out = sum(game.held_out for game in dataset.games)
     print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")
@@ -233,10 +234,6 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
             start = "".join(f" runs/{name}/{name}.safetensors" for name in facts.after)
             command = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
             print(f"then: {PROGRAM} {command}{' --start' + start if start else ''}")
-
-
-def _counts(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
 
 
 def _check(args: argparse.Namespace) -> int:

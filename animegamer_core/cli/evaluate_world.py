@@ -21,7 +21,7 @@ from .progress_line import overwrite
 if TYPE_CHECKING:
     from ..checkpoint import World
     from ..evaluate.players import GamePlayer
-    from ..evaluate.world.job import EvaluationJob, OpenJob
+    from ..evaluate.world.job import EvaluationJob
     from ..evaluate.world.records import GameRecord
 
 CPU_GAMES = 4  # games that are played by default without a GPU
@@ -77,7 +77,8 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
 
     Returns the exit status. After an interrupt finished games stay, and the same command continues.
     """
-    from ..evaluate.world.job import open_job
+    from ..evaluate.report import command_line
+    from ..evaluate.world.job import open_job, save_table
     from ..evaluate.world.runner import silent, wait_for_games
 
     main = part == 0
@@ -101,14 +102,18 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
             if main:
                 print("\nStopped; finished games are kept, and the same command continues.", file=sys.stderr)
             return 130
-        return _save_and_print(opened, beside) if main else 0
+        if main:
+            table = opened.report(beside, {"command": command_line()})
+            paths = save_table(table)  # before printing, which a broken pipe may end
+            print("", table.text, "", *paths, sep="\n")
+        return 0
 
 
 def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
     """What the arguments ask for; ValueError for a missing file or options that do not fit together."""
     from ..evaluate.similarity.choose import open_scoring_models
     from ..evaluate.world.job import EvaluationJob, read_games
-    from ..evaluate.world.motion import flow_of
+    from ..evaluate.world.motion import edges_of, flow_of
     from ..runtime.device import choose_device
 
     if not 0 <= args.seed < 1 << 64:
@@ -121,7 +126,6 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
         print(f"warning: {line}", file=sys.stderr)
     flow_device = device if args.flow_device == "auto" else choose_device(args.flow_device)
     given = {"weights": args.flow_weights, "python": args.flow_python, "device": flow_device}
-    edges = None if args.motion_edges is None else _edges(args.motion_edges)
     return EvaluationJob(
         world=world,
         player=_player(args, world, device),
@@ -132,7 +136,7 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
         seed=args.seed,
         characters=args.characters,
         flow=flow_of(world, args.flow, args.threshold, **given),
-        edges=edges,
+        edges=None if args.motion_edges is None else edges_of(args.motion_edges),
         device=device,
     )
 
@@ -158,23 +162,6 @@ def _player(args: argparse.Namespace, world: World, device: str) -> GamePlayer:
     dtype = None if args.dtype == "auto" else getattr(torch, args.dtype)
     settings = PlaySettings(args.window, steps=args.steps, guidance=args.guidance, device=device, dtype=dtype)
     return WorldPlayer(world, settings)
-
-
-def _edges(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ValueError(f"--motion-edges is {text!r}; expected four rising numbers, such as 1.2,2.3,4.7,10") from error
-
-
-def _save_and_print(opened: OpenJob, beside: Sequence[Path]) -> int:
-    from ..evaluate.report import command_line
-    from ..evaluate.world.job import save_table
-
-    table = opened.report(beside, {"command": command_line()})
-    paths = save_table(table)  # before printing, which a broken pipe may end
-    print("", table.text, "", *paths, sep="\n")
-    return 0
 
 
 def _game_line(game: GameRecord) -> str:

@@ -17,7 +17,7 @@ from ..estimates import Estimate
 from .metrics import BY_KEY, Metric
 from .paper import PAPER
 from .records import GameRecord, game_folder
-from .report import Column, PaperTable, number
+from .report import Column, PaperTable, number, published_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,10 +110,9 @@ def bars_of(table: PaperTable, metric: Metric) -> list[Bar]:
             text = f"{number(estimate.value, metric.unit)}  [{number(estimate.low)}, {number(estimate.high)}]"
             colour = COLOURS[place % len(COLOURS)]
             bars.append(Bar(column.name, estimate, text, colour))
-    for name, row in PAPER.items():
-        if metric.key in row:
-            value = row[metric.key]
-            text = f"{value:g} {metric.unit}" if metric.unit else f"{value:.3f}"
+    for name in PAPER:
+        if (value := metric.published(name)) is not None:
+            text = published_text(value, metric.unit)
             bars.append(Bar(f"{name} (paper)", Estimate(value, value, value, 0), text, PAPER_COLOUR))
     return bars
 

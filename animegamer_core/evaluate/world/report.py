@@ -99,7 +99,7 @@ class PaperTable:
         rows = [[*head, *(f"{name} (paper)" for name in PAPER)]]
         for metric in METRICS:
             cells = [_cell(column.estimates[metric.key], metric.unit) for column in self.columns]
-            paper = [_value(metric.published(player), metric.unit) for player in PAPER]
+            paper = [published_text(metric.published(player), metric.unit) for player in PAPER]
             counts = [str(column.estimates[metric.key].count) for column in self.columns]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             rows.append([self.marked(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
@@ -250,7 +250,8 @@ def _cell(estimate: Estimate, unit: str) -> str:
     return f"{number(estimate.value, unit)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
-def _value(value: float | None, unit: str) -> str:
+def published_text(value: float | None, unit: str) -> str:
+    """One of the paper's values as the table prints it."""
     return NONE if value is None else f"{value:g} {unit}" if unit else f"{value:.3f}"
 
 
