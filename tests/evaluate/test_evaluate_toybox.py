@@ -142,9 +142,9 @@ def few_clips():
 
 
 def test_processes_draw_and_measure_the_same(few_clips):
-    again, labels = scenes.draw_labelled(range(10), workers=2)
-    assert (again == few_clips[0]).all()
-    assert all((labels[head] == few_clips[1][head]).all() for head in scenes.HEADS)
+    again, labels = scenes.draw_labelled(range(3), workers=2)
+    assert (again == few_clips[0][:3]).all()
+    assert all((labels[head] == few_clips[1][head][:3]).all() for head in scenes.HEADS)
     assert (scenes.measure_clips(again, 2) == scenes.measure_clips(again, 1)).all()
 
 
@@ -170,13 +170,6 @@ def test_probes_learn_a_handful_of_clips(learned):
     assert min(accuracy.values()) >= 0.9
     seen = probes.chance_checks(probes.recognise(net, clips), labels)
     assert not all(check.blind for check in seen.values())
-
-
-def test_probe_training_repeats(few_clips):
-    clips, labels = few_clips
-    small = torch.from_numpy(clips[:, :, ::4, ::4])
-    one, other = (probe_training.train_probes(small, labels, 2, "cpu", seed=5).state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_probes_are_small_and_come_back_from_their_file(learned, tmp_path):

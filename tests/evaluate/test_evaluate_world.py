@@ -327,33 +327,12 @@ def test_accents_are_the_same_however_a_disk_stores_them(tmp_path):
     assert len(references.pictures["Zo\u00eb"]) == 3 and references.remarks == ()
 
 
-def test_pictures_are_read_as_the_building_of_a_dataset_reads_them(tmp_path):
-    (tmp_path / "miko").mkdir()
-    Image.new("RGBA", (6, 4), (0, 0, 0, 0)).save(tmp_path / "miko" / "a.png")
-    turned = Image.Exif()
-    turned[0x0112] = 6  # EXIF orientation: a quarter to the right
-    Image.new("RGB", (6, 4)).save(tmp_path / "miko" / "b.jpg", exif=turned)
-    picture_in(tmp_path / "miko" / "c.bmp", 10)
-    for name in ("miko/._a.png", "._miko.png"):
-        (tmp_path / name).write_bytes(b"macOS keeps its own notes so")
-    clear, upright, plain = references_of([named_game("Miko")], tmp_path).pictures["Miko"]
-    assert (clear == 255).all() and upright.shape == (6, 4, 3) and plain.max() == 10
-
-
 @pytest.mark.parametrize("name", ["../secret", "secret/..", "/etc", "..", "a\\b"])
 def test_a_name_never_becomes_a_path(tmp_path, name):
     picture_in(tmp_path / "secret.png", 10)
     (tmp_path / "folder").mkdir()
     references = references_of([named_game(name)], tmp_path / "folder")
     assert references.pictures == {} and "has none" in references.remarks[0]
-
-
-def test_a_broken_picture_is_named(tmp_path):
-    (tmp_path / "Miko.png").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match="Miko.png: not a readable picture"):
-        references_of([named_game("Miko")], tmp_path)
-    with pytest.raises(ValueError, match="no such folder"):
-        references_of([named_game("Miko")], tmp_path / "absent")
 
 
 def test_the_toybox_draws_its_own_characters_and_nobody_elses():

@@ -93,9 +93,9 @@ class OpenJob:
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
         """The table of the finished games; `facts` as for `table_of`."""
-        job, facts = self.job, dict(facts or {})
+        job = self.job
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
-        remarks = [*facts.get("remarks", ()), *self.meter.remarks, *self.remarks()]
+        remarks = [*self.meter.remarks, *self.remarks()]
         if len(job.played) < len(job.games):
             count = len(job.games)
             remarks.append(f"the first {len(job.played)} of the benchmark's {count} games; --limit {count} plays all")
@@ -105,7 +105,7 @@ class OpenJob:
                 f"{job.player.name} shows {shown} of {drawn} frames, {speed:g} times as fast, which changes ACC-F and "
                 "MAE-F; --baseline-take first keeps the speed"
             )
-        return table_of(run, beside, {**facts, "remarks": remarks})
+        return table_of(run, beside, remarks, facts)
 
 
 @contextmanager

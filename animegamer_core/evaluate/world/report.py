@@ -41,8 +41,7 @@ class Column:
     @classmethod
     def of(cls, run: PlayedRun, name: str) -> Column:
         """A run's column."""
-        turns = sum(len(game.turns) for game in run.games)
-        games = run.games
+        games, turns = run.games, sum(len(game.turns) for game in run.games)
         return cls(name, estimates_of(games), confusion(games), len(games), turns, ceilings_of(games))
 
     def beats_true_shots(self, metric: Metric) -> bool:
@@ -165,13 +164,14 @@ class PaperTable:
         }
 
 
-def table_of(run: PlayedRun, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
-    """The table of a finished run with other runs beside it. facts: the command and the remarks, if any.
+def table_of(
+    run: PlayedRun, beside: Sequence[Path] = (), remarks: Sequence[str] = (), facts: Mapping[str, Any] | None = None
+) -> PaperTable:
+    """The table of a finished run with other runs beside it. facts: more to report, such as the command.
 
     ValueError for a folder beside that was measured differently, on other games, or has finished none of these.
     """
-    given = dict(facts or {})
-    remarks = [*given.pop("remarks", ()), *_remarks(run)]
+    remarks = [*remarks, *_remarks(run)]
     others = []
     for folder in beside:
         other, remark = _beside(run, folder)
@@ -186,7 +186,7 @@ def table_of(run: PlayedRun, beside: Sequence[Path] = (), facts: Mapping[str, An
         name: {"player": one.asked["player"], "seed": one.asked["seed"], "played_on": _played_on(one)}
         for name, one in zip(names[1:], others, strict=True)
     }
-    return PaperTable(run, columns, {**given, **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
+    return PaperTable(run, columns, {**(facts or {}), **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
 
 
 def number(value: float, unit: str = "") -> str:
