@@ -472,6 +472,7 @@ def test_the_shipped_models_are_blind_to_noise_and_were_to_shuffled_labels(shipp
 def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unseen):
     frames = unseen.frames[:5, 0]
     models = open_scoring_models("toybox")
+    assert not torch.equal(models.clip.embed_images(frames), models.dreamsim.embed_images(frames))
     for see in (models.clip.embed_images, models.dreamsim.embed_images):
         rows = see(frames)
         assert rows.dtype == torch.float32 and unit(rows)
