@@ -108,14 +108,6 @@ def tiny_config(tokens):
     )
 
 
-def write_tokenizer(folder, vocab, merges):
-    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
-    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
-    about = {"tokenizer_class": "CLIPTokenizer", "pad_token": "<|endoftext|>", **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
-
-
 def write_clip(folder, vocab, merges):
     """A CLIP folder of tiny size with random weights; returns the model."""
     from transformers import CLIPModel
@@ -126,7 +118,11 @@ def write_clip(folder, vocab, merges):
     for weights in model.parameters():
         torch.nn.init.normal_(weights, std=0.2)
     model.save_pretrained(folder)
-    write_tokenizer(folder, vocab, merges)
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+    about = {"tokenizer_class": "CLIPTokenizer", "pad_token": "<|endoftext|>", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
     facts = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.25], "size": {"shortest_edge": SIZE}}
     (folder / "preprocessor_config.json").write_text(json.dumps(facts), encoding="utf-8")
     return model
