@@ -42,17 +42,8 @@ def draw_stats(folder: str | Path) -> Image.Image:
     return draw_facts(DatasetFacts.of(DatasetFolder.open(folder)))
 
 
-def require_matplotlib() -> None:
-    """ValueError unless matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ValueError('drawing statistics needs matplotlib; run `pip install -e ".[data]"`') from error
-
-
 def draw_facts(facts: DatasetFacts) -> Image.Image:
     """Motion values with their levels, and clips by level, caption, character stat, character and film."""
-    require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
