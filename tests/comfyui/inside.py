@@ -88,7 +88,7 @@ def check_tiles():
     world, memory = worlds.find_world("toybox"), comfyui.memory_bytes
     plain = GameModel(world)
     state = plain.engine().predict((), TEXT).representation
-    latents = plain.decoder().sample(state[None], torch.tensor([5.0]), [0])
+    latents = plain.decoder().sample(state[None], torch.tensor([5.0]), [0], steps=2)
     needed = models._size_of(plain.decoder()) + plain.decoder().working_bytes
     decoded, tiled, drawn = [], [], []
     for room in (needed + 10**6, needed - 10**6):
