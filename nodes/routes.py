@@ -22,8 +22,8 @@ from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_tex
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .game import LoadAnimeGamer
+from .play import PlayGameStory
 from .saved_stories import list_stories, played_world, story_name
-from .story import PlayGameStory
 from .values import STATS
 from .widgets import LAST_TURN, MAX_SEED
 

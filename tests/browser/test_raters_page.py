@@ -60,17 +60,8 @@ def study(tmp_path_factory):
 class RaterPage(DiskPage):
     """The page of one rater."""
 
-    file = "index.html"
+    entry = "index.html"
     ready = "() => document.querySelector('.shot')"
-
-    def reopen(self, game):
-        """Open the page again; on a busy machine Chromium hands what was kept to the new page a moment later."""
-        for _ in range(50):
-            self.open()
-            if self.text("#game").startswith(game):
-                return
-            self.page.wait_for_timeout(100)
-        raise AssertionError(f"{self.text('#game')} is shown, not {game}")
 
     def rank(self, key, place, value):
         self.page.locator(f"[data-place='{key}-{place}-{value}']").check(force=True)
@@ -164,7 +155,7 @@ def test_ranks_stay_after_the_page_is_closed_and_are_each_raters_own(rater, stud
     rater.page.locator("#after").click()
     assert rater.page.locator("#after").is_disabled(), "the last game"
     rater.rank("overall", 0, 2)
-    rater.reopen("Game 2")
+    rater.reopen(lambda: rater.text("#game").startswith("Game 2"))
     assert rater.ranks("overall") == [2, 0, 0]
     rater.page.locator("#before").click()
     assert rater.ranks("context") == [3, 2, 1] and rater.text("#done") == "4 of 8 rankings"

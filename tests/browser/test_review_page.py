@@ -53,7 +53,7 @@ def write_lines(folder, name, rows):
 class Review(DiskPage):
     """The page of a dataset. asked: the dialogs that it opened."""
 
-    file = "review.html"
+    entry = "review.html"
     ready = "() => document.querySelector('.card') || !document.getElementById('empty').hidden"
 
     def __init__(self, page, folder):
@@ -378,9 +378,8 @@ def test_unexported_changes_survive_and_leaving_asks(review):
     assert "1 clip you changed on an earlier visit is still here" in review.text("#notice")
     assert review.text("#changes") == "1 to drop" and review.page.locator(".clip.out").count() == 1
     assert review.export() == [{"clip": lines(review.folder, "turns")[0]["clip"], "drop": True}]
-    review.page.reload()
+    review.reopen(lambda: review.text("#changes") == "1 to drop")
     assert review.asked == ["beforeunload"], "what was exported is not asked for"
-    assert review.text("#changes") == "1 to drop"
     rows = lines(review.folder, "turns")
     write_lines(review.folder, "turns", [{**rows[0], "motion": "hop"}, *rows[1:]])
     write_review(review.folder)

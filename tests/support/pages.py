@@ -27,7 +27,7 @@ def overflow(page):
 class DiskPage:
     """A page in a folder on the disk. wrong: what it did that it must not, such as requests that leave the disk."""
 
-    file: str
+    entry: str  # the name of its file
     ready: str  # JavaScript: whether the page can be used
 
     def __init__(self, page, folder):
@@ -38,8 +38,17 @@ class DiskPage:
 
     def open(self):
         """Load the page."""
-        self.page.goto((self.folder / self.file).resolve().as_uri())
+        self.page.goto((self.folder / self.entry).resolve().as_uri())
         self.page.wait_for_function(self.ready)
+
+    def reopen(self, remembered):
+        """Open the page again; on a busy machine Chromium hands what was kept to the new page a moment later."""
+        for _ in range(50):
+            self.open()
+            if remembered():
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError("what was kept is not shown")
 
     def text(self, selector):
         """The words of the first element."""
@@ -60,4 +69,4 @@ def opened(browser, kind, folder, **options):
     page.open()
     yield page
     context.close()
-    assert not page.wrong
+    assert not page.wrong, page.wrong
