@@ -18,7 +18,7 @@ from animegamer_core.toybox.world import MOTIONS
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 POINTS = 5  # of one unit of change
 STEPS = {"4-motion-sweep": 10, "6-own-picture": 10}  # of shots whose quality is tested
-SKETCH = 4  # steps of the other shots, and of training
+SKETCH = 3  # steps of the other shots, and of training
 STAGES = ("warmup", "joint", "predict", "adapt")
 START = {"stamina": 50, "social": 50, "entertainment": 50}
 
