@@ -36,8 +36,8 @@ def play(server):
     def run(name):
         prompt = prompt_of(name)
         for inputs in (node["inputs"] for node in prompt.values()):
-            if "steps" in inputs:
-                inputs["steps"] = STEPS.get(name, SKETCH)
+            fewer = {"steps": STEPS.get(name, SKETCH), "games": 1}
+            inputs |= {key: value for key, value in fewer.items() if key in inputs}
         return prompt, server.run(prompt, timeout=400)
 
     return run
