@@ -131,6 +131,7 @@ def test_another_turn_or_take_starts_a_branch(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
     branched = server.run(play(story, DANCE, after=1))
     assert shown(branched)["line"] == "line-2" and shown(branched)["turns"] == 2
+    assert [item["filename"] for item in shown(branched)["files"]] == ["turn-002.mp4"], "what was played now"
     assert instructions_of(server, story) == [WAVE, DANCE]
     assert instructions_of(server, story, "main") == [WAVE, RUN, SLEEP]
     again = server.run(play(story, SLEEP, after=-1, line="main"))
