@@ -20,6 +20,7 @@ from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.weight_files import read_state
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.state import scope_name
 from animegamer_core.story.story import Story
 
 OLD = Path(__file__).with_name("frozen")
@@ -37,7 +38,10 @@ def read_story(folder):
     story = Story.read(folder, "game")
     for branch in story.branches():
         story.use(branch)
-        story.load_session(story.session(len(story.entries), 2))
+        session = story.load_session(story.session(len(story.entries), 2))
+        for turn in session.turns:
+            scope_name(turn.state.motion)
+            assert 0 <= turn.character.stamina <= 100 and all(abs(level) < 100 for level in turn.state.levels)
     [story.shots.record(entry.shot) for entry in story.entries if entry.shot]
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..files import replacing, write_text
+from ..json_files import read_json, to_type
 from ..state import CharacterState, GameSession
 
 
@@ -57,6 +58,7 @@ class OpeningKey:
     entertainment: int
 
 
+LARGEST_RECORD = 1 << 20  # bytes
 Key = StateKey | ShotKey | OpeningKey
 
 
@@ -94,6 +96,15 @@ def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
     return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
 
 
+class _Stored(typing.TypedDict):
+    """What every record has; those of states have more."""
+
+    key: dict[str, str | int | float | None]
+    suffix: str
+    bytes: int
+    sha256: str
+
+
 @dataclass(frozen=True)
 class ContentStore:
     """A folder of content-addressed files, each with a record (JSON)."""
@@ -105,12 +116,14 @@ class ContentStore:
     def record(self, address: str) -> dict[str, typing.Any] | None:
         """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
         try:
-            record = json.loads((self.folder / f"{address}.json").read_text(encoding="utf-8"))
-            if address_of(self.key_type(**record["key"])) != address:
+            record = read_json(self.folder / f"{address}.json", dict[str, typing.Any], LARGEST_RECORD)
+            stored = to_type(record, _Stored, address)
+            to_type(stored["key"], self.key_type, address)
+            if address_of(self.key_type(**stored["key"])) != address:
                 return None
-            path = self._path(address, record["suffix"])
-            return record if path.stat().st_size == record["bytes"] else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            path = self._path(address, stored["suffix"])
+            return record if path.stat().st_size == stored["bytes"] else None
+        except (OSError, ValueError):
             return None
 
     def find(self, address: str) -> dict[str, typing.Any] | None:

@@ -27,7 +27,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ..files import check_folder_name, replacing
+from ..json_files import JsonError, to_type
 from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
@@ -335,11 +338,32 @@ def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
         )
 
 
+_Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
+
+
+class _Change(typing.TypedDict):
+    social: _Step
+    entertainment: _Step
+    stamina: _Step
+
+
+class _Predicted(typing.TypedDict):
+    """What a prediction's record has beside its key."""
+
+    motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
+    change: _Change
+    said: tuple[int | None, int | None, int | None, int | None]
+
+
 def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
-    try:
-        return record and GameState(None, record["motion"], StateChange(**record["change"]), tuple(record["said"]))
-    except (KeyError, TypeError):
+    """The state of a prediction's record; None if there is none, or it is damaged."""
+    if record is None:
         return None
+    try:
+        found = to_type(dict(record), _Predicted, "record")
+    except JsonError:
+        return None
+    return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])
 
 
 def _write_representation(representation: Tensor | None, path: Path) -> None:
