@@ -32,7 +32,6 @@ from .films.segments import Duplicates
 from .games import games_of
 from .jsonl_tables import (
     ADVERBS,
-    CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
@@ -41,7 +40,7 @@ from .jsonl_tables import (
     read_lines,
     read_rows,
 )
-from .records import ClipRecord
+from .records import CAPTION_FIELDS, ClipRecord
 
 
 @dataclass(frozen=True)
@@ -163,10 +162,8 @@ class _Segments:
         hidden = dropped | set_aside if keep_set_aside else dropped
         for name, _, cut in segments:
             if reason := cut.dropped or duplicates.get(cut.clip):
-                row = {"film": name, "start": cut.start, "end": cut.end, "reason": reason}
-                found.dropped.append(
-                    row | ({"clip": cut.clip} if cut.dropped is None else {})
-                )  # a duplicate has a file
+                duplicate = {"clip": cut.clip} if cut.dropped is None else {}  # it has a file
+                found.dropped.append({"film": name, "start": cut.start, "end": cut.end, "reason": reason, **duplicate})
             elif cut.clip not in hidden:
                 record = ClipRecord(film=name, start=cut.start, end=cut.end, clip=cut.clip, motion_value=cut.value)
                 if before := known.get(cut.clip):

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import check_folder_name
-from ..model.prompt import GRAMMAR
 from ..state import Instruction, StateChange, clean_text
-from .captions.words import LONGEST_WORDS, why_unfit
+from .captions.words import LONGEST_WORDS, NUMBERS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
 FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
@@ -24,7 +23,6 @@ _LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\
 _NAME = re.compile(r"#\s*name:\s*(.*)")
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _SHOWN, _SHOWN_PROBLEMS = 60, 20  # characters of a wrong text, and wrong lines, that a message quotes
-_ALLOWED = {choice.opening[1:-1]: choice.allowed for choice in GRAMMAR}
 
 
 class BenchmarkError(ValueError):
@@ -101,16 +99,9 @@ def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[Benchmark
     games: list[BenchmarkGame] = []
     problems: list[str] = []
     for block in _blocks(text):
-        parser = _GameParser(games)
-        for number, line in block:
-            try:
-                parser.read(line)
-            except BenchmarkError as error:
-                problems.append(f"{source}, line {number}: {error}")
-        try:
-            games += parser.finished()
-        except BenchmarkError as error:
-            problems.append(f"{source}, line {block[0][0]}: {error}")
+        game, wrong = _read_game(block, games)
+        games += [game] if game else []
+        problems += [f"{source}, line {number}: {text}" for number, text in wrong]
     if problems:
         more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
@@ -119,35 +110,30 @@ def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[Benchmark
     return tuple(games)
 
 
-class _GameParser:
-    """Parses the lines of one game, which follows `games`."""
-
-    def __init__(self, games: Sequence[BenchmarkGame]) -> None:
-        self._taken = {game.name for game in games}
-        self._place = len(games) + 1
-        self._name: str | None = None
-        self._lines = 0
-        self._turns: list[BenchmarkTurn] = []
-
-    def read(self, line: str) -> None:
-        """Parse a line; BenchmarkError if it is neither a turn nor a comment."""
-        name = _NAME.fullmatch(line)
+def _read_game(
+    block: Sequence[tuple[int, str]], earlier: Sequence[BenchmarkGame]
+) -> tuple[BenchmarkGame | None, list[tuple[int, str]]]:
+    """The game of a block, None without a turn; and what is wrong in it, with the number of the line."""
+    name, turns, problems = "", [], []
+    for number, line in block:
+        try:
+            if match := _NAME.fullmatch(line):
+                if name:
+                    raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
+                name = _checked_name(match[1])
+            elif not line.startswith("#"):
+                turns.append(parse_turn(line))
+        except BenchmarkError as error:
+            problems.append((number, str(error)))
+    first = block[0][0]
+    if all(line.startswith("#") for _, line in block):
         if name:
-            if self._name is not None:
-                raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
-            self._name = _checked_name(name[1])
-        elif not line.startswith("#"):
-            self._lines += 1
-            self._turns.append(parse_turn(line))
-
-    def finished(self) -> list[BenchmarkGame]:
-        """The game, or nothing if there are only comments or wrong lines; BenchmarkError for its name."""
-        name = self._name or f"game-{self._place:03}"
-        if self._name and not self._lines:
-            raise BenchmarkError(f"the name {name} has no turns below it; leave out the blank line, or the name")
-        if self._lines and name in self._taken:
-            raise BenchmarkError(f"the name {name} is taken by an earlier game; give each its own")
-        return [BenchmarkGame(name, tuple(self._turns))] if self._turns else []
+            problems.append((first, f"the name {name} has no turns below it; leave out the blank line, or the name"))
+        return None, problems
+    name = name or f"game-{len(earlier) + 1:03}"
+    if name in {game.name for game in earlier}:
+        problems.append((first, f"the name {name} is taken by an earlier game; give each its own"))
+    return BenchmarkGame(name, tuple(turns)) if turns else None, problems
 
 
 def parse_turn(line: str) -> BenchmarkTurn:
@@ -202,7 +188,6 @@ def _check_words(tag: str, words: str) -> None:
 
 
 def _number(tag: str, value: str) -> int:
-    allowed = {str(number): number for number in _ALLOWED[tag]}
-    if value not in allowed:
-        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(allowed)} in <{tag}>")
-    return allowed[value]
+    if value not in NUMBERS[tag]:
+        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(NUMBERS[tag])} in <{tag}>")
+    return int(value)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ..files import replacing, write_text
@@ -124,7 +126,9 @@ def write_feature(
     rows = index["rows"]
     for number in range(index["done"], -(-count // rows)):
         rows_of_shard = range(number * rows, min(count, (number + 1) * rows))
-        _write_shard(_shard_path(folder, name, number), compute(rows_of_shard), digest)
+        shard = compute(rows_of_shard).detach().cpu().contiguous()
+        with replacing(_shard_path(folder, name, number)) as part:
+            save_file({"rows": shard}, part, metadata={"digest": digest})
         write_text(index_path, json.dumps({**index, "done": number + 1}))
         if on_progress is not None:
             on_progress(rows_of_shard.stop, count)
@@ -148,16 +152,7 @@ def _read_index(path: Path) -> dict:
         raise ValueError(f"{path} is not json ({error}); delete it to compute the feature again") from error
 
 
-def _write_shard(path: Path, rows: Tensor, digest: str) -> None:
-    from safetensors.torch import save_file
-
-    with replacing(path) as part:
-        save_file({"rows": rows.detach().cpu().contiguous()}, part, metadata={"digest": digest})
-
-
 def _open_feature(folder: Path, name: str) -> Feature:
-    from safetensors import SafetensorError, safe_open
-
     index = _read_index(folder / f"{name}.json")
     if not index or index["done"] * index["rows"] < index["count"]:
         raise ValueError(f"feature {name!r} in {folder} is missing or unfinished; run `dataset cache` again")

@@ -1,6 +1,6 @@
 """`dataset check`: everything that is wrong with a dataset folder, with file and line.
 
-It reads the tables and every clip's header, which takes well under a millisecond; `deep` decodes every frame.
+It reads the tables and every clip's packets, about a millisecond each; `deep` decodes every frame.
 Clips are read in threads, since PyAV releases the interpreter while it reads.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 from ..files import PART
 from .clip_info import ClipInfo, read_clip_info
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset, statistics
-from .jsonl_tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
+from .jsonl_tables import DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
 from .motion import LEVELS, are_edges, are_values, level_of
-from .records import ClipRecord
+from .records import CAPTION_FIELDS, ClipRecord
 
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 SHIFTED = 0.05  # fraction of the clips by which a level may differ from a fifth before its edges count as old
@@ -33,11 +33,11 @@ OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 def check(folder: str | Path, deep: bool = False, on_progress: OnProgress | None = None) -> list[Problem]:
     """All problems of a dataset folder, in the order of its files; deep: decode every frame, not headers alone.
 
-    on_progress counts the clips that were opened. OSError: an unreadable file. ValueError: a deep check without PyAV.
+    on_progress counts the clips that were opened. OSError: an unreadable file. ValueError: mp4 clips without PyAV.
     """
-    if deep and not importlib.util.find_spec("av"):
-        raise ValueError("a deep check needs PyAV to decode the clips; run `pip install av`, or check without --deep")
     read, problems = read_dataset(folder)
+    if not importlib.util.find_spec("av") and any(turn.clip.endswith(".mp4") for turn in read.turns):
+        raise ValueError("a check of mp4 clips needs PyAV; run `pip install av`")
     data = _Tables(read)
     if not (read.path / TURNS).is_file():
         return problems
@@ -70,10 +70,9 @@ class _Tables:
         settings = self.folder.settings
         clips = settings.get("clips")
         stated = {**settings, **(clips if isinstance(clips, dict) else {})}
-        size = stated.get("width"), stated.get("height")
-        return {name: stated[name] for name in ("frames", "fps") if name in stated} | (
-            {} if None in size else {"size": size}
-        )
+        if stated.get("width") and stated.get("height"):
+            stated["size"] = stated["width"], stated["height"]
+        return {name: stated[name] for name in ("size", "frames", "fps") if stated.get(name)}
 
     def turn(self, record: ClipRecord, text: str, serious: bool = True) -> Problem:
         """A problem in a clip's line."""
@@ -101,10 +100,8 @@ def _levels(data: _Tables) -> Iterator[Problem]:
     """Motion levels match motion values and edges, and edges match values."""
     missing = [record for record in data.turns if record.motion_value is None]
     if missing:
-        yield data.turn(
-            missing[0],
-            f"clips without a motion_value: {len(missing)} of {len(data.turns)}, this is the first; measure them",
-        )
+        found = f"clips without a motion_value: {len(missing)} of {len(data.turns)}, this is the first"
+        yield data.turn(missing[0], f"{found}; measure them")
     edges = data.folder.motion.get("edges")
     if not are_edges(edges):
         if data.turns:
@@ -115,10 +112,8 @@ def _levels(data: _Tables) -> Iterator[Problem]:
     for record in measured:
         level = level_of(record.motion_value, edges)
         if record.motion_level != level:
-            found = (
-                f"motion_level is {record.motion_level}, but motion_value {record.motion_value:g} is in level {level}"
-            )
-            yield data.turn(record, f"{found}; levels are measured, so set it to {level}")
+            found = f"motion_level is {record.motion_level}, but motion_value {record.motion_value:g} is in level"
+            yield data.turn(record, f"{found} {level}; levels are measured, so set it to {level}")
     yield from _edges(data, [record.motion_value for record in measured], edges)
     values = data.folder.motion.get("values")
     if values is not None and not are_values(values):
@@ -150,11 +145,10 @@ def _captions(data: _Tables) -> Iterator[Problem]:
     """Captions are there, whole, and make an instruction."""
     empty = []
     for record in data.turns:
-        lacking = [name for name in CAPTION_FIELDS if getattr(record, name) is None]
-        if len(lacking) == len(CAPTION_FIELDS):
+        if record.missing == CAPTION_FIELDS:
             empty.append(record)
-        elif lacking:
-            yield data.turn(record, f"captioned in part: {', '.join(lacking)} is null; fill it in")
+        elif record.missing:
+            yield data.turn(record, f"captioned in part: {', '.join(record.missing)} is null; fill it in")
         else:
             try:
                 check_instruction(record)
@@ -177,9 +171,8 @@ def _games(data: _Tables) -> Iterator[Problem]:
         clips = [data.turns[clip] for clip in game.clips]
         for before, record in zip(clips, clips[1:], strict=False):
             if record.film == before.film and record.start <= before.start:
-                yield at(
-                    f"{record.clip} ({record.start:g} s) follows {before.clip} ({before.start:g} s); keep film order"
-                )
+                found = f"{record.clip} ({record.start:g} s) follows {before.clip} ({before.start:g} s)"
+                yield at(f"{found}; keep film order")
         leaks = [data.turns[clip].clip for clip in game.clips if clip in held_out and not game.held_out]
         if leaks:
             found = f"clips that a held-out game has too: {len(leaks)}, the first is {leaks[0]}"
@@ -253,7 +246,7 @@ def _some(names: list[str]) -> str:
 
 
 def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterator[Problem]:
-    """Every clip opens, and all have the same size, length and frame rate."""
+    """Every clip opens, and has the size, length and frame rate of the settings, or else of most clips."""
     there = [record for record in data.turns if (data.folder.path / record.clip).is_file()]
     facts: list[tuple[ClipRecord, ClipInfo]] = []
     threads = ThreadPoolExecutor(2 * (os.cpu_count() or 1))
@@ -268,12 +261,13 @@ def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterato
                 on_progress(done, len(there))
     finally:
         threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the other clips
-    for name, expected in _expected(data, [found for _, found in facts]).items():
-        for record, found in facts:
-            if (value := getattr(found, name)) not in (None, expected):
-                yield data.turn(
-                    record, f"{record.clip} has {name} {_shown(value)}; the dataset's is {_shown(expected)}"
-                )
+    for name in ("size", "frames", "fps") if facts else ():
+        values = [getattr(found, name) for _, found in facts]
+        expected = data.shape.get(name) or Counter(values).most_common(1)[0][0]
+        for (record, _), value in zip(facts, values, strict=True):
+            if value != expected:
+                found = f"{record.clip} has {name} {_shown(value)}"
+                yield data.turn(record, f"{found}; the dataset's is {_shown(expected)}")
 
 
 def _facts(folder: Path, deep: bool, record: ClipRecord) -> ClipInfo | str:
@@ -281,16 +275,6 @@ def _facts(folder: Path, deep: bool, record: ClipRecord) -> ClipInfo | str:
         return read_clip_info(folder / record.clip, deep)
     except (ValueError, OSError) as error:
         return f"{record.clip} cannot be used: {error}; make or copy the file again"
-
-
-def _expected(data: _Tables, facts: list[ClipInfo]) -> dict[str, Any]:
-    """The size, frames and fps of the settings, or those of most clips."""
-    expected = {}
-    for name in ("size", "frames", "fps"):
-        counts = Counter(value for found in facts if (value := getattr(found, name)) is not None)
-        if name in data.shape or counts:
-            expected[name] = data.shape.get(name) or counts.most_common(1)[0][0]
-    return expected
 
 
 def _shown(value: Any) -> str:

@@ -13,8 +13,7 @@ call completes it.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from ..files import locked, write_text
 from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text, with_level
 from .jsonl_tables import (
     ADVERBS,
-    CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
@@ -36,7 +34,7 @@ from .jsonl_tables import (
     read_rows,
     record_in,
 )
-from .records import ClipRecord
+from .records import CAPTION_FIELDS, ClipRecord
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
@@ -109,6 +107,7 @@ class _Tables:
 
     folder: DatasetFolder
     turns: dict[str, ClipRecord]
+    held_out: frozenset[str]  # clips of held-out games
     dropped: dict[str | int, Any]
     aside: dict[str | int, Any]
     added: list[str] = field(default_factory=list)  # clips that still need a place in turns.jsonl
@@ -119,7 +118,8 @@ class _Tables:
     def read(cls, folder: DatasetFolder) -> _Tables:
         """The tables of a folder; DatasetError for an unreadable line, which rewriting would lose."""
         turns = {turn.clip: turn for turn in folder.turns}
-        return cls(folder, turns, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
+        held_out = frozenset(folder.turns[index].clip for index in folder.held_out_clips)
+        return cls(folder, turns, held_out, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
 
     def apply(self, clip: str, asked: Mapping[str, Any]) -> bool:
         """Apply one line; returns whether it changed anything. ValueError if it cannot be applied."""
@@ -130,7 +130,10 @@ class _Tables:
             raise ValueError(self._absent(clip))
         after = ClipRecord.from_dict({**dataclasses.asdict(before), **asked})
         if clip not in self.turns:
-            _check_whole(after)
+            if after.missing:
+                raise ValueError(
+                    f"{clip} was set aside, and {after.missing[0]} is still missing; fill in all, or drop it"
+                )
             self.added.append(clip)
         after.to_json().encode()  # UnicodeEncodeError (a ValueError) for a lone surrogate
         if after.captioned:
@@ -150,7 +153,7 @@ class _Tables:
         self.aside.pop(clip, None)
         span = {name: getattr(record, name) for name in _FIXED}
         known = self.dropped.get(clip, {})  # from a call that was killed before the clip left the other tables
-        side = {"held_out": True} if clip in self._held_out or known.get("held_out") is True else {}
+        side = {"held_out": True} if clip in self.held_out or known.get("held_out") is True else {}
         self.dropped[clip] = {**span, "reason": REVIEWED, **side, "record": dataclasses.asdict(record)}
         return True
 
@@ -187,8 +190,7 @@ class _Tables:
         """Write the tables one after another, so that the folder is readable at every moment and no clip is lost: a row
         leaves one table only after it is in another."""
         path, turns = self.folder.path, self._in_order()
-        games = list(self._games())
-        back = list(self._restored_games({clip for game in games for clip in game["clips"]}))
+        games, back = self._games()
         steps = [
             (DROPPED, jsonl_text([*self.dropped.values(), *self.restored.values()])),
             (GAMES, jsonl_text(games)),
@@ -205,23 +207,17 @@ class _Tables:
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
                 write_text(path / name, text)
 
-    def _games(self) -> Iterator[dict[str, Any]]:
-        """The lines of games.jsonl without dropped clips and empty games."""
+    def _games(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The lines of games.jsonl without dropped clips and empty games, and one for each restored clip that was held
+        out and is in no game."""
         clips = [turn.clip for turn in self.folder.turns]
+        games = []
         for game in self.folder.games:
             if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
-                yield {"game": game.name, "clips": kept, "held_out": game.held_out}
-
-    def _restored_games(self, played: Collection[str]) -> Iterator[dict[str, Any]]:
-        """A line of games.jsonl for each restored clip that was held out and is in no game."""
-        for clip, row in self.restored.items():
-            if row.get("held_out") is True and clip not in played:
-                yield {"game": f"back-{clip}", "clips": [clip], "held_out": True}
-
-    @functools.cached_property
-    def _held_out(self) -> frozenset[str]:
-        """The clips of held-out games."""
-        return frozenset(self.folder.turns[clip].clip for clip in self.folder.held_out_clips)
+                games.append({"game": game.name, "clips": kept, "held_out": game.held_out})
+        played = {clip for game in games for clip in game["clips"]}
+        held_out = [clip for clip, row in self.restored.items() if row.get("held_out") is True and clip not in played]
+        return games, [{"game": f"back-{clip}", "clips": [clip], "held_out": True} for clip in held_out]
 
     def _in_order(self) -> list[ClipRecord]:
         """The turns; an added one goes before the first later one of its film, else after the film."""
@@ -234,13 +230,4 @@ class _Tables:
 
 
 def _by_clip(path: Path) -> dict[str | int, Any]:
-    rows = read_rows(path)
-    held = {number: record_in(row) for number, row in rows}
-    return {number if held[number] is None else held[number].clip: row for number, row in rows}
-
-
-def _check_whole(record: ClipRecord) -> None:
-    """ValueError unless a set-aside clip has its whole caption."""
-    lacking = [name for name in CAPTION_FIELDS if getattr(record, name) is None]
-    if lacking:
-        raise ValueError(f"{record.clip} was set aside, and {lacking[0]} is still missing; fill in all, or drop it")
+    return {record.clip if (record := record_in(row)) else number: row for number, row in read_rows(path)}

@@ -17,7 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..files import append_line, replacing, write_text
 from ..media.video import read_clip, write_clip
@@ -25,10 +28,6 @@ from ..state import MotionTable
 from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"

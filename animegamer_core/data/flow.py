@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..checkpoint.storage import CheckpointError, note_of
-from .motion import DEFAULT_THRESHOLD, DIS_FACTS, MEASURE_HEIGHT, dis_flow
+from .motion import DEFAULT_THRESHOLD, MEASURE_HEIGHT, dis_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,7 +109,7 @@ def _weights_facts(weights: Path) -> dict[str, str]:
 class DisFlow:
     """OpenCV's DIS, which needs no weights."""
 
-    facts: Mapping[str, Any] = DIS_FACTS
+    facts: Mapping[str, Any] = {"backend": "dis", "preset": "ultrafast"}
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         return dis_flow(frames)
@@ -224,18 +224,15 @@ class MemFlow:
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         given, got = (Path(self._folder.name, name) for name in ("frames.npy", "flows.npy"))
         np.save(given, np.stack(frames))
-        self._ask({"frames": str(given), "flows": str(got)})
+        with suppress(OSError):  # it has ended; its output says why
+            self._process.stdin.write(json.dumps({"frames": str(given), "flows": str(got)}) + "\n")
+            self._process.stdin.flush()
+        self._answer()
         flows_FHW2 = np.load(got)
         expected = (len(frames) - 1, *frames[0].shape[:2], 2)
         if flows_FHW2.shape != expected:
             raise FlowError(f"{self._python}: MemFlow gave flows of shape {flows_FHW2.shape}; expected {expected}")
         yield from flows_FHW2
-
-    def _ask(self, request: dict[str, str]) -> None:
-        with suppress(OSError):  # it has ended; its output says why
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        self._answer()
 
     def _answer(self) -> dict[str, Any]:
         """The worker's next line; FlowError if it ended."""

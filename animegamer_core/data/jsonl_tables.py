@@ -21,7 +21,6 @@ from .records import ClipRecord
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
-CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
 SHOWN_PROBLEMS = 10
 Lines = list[tuple[int, Any]]
 

@@ -7,18 +7,15 @@ The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..state import level_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 MEASURE_HEIGHT = 480  # flow is in pixels a frame at this height, whatever the clip's own
 DEFAULT_THRESHOLD = 0.2
-DIS_FACTS = {"backend": "dis", "preset": "ultrafast"}
 LEVELS = 5
 
 FlowBackend = Callable[[Sequence["NDArray[np.uint8]"]], Iterator["NDArray[np.floating]"]]
@@ -40,28 +37,22 @@ def dis_flow(frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floatin
         previous = grey
 
 
-FLOW_BACKENDS: dict[str, FlowBackend] = {"dis": dis_flow}
-
-
 def motion_value(
-    frames_FHWC: NDArray[np.uint8], *, backend: str | FlowBackend = "dis", threshold: float = DEFAULT_THRESHOLD
+    frames_FHWC: NDArray[np.uint8], *, backend: FlowBackend = dis_flow, threshold: float = DEFAULT_THRESHOLD
 ) -> float:
     """A clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
 
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are enlarged
     (bicubic), higher ones reduced (area). Magnitudes below `threshold` are left out; a pair of frames without others
-    counts 0. backend: "dis", or one that `flow.open_flow` opened. Source: the paper's supplement, section 1, "Motion
-    Scope". ValueError: an unknown backend, an array of another shape, or flow that is not finite.
+    counts 0. backend: one that `flow.open_flow` opened. Source: the paper's supplement, section 1, "Motion Scope".
+    ValueError: an array of another shape, or flow that is not finite.
     """
-    if isinstance(backend, str) and backend not in FLOW_BACKENDS:
-        raise ValueError(f"unknown flow backend {backend!r}; choose one of {sorted(FLOW_BACKENDS)}, or open another")
     if frames_FHWC.ndim != 4 or frames_FHWC.shape[-1] != 3 or frames_FHWC.shape[0] < 2:
         raise ValueError(f"a clip of shape {frames_FHWC.shape} cannot be measured; give RGB frames (F >= 2, H, W, 3)")
     if frames_FHWC.dtype != np.uint8:
         raise ValueError(f"a clip of type {frames_FHWC.dtype} cannot be measured; convert it to uint8 (0..255)")
     frames = [_at_measure_height(frame) for frame in frames_FHWC]
-    flow_of = FLOW_BACKENDS[backend] if isinstance(backend, str) else backend
-    return float(np.mean([_pair_value(flow, threshold) for flow in flow_of(frames)]))
+    return float(np.mean([_pair_value(flow, threshold) for flow in backend(frames)]))
 
 
 def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ..state import Instruction, StateChange, motion_text
 
+CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClipRecord:
@@ -36,9 +38,14 @@ class ClipRecord:
     stamina: int | None = None
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """The fields of the caption that nobody has filled in."""
+        return tuple(name for name in CAPTION_FIELDS if getattr(self, name) is None)
+
+    @property
     def captioned(self) -> bool:
         """Whether all values that training reads are there."""
-        return all(getattr(self, name) is not None for name in _CAPTION)
+        return not self.missing and self.motion_value is not None and self.motion_level is not None
 
     @property
     def instruction(self) -> str:
@@ -130,7 +137,6 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "entertainment": (_among(0, 1), "0, 1 or null"),
     "stamina": (_among(-1, 1), "-1, 1 or null"),
 }
-_CAPTION = tuple(name for name in _RULES if name not in _REQUIRED)
 
 
 def only_keys(values: Any, known: Sequence[str], required: Sequence[str]) -> None:

@@ -36,26 +36,25 @@ def write_review(folder: str | Path) -> Path:
 def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
     """The dataset as the page shows it, with set-aside clips in their place by film and time."""
     games = _games_of(folder)
-    rows = [{"values": _values(turn), "aside": None, "game": games.get(turn.clip)} for turn in folder.turns]
+    found = [(turn, None, games.get(turn.clip)) for turn in folder.turns]
     for line in read_objects(folder.path / SET_ASIDE):
         if (record := record_in(line)) is not None:
             why = {"reason": str(line.get("reason", "")), "reply": str(line.get("reply") or "")}
-            rows.append({"values": _values(record), "aside": why, "game": None})
-    films = {film: place for place, film in reversed(list(enumerate(row["values"][0] for row in rows)))}
-    rows.sort(key=lambda row: (films[row["values"][0]], row["values"][1]))
+            found.append((record, why, None))
+    films = list(dict.fromkeys(record.film for record, _, _ in found))
+    found.sort(key=lambda row: (films.index(row[0].film), row[0].start))
     return {
         "name": folder.path.resolve().name,
         "digest": folder.digest(captions=True),
         "keys": _KEYS,
-        "clips": rows,
+        "clips": [
+            {"values": [getattr(record, key) for key in _KEYS], "aside": aside, "game": game}
+            for record, aside, game in found
+        ],
         "games": len(folder.games),
         "dropped": [_dropped(line) for line in read_objects(folder.path / DROPPED)],
         "problems": problems[:_SHOWN_PROBLEMS],
     }
-
-
-def _values(record: ClipRecord) -> list[Any]:
-    return [getattr(record, key) for key in _KEYS]
 
 
 def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..state import MotionScope
 from .dataset import DatasetFolder
-from .jsonl_tables import CAPTION_FIELDS, DROPPED, SET_ASIDE, read_objects
-from .records import ClipRecord
+from .jsonl_tables import DROPPED, SET_ASIDE, read_objects
+from .records import CAPTION_FIELDS, ClipRecord
 
 LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
 STATS = {"social": (0, 1), "entertainment": (0, 1), "stamina": (-1, 1)}
@@ -62,9 +62,9 @@ class DatasetFacts:
     @property
     def captions(self) -> dict[str, int]:
         """Clips by how much of their caption is there, and those that were set aside."""
-        filled = [sum(getattr(turn, name) is not None for name in CAPTION_FIELDS) for turn in self.turns]
         parts = Counter(
-            "none" if not count else "whole" if count == len(CAPTION_FIELDS) else "in part" for count in filled
+            "whole" if not turn.missing else "none" if turn.missing == CAPTION_FIELDS else "in part"
+            for turn in self.turns
         )
         return {name: parts[name] for name in ("whole", "in part", "none")} | {"set aside": self.aside}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.jsonl_tables import CAPTION_FIELDS, check_instruction
-from animegamer_core.data.records import ClipRecord
+from animegamer_core.data.jsonl_tables import check_instruction
+from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
 from animegamer_core.data.review import write_review
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 
-import numpy as np
 import pytest
 import torch
 from captions_world import make_characters, make_records
@@ -127,22 +125,6 @@ def test_a_picture_decides_what_is_said(model):
     assert ask(model, RED, BLUE).tokens_in > red.tokens_in
 
 
-def test_the_vision_tower_sees_the_sheet_itself(model, folder):
-    from transformers import AutoProcessor
-
-    frames = np.random.default_rng(1).integers(0, 255, (17, 30, 48, 3), np.uint8)
-    sheet = frame_sheet(frames, 8)
-    seen = []
-    tower = next(part for name, part in model._model.named_modules() if name.endswith("vision_tower"))
-    hook = tower.register_forward_pre_hook(
-        lambda module, args, kwargs: seen.append(kwargs.get("pixel_values", *args)), with_kwargs=True
-    )
-    ask(model, RED, sheet)
-    hook.remove()
-    wanted = AutoProcessor.from_pretrained(folder).image_processor([RED, sheet], return_tensors="pt")["pixel_values"]
-    assert torch.allclose(seen[0], wanted, atol=1e-5)
-
-
 def test_later_attempts_vary_alike_and_leave_chance_alone(model):
     torch.manual_seed(7)
     before = torch.get_rng_state()
@@ -155,11 +137,9 @@ def test_a_stop_ends_a_reply_half_way(folder):
     slow = LocalModel(LocalSettings(folder, device="cpu", max_tokens=6000))
     slow._model.generation_config.eos_token_id = None
     stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()
-    begun = time.monotonic()
+    threading.Timer(0.2, stop.set).start()
     with pytest.raises(Cancelled):
         slow.answer(Question("what?", (RED,)), 1, stop)
-    assert 0.4 < time.monotonic() - begun < 5
     with pytest.raises(Cancelled):
         slow.answer(Question("what?", (RED,)), 1, stop)
 

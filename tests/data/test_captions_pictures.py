@@ -73,12 +73,9 @@ def test_the_numbers_differ_and_count_from_one(tmp_path):
     assert all((band < 100).sum() > 100 for band in bands)
     assert len({band.tobytes() for band in bands}) == 4
     assert np.array_equal(np.asarray(reference_sheet([one]).convert("L"))[12:62, 12:412], bands[0])
-
-
-def test_a_lone_reference_and_thirty_make_a_sheet(tmp_path):
-    one = Reference("a", (picture(tmp_path / "a.png", "red", (5, 2000)),))
-    for count in (1, 2, 30):
-        assert max(reference_sheet([one] * count).size) <= SHEET_SIDE
+    thin = Reference("b", (picture(tmp_path / "b.png", "red", (5, 2000)),))
+    for count in (1, 30):
+        assert max(reference_sheet([thin] * count).size) <= SHEET_SIDE
 
 
 def test_transparent_grey_and_turned_pictures_are_read(tmp_path):

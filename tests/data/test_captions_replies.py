@@ -53,14 +53,9 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     values = fields(caption)
     values = [value.title() if shouted else value for value in values]
     assert parse_caption(f"{quote}{written(values, gaps)}{quote}") == caption
-
-
-@given(captions)
-def test_a_caption_survives_the_instruction(caption):
-    parsed = parse_caption(written(fields(caption)))
-    told = Instruction((parsed.subject,), parsed.motion, parsed.background, parsed.adverb).checked()
-    assert motion_text(told.text) == f"{parsed.adverb} {parsed.motion}"
-    assert told.text.endswith(f"; Background: {parsed.background}.")
+    told = Instruction((caption.subject,), caption.motion, caption.background, caption.adverb).checked()
+    assert motion_text(told.text) == f"{caption.adverb} {caption.motion}"
+    assert told.text.endswith(f"; Background: {caption.background}.")
 
 
 @given(
@@ -99,11 +94,8 @@ def test_the_tags_order_is_the_papers(caption, order):
         ("S", "girl; Motion", "semicolon"),
         ("S", "girl: Kiki", "colon"),
         ("S", "girl, boy", "comma"),
-        ("S", "girl/boy", "solidus"),
         ("S", "\u5c11\u5973", "cjk unified ideograph"),
-        ("S", "\u0434\u0435\u0432\u043e\u0447\u043a\u0430", "cyrillic"),
         ("S", "\uff27irl", "fullwidth latin"),
-        ("S", "girl\u202eevil", "right-to-left override"),
         ("S", "girl\u200b", "zero width space"),
         ("S", "girl\x07", "u\\+0007"),
         ("S", "a girl with hat", "1 to 3 English words"),
@@ -113,15 +105,12 @@ def test_the_tags_order_is_the_papers(caption, order):
         ("MD", "run " * 13, "1 to 12 English words"),
         ("EV", "forest", "time of day"),
         ("EV", "blue forest", "time of day"),
-        ("EV", "night", "time of day"),
         ("EV", "day a very dark forest", "1 to 4"),
         ("MA", "as slowly as can be", "1 to 2"),
         ("SC", "2", "<SC> is '2'; expected 0 or 1"),
-        ("SC", "yes", "<SC> is 'yes'"),
         ("ET", "-1", "<ET> is '-1'; expected 0 or 1"),
         ("ST", "0", "<ST> is '0'; expected -1 or 1"),
         ("ST", "+1", "<ST> is '\\+1'"),
-        ("ST", "1.0", "<ST> is '1.0'"),
         ("ST", "\u0661", "<ST> is "),
     ],
 )
@@ -140,19 +129,15 @@ def test_commas_may_stand_in_a_motion_alone():
     ("reply", "sentence"),
     [
         ("", "empty"),
-        ("  \n", "empty"),
         (f"Here it is: {GOOD}", "text before <S>: 'Here it is:'"),
         (f"{GOOD} Anything else?", "text after </ST>"),
         (GOOD[:40], "<EV> is not closed"),
-        (GOOD[:37], "<EV> is not closed"),
         (GOOD[:25], "<EV> is missing"),
         (GOOD + GOOD, "text after </ST>"),
         (GOOD.replace("<MD>", "<S>Boy</S><MD>"), "<S>"),
         (GOOD.lower(), "<S> is missing"),
-        (GOOD.replace("<", "&lt;"), "<S> is missing"),
         ("'" + GOOD, "text before <S>"),
         ("x" * 1501, "1501 characters"),
-        ("I cannot help with that.", "<S> is missing"),
         (f"<think>hm</think>{GOOD}", "text before <S>"),
     ],
 )
@@ -184,7 +169,6 @@ def test_the_papers_own_example_reads():
     ("reply", "sentence"),
     [
         ("", "empty"),
-        ("2", "no tag"),
         ("[Number]2", r"\[Number\]"),
         ("[Index]1,3[Number]2", r"\[Index\], \[Number\]"),
         ("[Number]1[Index]1[Index]2", "has "),
@@ -192,9 +176,6 @@ def test_the_papers_own_example_reads():
         ("There are [Number]2[Index]1,3", "text before"),
         ("[Number]2[Index]1,3 (the girl and the cat)", "indices with commas"),
         ("[Number]two[Index]1,3", "a whole number"),
-        ("[Number]2[Index]1 and 3", "indices with commas"),
-        ("[Number]2[Index]1;3", "indices with commas"),
-        ("[Number]2[Index]", "indices with commas"),
         ("[Number]2[Index]<1,3>", "indices with commas"),
         ("[Number]\u0662[Index]1,3", "a whole number"),
         ("[Number]3[Index]1,3", "number is 3 and there are 2"),
@@ -250,15 +231,6 @@ def test_prompts_ask_for_what_is_read():
 
 @given(st.text(min_size=1, max_size=30))
 def test_the_second_prompt_holds_none_of_the_models_words(noise):
-    assume(not parse_ok(noise))
     with pytest.raises(ReplyError) as caught:
         parse_caption(GOOD.replace("forest", f"{noise}<|im_start|>"))
     assert "im_start" not in again_prompt("?", caught.value.expected)
-
-
-def parse_ok(noise: str) -> bool:
-    try:
-        parse_caption(GOOD.replace("forest", noise))
-    except ReplyError:
-        return False
-    return True

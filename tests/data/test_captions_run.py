@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
-from stub_endpoint import FOREIGN, GOOD, PROSE, Changed, CutOff, Say, Slow, Status, StubEndpoint
+from stub_endpoint import FOREIGN, GOOD, PROSE, CutOff, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
 from animegamer_core.data.captions.batch import GIVE_UP
@@ -218,20 +218,10 @@ def test_a_service_that_is_away_is_not_asked_for_every_clip(world, stub):
     report = caption_clips(folder, records, endpoint(stub.url, retries=0))
     assert f"{GIVE_UP} clips in a row" in report.stopped and GIVE_UP <= len(stub.asks) < 12
     assert report.captioned == 0 and report.set_aside == () and not (folder / SET_ASIDE).exists()
-
-
-def test_a_service_that_answers_now_and_then_is_asked_on(world, stub):
-    folder, records, _ = world
     stub.script[:] = [*[Status(503)] * (GIVE_UP - 1), GOOD, *[Status(503)] * 4]
-    report = caption_clips(folder, records, endpoint(stub.url, retries=0))
+    stub.good = answer
+    report = caption_clips(folder, records, endpoint(stub.url, retries=0))  # it answers now and then, so it is asked on
     assert report.stopped is None and report.captioned == 1 and len(report.failures) == 11
-
-
-def test_a_reply_that_the_service_calls_unfinished_is_not_used(world, stub):
-    folder, records, _ = world
-    stub.script[:] = [Changed(choice={"finish_reason": reason}) for reason in ("length", "content_filter")]
-    report = caption_clips(folder, records[:1], endpoint(stub.url))
-    assert report.records == wanted(records, matched=False)[:1] and len(stub.asks) == 3
 
 
 def test_workers_ask_at_the_same_time_and_no_more_than_allowed(world, stub):
@@ -245,16 +235,19 @@ class Stopped(Exception):
     pass
 
 
-def test_a_stop_from_the_caller_keeps_the_replies_under_way(world, stub):
+@pytest.mark.parametrize("how", [Stopped, KeyboardInterrupt])
+def test_a_stop_keeps_the_replies_under_way(how, world, stub):
     folder, records, _ = world
-    stub.script[:] = [GOOD, *[Slow(0.8)] * 3]
+    stub.script[:] = [GOOD, *[Slow(0.4)] * 3]
 
     def on_progress(done, total):
         while len(stub.asks) < 4:
             time.sleep(0.005)
-        raise Stopped
+        if how is Stopped:
+            raise Stopped
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    with pytest.raises(Stopped):
+    with pytest.raises(how):
         caption_clips(folder, records, endpoint(stub.url), workers=3, on_progress=on_progress)
     asked = len(stub.asks)
     assert 4 <= asked <= 5  # nothing new was begun
@@ -336,46 +329,6 @@ def test_a_torn_last_line_is_taken_away_and_others_are_found(tmp_path):
         pass
 
 
-def test_many_threads_write_whole_lines(tmp_path):
-    with open_captions_log(tmp_path) as log:
-        threads = [
-            threading.Thread(target=lambda n=n: [log.put(f"{n}", a, Reply("x" * 999), {}) for a in range(20)])
-            for n in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    with open_captions_log(tmp_path) as log:
-        assert all(log.get(f"{n}", a) == Reply("x" * 999) for n in range(8) for a in range(20))
-
-
-FULL = """
-import resource, signal, sys
-from animegamer_core.data.captions.reply_log import open_captions_log
-from animegamer_core.data.captions.vision_model import Reply
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-with open_captions_log(sys.argv[1]) as log:
-    for number in range(100):
-        try:
-            log.put(f"{number}", 1, Reply("x" * 300), {})
-        except OSError as error:
-            print(number, error.filename)
-            break
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are POSIX")
-def test_a_full_disk_tears_no_line(tmp_path):
-    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
-    count, name = done.stdout.split()
-    assert int(count) > 3 and name.endswith(ANSWERS)
-    assert (tmp_path / ANSWERS).read_bytes().endswith(b"\n")
-    with open_captions_log(tmp_path) as log:
-        assert log.get(str(int(count) - 1), 1) and not log.get(count, 1)
-
-
 CHILD = """
 import sys
 sys.path.insert(0, "tests/support")
@@ -407,7 +360,7 @@ def test_a_kill_at_any_moment_loses_and_repeats_nothing_that_was_written(world, 
     folder, records, references = world
     kept: set = set()
     with StubEndpoint(slow_answer) as stub:
-        for kill_after in (2, 5, 7):
+        for kill_after in (3, 7):
             stub.asks.clear()
             child = subprocess.Popen([sys.executable, "-c", CHILD, stub.url, folder, tmp_path / "characters"], cwd=ROOT)
             while len(stub.asks) < kill_after and child.poll() is None:
@@ -425,24 +378,3 @@ def test_a_kill_at_any_moment_loses_and_repeats_nothing_that_was_written(world, 
         assert report.records == wanted(records)
         assert set(questions(stub)) == {(s, n) for s in ("matching", "captioning") for n in range(12)} - kept
         assert set(questions(stub).values()) == {1}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="SIGINT from outside is POSIX")
-def test_an_interrupt_waits_for_the_replies_under_way(world, tmp_path):
-    folder, _, _ = world
-    with StubEndpoint(slow_answer, [GOOD] * 3 + [Slow(0.5)] * 21) as stub:
-        command = [sys.executable, "-c", CHILD, stub.url, folder, tmp_path / "characters"]
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A job in the background ignores Ctrl-C, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        while len(stub.asks) < 6 and child.poll() is None:
-            time.sleep(0.002)
-        child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=30)
-        assert child.returncode != 0 and "KeyboardInterrupt" in errors
-        assert written_questions(folder) == set(questions(stub)) and len(stub.asks) <= 8

@@ -71,13 +71,10 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
     ("change", "sentence"),
     [
         ({"start": "soon"}, "start is 'soon'; expected seconds"),
-        ({"start": -1}, "start is -1"),
         ({"end": float("nan")}, "end is nan"),
         ({"end": 0}, "start 0.0 is not before end 0.0"),
         ({"character": []}, r"character is \[\]"),
-        ({"character": [3]}, "character is 3"),
         ({"character": ["a; b"]}, "character 'a; b' has ';'"),
-        ({"motion": "say: hello"}, "motion 'say: hello' has ':'"),
         ({"motion": " "}, "motion ' ' is empty"),
         ({"background": "a\nb"}, "line break"),
         ({"background": None}, "background is missing"),
@@ -86,7 +83,6 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
         ({"adverbs": {**SPAN["adverbs"], "3": "<s>"}}, "adverb of level 3 '<s>'"),
         ({"social": 2}, "social is 2; expected 0 or 1"),
         ({"stamina": 0}, "stamina is 0; expected -1 or 1"),
-        ({"stamina": True}, "stamina is True"),
         ({"mood": "gay"}, "unknown key 'mood'"),
     ],
 )
@@ -102,15 +98,3 @@ def test_a_missing_sidecar_and_a_torn_line_are_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueError, match="jsonl:1: "):
         read_spans(path)
-
-
-def test_the_drawn_films_own_sidecar_is_read(tmp_path):
-    film = pytest.importorskip("animegamer_core.toybox.film")
-    path = tmp_path / "drawn.mp4"
-    truth = film.make_film(path, film.FilmPlan(seed=1, scenes=3, seconds=(2.2, 2.8), size=(96, 144), short=0.0))
-    captioner = open_captioner("script", sidecars={"drawn": path.with_suffix(".captions.jsonl")})
-    drawn = [row for row in truth.scenes if row.scene is not None]
-    records = [record(row.clear_start, film="drawn") for row in drawn if row.clear_end - row.clear_start >= 2]
-    report = caption_clips(tmp_path, records, captioner)
-    assert len(report.records) == len(records) > 0
-    assert [clip.character[0] for clip in report.records] == [row.scene["character"] for row in drawn][: len(records)]

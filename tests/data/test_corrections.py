@@ -16,19 +16,17 @@ from animegamer_core.data import corrections
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
-from animegamer_core.data.jsonl_tables import CAPTION_FIELDS, LOCK
-from animegamer_core.data.records import ClipRecord
+from animegamer_core.data.jsonl_tables import LOCK
+from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
 from animegamer_core.files import locked
-from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
 TABLES = ("turns.jsonl", "games.jsonl", "dataset.json", "dropped.jsonl", "set_aside.jsonl")
 
 
-@pytest.fixture(scope="session")
-def drawn(tmp_path_factory):
-    """A Toybox dataset; its third clip is set aside, and it has a dropped segment."""
-    folder = tmp_path_factory.mktemp("drawn") / "dataset"
-    write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
+@pytest.fixture(scope="module")
+def base(drawn, tmp_path_factory):
+    """The drawn dataset; its third clip is set aside, and it has a dropped segment."""
+    folder = shutil.copytree(drawn, tmp_path_factory.mktemp("base") / "dataset")
     lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
     aside = json.loads(lines.pop(2))
     record = {name: None if name in CAPTION_FIELDS else value for name, value in aside.items()}
@@ -50,8 +48,8 @@ WHOLE |= {"social": 0, "entertainment": 1, "stamina": -1}
 
 
 @pytest.fixture
-def folder(drawn, tmp_path):
-    return shutil.copytree(drawn, tmp_path / "dataset")
+def folder(base, tmp_path):
+    return shutil.copytree(base, tmp_path / "dataset")
 
 
 def apply(folder, *rows):
@@ -116,22 +114,14 @@ def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
     assert FIRST in {opened.turns[clip].clip for clip in opened.training_clips}
 
 
-def test_a_game_of_dropped_clips_alone_is_gone(folder):
-    game = lines(folder, "games.jsonl")[0]
-    assert apply(folder, *({"clip": clip, "drop": True} for clip in game["clips"])) == len(game["clips"])
-    assert game["game"] not in [row["game"] for row in lines(folder, "games.jsonl")]
-
-
-def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole(folder):
+def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_dropped(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other" / "dataset")
+    assert apply(other, {"clip": ASIDE, "drop": True}) == 1
+    assert lines(other, "set_aside.jsonl") == [] and lines(other, "dropped.jsonl")[-1]["record"]["clip"] == ASIDE
     assert apply(folder, {"clip": ASIDE, **WHOLE}) == 1
     assert list(turns(folder))[:4] == [FIRST, SECOND, ASIDE, FOURTH]
     assert turns(folder)[ASIDE].captioned and lines(folder, "set_aside.jsonl") == []
     assert apply(folder, {"clip": ASIDE, "drop": True}) == 1
-
-
-def test_a_clip_set_aside_can_be_dropped(folder):
-    assert apply(folder, {"clip": ASIDE, "drop": True}) == 1
-    assert lines(folder, "set_aside.jsonl") == [] and lines(folder, "dropped.jsonl")[-1]["record"]["clip"] == ASIDE
 
 
 @pytest.mark.parametrize(
@@ -141,8 +131,6 @@ def test_a_clip_set_aside_can_be_dropped(folder):
         ({"clip": FIRST, "motion_level": 3, "motion": "run"}, "motion_level is measured"),
         ({"clip": FIRST, "start": 3.0}, "start is where the clip was cut from its film"),
         ({"clip": FIRST, "stamina": 0}, "stamina is 0; expected -1, 1 or null"),
-        ({"clip": FIRST, "motion": "  "}, "motion is '  '; expected a phrase"),
-        ({"clip": FIRST, "character": "Miko"}, "character is 'Miko'; expected a list of names"),
         ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
         ({"clip": FIRST, "character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
@@ -214,43 +202,35 @@ CHANGES = st.sampled_from(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data(), st.dictionaries(st.sampled_from([FIRST, SECOND, FOURTH, HELD]), CHANGES, min_size=1))
-def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(drawn, tmp_path_factory, data, changes):
+def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(base, tmp_path_factory, data, changes):
     """Killed before any of its writes, the folder still reads; applied again it is as if it had never been killed."""
     rows = [{"clip": clip, **change} for clip, change in changes.items()] + [{"clip": ASIDE, **WHOLE}]
-    base = tmp_path_factory.mktemp("kill")
-    whole, killed = (shutil.copytree(drawn, base / name / "dataset") for name in ("whole", "killed"))
+    place = tmp_path_factory.mktemp("kill")
+    whole, killed = (shutil.copytree(base, place / name / "dataset") for name in ("whole", "killed"))
     assert apply(whole, *rows) >= 1
     killed_after(data.draw(st.integers(0, 6)), lambda: apply(killed, *rows))
     held = {row["record"]["clip"] for name in TABLES[3:] for row in lines(killed, name) if "record" in row}
-    assert held | set(turns(killed)) == {ASIDE, *turns(drawn)}
+    assert held | set(turns(killed)) == {ASIDE, *turns(base)}
     apply(killed, *rows)
     assert tables(killed) == tables(whole)
     assert apply(killed, *rows) == 0
 
 
 @pytest.mark.parametrize("clip", [SECOND, HELD])
-def test_a_clip_that_comes_back_is_never_between_tables(clip, folder, tmp_path):
-    apply(folder, {"clip": clip, "drop": True})
-    for writes in range(6):
-        killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
-        killed_after(writes, lambda killed=killed: apply(killed, {"clip": clip, "drop": False}))
-        assert clip in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
-        apply(killed, {"clip": clip, "drop": False})
-        assert clip in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
-        opened = DatasetFolder.open(killed)
-        assert (clip == HELD) == (clip in {opened.turns[number].clip for number in opened.held_out_clips})
-
-
-def test_a_held_out_clip_whose_dropping_was_killed_comes_back_held_out(folder, tmp_path):
-    for writes in range(5):
-        killed = shutil.copytree(folder, tmp_path / str(writes) / "dataset")
-        killed_after(writes, lambda killed=killed: apply(killed, {"clip": HELD, "drop": True}))
-        apply(killed, {"clip": HELD, "drop": True})
-        apply(killed, {"clip": HELD, "drop": False})
-        opened = DatasetFolder.open(killed)
-        assert HELD in {opened.turns[number].clip for number in opened.held_out_clips}
+def test_a_clip_whose_drop_or_return_is_killed_is_never_between_tables(clip, folder, tmp_path):
+    for drop in (True, False):
+        for writes in range(6):
+            killed = shutil.copytree(folder, tmp_path / f"{drop}-{writes}" / "dataset")
+            killed_after(writes, lambda killed=killed, drop=drop: apply(killed, {"clip": clip, "drop": drop}))
+            assert clip in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+            apply(killed, {"clip": clip, "drop": drop})
+            apply(killed, {"clip": clip, "drop": False})
+            assert clip in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
+            opened = DatasetFolder.open(killed)
+            assert (clip == HELD) == (clip in {opened.turns[number].clip for number in opened.held_out_clips})
+        apply(folder, {"clip": clip, "drop": True})
 
 
 def test_it_waits_for_no_build_and_writes_into_no_other_folder(folder, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -77,19 +78,22 @@ def one_sentence(words: str) -> str:
     return lines[0]
 
 
-def test_a_build_reports_what_it_did_and_what_comes_next(film, tmp_path, capsys):
-    assert main(build(film, tmp_path / "my out", "--captioner", "script")) == 0
+@pytest.fixture
+def again(whole, tmp_path) -> Path:
+    """A copy of the dataset."""
+    return Path(shutil.copytree(whole, tmp_path / "my out"))
+
+
+def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
+    assert main(build(film, again)) == 0
+    assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
+    assert main(build(film, again, "--captioner", "script")) == 0
     told, progress = capsys.readouterr()
     assert "1 film, 6 clips" in told and "captions: 6 new" in told and "review.html" in told
-    assert f"train STAGE --dataset '{tmp_path}/my out' --world WORLD --spec tiny --out RUN" in told
+    assert f"train STAGE --dataset '{again}' --world WORLD --spec tiny --out RUN" in told
     assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
-    assert (tmp_path / "my out" / "review.html").is_file() and (tmp_path / "my out" / "stats.png").is_file()
-    assert main(["dataset", "check", str(tmp_path / "my out"), "--deep"]) == 0
-
-
-def test_a_build_without_captions_reports_what_that_is_good_for(film, whole, tmp_path, capsys):
-    assert main(build(film, whole)) == 0
-    assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
+    assert (again / "review.html").is_file() and (again / "stats.png").is_file()
+    assert main(["dataset", "check", str(again), "--deep"]) == 0
 
 
 def test_commands_for_published_sizes_are_those_that_train_takes(tmp_path, capsys):
@@ -108,59 +112,26 @@ def test_commands_for_published_sizes_are_those_that_train_takes(tmp_path, capsy
     ]
 
 
-def sound_only(path: Path) -> None:
-    with av.open(str(path), "w") as file:
-        stream = file.add_stream("aac", rate=8000, layout="mono")
-        frame = av.AudioFrame(format="fltp", layout="mono", samples=1024)
-        frame.planes[0].update(bytes(4096))
-        frame.sample_rate, frame.pts = 8000, 0
-        file.mux(stream.encode(frame))
-        file.mux(stream.encode())
-
-
-def no_frames(path: Path) -> None:
-    with av.open(str(path), "w") as file:
-        stream = file.add_stream("libx264", rate=24)
-        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
-        sound = file.add_stream("aac", rate=8000, layout="mono")
-        frame = av.AudioFrame(format="fltp", layout="mono", samples=1024)
-        frame.planes[0].update(bytes(4096))
-        frame.sample_rate, frame.pts = 8000, 0
-        file.mux(sound.encode(frame))
-        file.mux(sound.encode())
-
-
-BROKEN = {
-    "sound.mp4": (sound_only, "has no video beside its sound"),
-    "frames.mkv": (no_frames, r"frames\.mkv: has no picture that can be decoded \(zero frames\)"),
-    "text.mkv": (lambda path: path.write_text("no film at all\n" * 50), r"it is not a film|is a text"),
-    "empty.mp4": (lambda path: path.write_bytes(b""), r"is empty \(0 bytes\)"),
-    "second.mp4": (
-        lambda path: make_film(path, FilmPlan(seed=1, scenes=1, seconds=(1.0, 1.0), size=(64, 96), fps=12.0)),
-        r"has no clip: a clip lasts 2 s, and the longest scene of these films 1\.0 s",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", sorted(BROKEN))
-def test_what_is_not_a_film_ends_in_one_sentence(name, tmp_path, capsys):
-    make, words = BROKEN[name]
-    make(tmp_path / name)
-    assert main(build(tmp_path / name, tmp_path / "out")) == 2
+@pytest.mark.parametrize(
+    ("content", "words"), [("no film at all\n" * 50, "it is not a film|is a text"), ("", r"is empty \(0 bytes\)")]
+)
+def test_what_is_not_a_film_ends_in_one_sentence(content, words, tmp_path, capsys):
+    (tmp_path / "text.mkv").write_text(content)
+    assert main(build(tmp_path / "text.mkv", tmp_path / "out")) == 2
     assert re.search(words, one_sentence(capsys.readouterr().err))
 
 
-def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, whole, tmp_path, capsys):
+def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, whole, again, tmp_path, capsys):
     shutil.copy(film, tmp_path / "film.mp4")
     (tmp_path / "bad.mp4").write_text("no film")
-    assert main(build(tmp_path, tmp_path / "out")) == 1
+    (again / "turns.jsonl").unlink()
+    assert main(build(tmp_path, again)) == 1
     told, words = capsys.readouterr()
     assert "1 film, 6 clips" in told and "bad.mp4" in one_sentence(words)
-    assert tables(tmp_path / "out")["turns.jsonl"] == tables(whole)["turns.jsonl"]
+    assert tables(again)["turns.jsonl"] == tables(whole)["turns.jsonl"]
 
 
-def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, whole, tmp_path, capsys):
-    data = film.read_bytes()
+def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_path, capsys):
     cut = tmp_path / "film.mkv"
     with av.open(str(film)) as read, av.open(str(cut), "w") as written:
         source = read.streams.video[0]
@@ -177,8 +148,6 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, whole,
         assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in told
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
-    assert main(build(cut, tmp_path / "two", "--workers", "2")) == 1
-    assert tables(tmp_path / "two") == tables(tmp_path / "out")
     assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
 
 
@@ -195,12 +164,9 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(ou
     ("option", "value", "words"),
     [
         ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
-        ("--threshold", "nan", "threshold is nan; expected px a frame, 0 or more"),
         ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
         ("--workers", "0", "workers is 0; expected 1 or more"),
-        ("--workers", "-2", "workers is -2; expected 1 or more"),
-        ("--turns", "0", "turns is 0; expected 2 or more, the clips of the shortest game"),
-        ("--turns", "1", "turns is 1; expected 2 or more"),
+        ("--turns", "1", "turns is 1; expected 2 or more, the clips of the shortest game"),
     ],
 )
 def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, capsys):
@@ -250,39 +216,25 @@ def as_nobody(command: list[str]) -> str:
     return words
 
 
-@needs_root
-def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film, whole, tmp_path):
-    kilobytes = sum(path.stat().st_size for path in whole.rglob("*.mp4")) // 1024
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        for room in (16, kilobytes // 2, kilobytes):
-            subprocess.run(["mount", "-o", f"remount,size={room}k", str(tmp_path)], check=True)
-            process = spawn(film, tmp_path / "out", "--captioner", "script")
-            _, words = process.communicate(timeout=120)
-            assert process.returncode == 2
-            assert one_sentence(words).endswith(
-                "what is finished is kept; free some space and run the same command to continue"
-            )
-        assert list((tmp_path / "out").rglob("*.mp4"))
-        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
-        assert spawn(film, tmp_path / "out").wait(timeout=120) == 0
-        assert tables(tmp_path / "out").keys() >= tables(whole).keys()
-        same = [name for name in tables(whole) if name.endswith(".mp4") or name == "turns.jsonl"]
-        assert all(tables(tmp_path / "out")[name] == tables(whole)[name] for name in same)
-    finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_reported(code, film, tmp_path, monkeypatch, capsys):
+    def cut_films(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("animegamer_core.data.build.cut_films", cut_films)
+    assert main(build(film, tmp_path / "out")) == 2
+    ending = "what is finished is kept; free some space and run the same command to continue"
+    assert one_sentence(capsys.readouterr().err) == f"dataset: {tmp_path / 'out'}: {os.strerror(code)}; {ending}"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of processes")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_quota_is_reported_like_a_full_disk(film, whole, tmp_path, workers):
+def test_a_quota_is_reported_like_a_full_disk_and_the_build_continues_without_it(film, whole, tmp_path):
     largest = max(path.stat().st_size for path in whole.rglob("*.mp4"))
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, resource.RLIM_INFINITY))
 
-    process = spawn(film, tmp_path / "out", "--workers", workers, preexec_fn=limit)
+    process = spawn(film, tmp_path / "out", "--workers", "2", preexec_fn=limit)
     _, words = process.communicate(timeout=120)
     assert process.returncode == 2 and "File too large; what is finished is kept" in one_sentence(words)
     assert main(build(film, tmp_path / "out")) == 0
@@ -290,14 +242,13 @@ def test_a_quota_is_reported_like_a_full_disk(film, whole, tmp_path, workers):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole, tmp_path, workers):
+def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole, tmp_path):
     out = tmp_path / "out"
     process = spawn(
         film,
         out,
         "--workers",
-        workers,
+        "2",
         start_new_session=True,  # a terminal tells every process of the group
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
@@ -312,16 +263,8 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of a shell")
-@pytest.mark.parametrize("task", ["check", "stats", "build"])
-def test_a_broken_pipe_is_not_an_error(task, film, whole, tmp_path):
-    words = {"check": [str(whole)], "stats": [str(whole)], "build": build(film, whole)[2:]}[task]
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, task, *words],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_a_broken_pipe_is_not_an_error(film, again):
+    process = spawn(film, again)
     process.stdout.close()
     assert "Traceback" not in (told := process.stderr.read()) and "Broken" not in told and "Exception" not in told
     assert process.wait() == 1
@@ -365,8 +308,8 @@ def test_options_of_captioners_reach_them(monkeypatch):
             dataset_cli._captioner(options(*words.split()), [])
 
 
-def test_a_rebuild_reports_clips_that_people_dropped(film, whole, tmp_path, capsys):
-    out = shutil.copytree(whole, tmp_path / "out")
+def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, capsys):
+    out = again
     clip = DatasetFolder.open(out).turns[0].clip
     (tmp_path / "corrections.jsonl").write_text(json.dumps({"clip": clip, "drop": True}) + "\n")
     main(["dataset", "check", str(out), "--apply", str(tmp_path / "corrections.jsonl")])
@@ -375,23 +318,24 @@ def test_a_rebuild_reports_clips_that_people_dropped(film, whole, tmp_path, caps
     assert "1 film, 5 clips, left out: 1 dropped in review\n" in capsys.readouterr().out
 
 
-def test_a_script_needs_all_films_of_the_dataset(whole, tmp_path, capsys):
+def test_a_script_needs_all_films_of_the_dataset(whole, capsys):
     command = ["dataset", "build", "--out", str(whole), "--spec", "tiny", "--captioner", "script"]
     assert main(command) == 2
     assert "captioner 'script' reads files beside the films; name film.mp4 too" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["0/2", "3/2", "1", "a/b", "1/0"])
+@pytest.mark.parametrize("words", ["3/2", "1", "a/b"])
 def test_a_shard_that_is_none_is_refused(words, film, tmp_path, capsys):
     assert main(build(film, tmp_path / "out", "--shard", words)) == 2
     assert "expected" in one_sentence(capsys.readouterr().err) and not (tmp_path / "out").exists()
 
 
-def test_shards_leave_finishing_to_a_last_call(film, whole, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert main(build(film, out, "--shard", "2/2")) == 0
-    assert main(build(film, out, "--shard", "1/2")) == 0
+def test_shards_leave_finishing_to_a_last_call(film, whole, again, capsys):
+    for table in ("turns.jsonl", "games.jsonl", "dataset.json"):
+        (again / table).unlink()
+    assert main(build(film, again, "--shard", "2/2")) == 0
+    assert main(build(film, again, "--shard", "1/2")) == 0
     assert "shard 1/2: 1 of 1 films cut to their end" in capsys.readouterr().out
-    assert not (out / "turns.jsonl").exists()
-    assert main(["dataset", "build", "--out", str(out), "--spec", "tiny"]) == 0
-    assert tables(out) == tables(whole)
+    assert not (again / "turns.jsonl").exists()
+    assert main(["dataset", "build", "--out", str(again), "--spec", "tiny"]) == 0
+    assert tables(again) == tables(whole)

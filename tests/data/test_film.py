@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -110,22 +109,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_frames_come_in_order_at_their_times_from_every_kind_of_file(kind, tmp_path):
-    film = write_film(tmp_path / f"film.{kind}", numbered(60), codec=KINDS[kind])
+def test_every_kind_of_file_is_read_in_order_from_its_start_or_from_the_frame_shown_at_a_time(kind, tmp_path):
+    # In a program stream only pictures of some size have times.
+    rough = np.random.default_rng(0).integers(-20, 20, (60, HEIGHT, WIDTH, 3))
+    pictures = (np.stack(numbered(60)) + rough).astype(np.uint8)
+    film = write_film(tmp_path / f"film.{kind}", pictures, codec=KINDS[kind], tags={"bit_rate": 2_000_000})
     frames = list(read_frames(film))
-    assert [number_of(frame.rgb) for frame in frames] == list(range(60))
-    assert [frame.index for frame in frames] == list(range(60))
+    assert [number_of(frame.rgb) for frame in frames] == [frame.index for frame in frames] == list(range(60))
     assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(60)], abs=1e-3)
     assert frames[0].seconds == 0.0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_reading_within_a_film_begins_with_the_frame_shown_there(kind, tmp_path):
-    rough = np.random.default_rng(0).integers(-20, 20, (60, HEIGHT, WIDTH, 3))
-    pictures = (np.stack(numbered(60)) + rough).astype(
-        np.uint8
-    )  # in a program stream only pictures of some size have times
-    film = write_film(tmp_path / f"film.{kind}", pictures, codec=KINDS[kind], tags={"bit_rate": 2_000_000})
     frames = list(read_frames(film, 1.01, 1.2))
     assert [number_of(frame.rgb) for frame in frames] == [24, 25, 26, 27, 28]
     assert [number_of(frame.rgb) for frame in read_frames(film, 1000.0)] == [59]
@@ -197,13 +189,11 @@ def test_times_rise_whatever_a_file_states(times, seconds):
     assert all(early < late for early, late in zip(read, read[1:], strict=False))
 
 
-def test_one_wrong_time_moves_no_other_frame():
+def test_one_wrong_time_moves_no_other_frame_and_a_clock_that_starts_again_continues():
     right = [n / FPS for n in range(20)]
     read = clocked([*right[:5], 9999.0, *right[6:12], right[3], *right[13:]], 1.0)
     assert [read[n] for n in range(20) if n not in (5, 12)] == [right[n] for n in range(20) if n not in (5, 12)]
 
-
-def test_a_clock_that_starts_again_within_a_film_continues_at_the_usual_rate():
     part = [n / FPS for n in range(24)]
     assert clocked([*part, *part], 0.0) == pytest.approx([n / FPS for n in range(48)], abs=1 / FPS)
     assert clocked([0.0] * 48, 0.0)[-1] == pytest.approx(47 / FPS, abs=1 / FPS)
@@ -239,17 +229,14 @@ def plain_film(path: Path, rgb: Sequence[float], matrix: str, full: bool, bits: 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("matrix", LUMA)
 def test_matrix_range_and_depth_are_read_correctly(matrix, full, bits, tmp_path):
-    for number, rgb in enumerate([(200, 60, 20), (20, 180, 90), (255, 255, 255), (0, 0, 0), (128, 128, 128)]):
+    for number, rgb in enumerate([(200, 60, 20), (20, 180, 90), (255, 255, 255)]):
         film = plain_film(tmp_path / f"{number}.mkv", rgb, matrix, full, bits)
         assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 3, rgb
 
 
-def test_an_untagged_small_picture_is_bt601(tmp_path):
-    film = plain_film(tmp_path / "film.mkv", (200, 60, 20), "bt601", False, 8, colorspace=2, color_range=0)
-    assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
-
-
-def test_an_untagged_large_picture_is_bt709(tmp_path):
+def test_an_untagged_small_picture_is_bt601_and_a_large_one_bt709(tmp_path):
+    small = plain_film(tmp_path / "small.mkv", (200, 60, 20), "bt601", False, 8, colorspace=2, color_range=0)
+    assert np.abs(next(read_frames(small)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
     picture = np.repeat(np.repeat(coded((200, 60, 20), "bt709", False, 8, "yuv420p")[:, :1], 16, 0), 1280, 1)
     film = write_film(tmp_path / "film.mkv", [picture], codec="ffv1", tags={"height": 768, "width": 1280})
     assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
@@ -338,7 +325,6 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     assert probe(path).fps == 25
-    assert times_of(path) == pytest.approx([n / 29 for n in range(30)], abs=1e-3)
     survey = survey_film(path, SceneSettings(), threads=1)
     assert survey.broken is None and survey.seconds == pytest.approx(1.04, abs=1e-3)
 
@@ -366,22 +352,12 @@ def at(*seconds: float) -> list[FilmFrame]:
 
 
 def test_the_frame_shown_at_a_time_is_the_last_that_began():
-    frames = at(0.0, 0.1, 0.2, 0.7)
-    shown = [int(rgb[0, 0, 0]) for rgb in frames_at(frames, [0.0, 0.1, 0.1, 0.15, 0.6999, 0.7, 5.0])]
+    shown = [int(rgb[0, 0, 0]) for rgb in frames_at(at(0.0, 0.1, 0.2, 0.7), [0.0, 0.1, 0.1, 0.15, 0.6999, 0.7, 5.0])]
     assert shown == [0, 1, 1, 1, 3, 3, 3]
-
-
-def test_a_time_before_the_first_frame_shows_the_first():
     assert [int(rgb[0, 0, 0]) for rgb in frames_at(at(1.0, 2.0), [0.0, 0.5, 2.5])] == [0, 0, 1]
-
-
-def test_only_one_frame_past_the_last_time_is_taken():
     frames = iter(at(*(n / 10 for n in range(10))))
     assert len(list(frames_at(frames, [0.0, 0.3]))) == 2
-    assert next(frames).index == 5
-
-
-def test_no_frames_cannot_be_shown():
+    assert next(frames).index == 5, "only one frame past the last time is taken"
     with pytest.raises(ValueError, match="no frame"):
         list(frames_at([], [0.0]))
 
@@ -390,18 +366,15 @@ def test_no_frames_cannot_be_shown():
 
 
 def test_films_are_found_in_folders_and_named_files_are_taken_as_they_are(tmp_path):
+    with pytest.raises(ValueError, match="no film found"):
+        find_films([tmp_path])
+    with pytest.raises(FilmError, match="No such file"):
+        find_films([tmp_path / "missing.mp4"])
     for name in ("b/2.MKV", "b/deep/1.mp4", "b/notes.txt", "b/.hidden.mp4", "odd.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = find_films([tmp_path / "odd.bin", tmp_path / "b", tmp_path / "b" / "2.MKV"])
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["b/2.MKV", "b/deep/1.mp4", "odd.bin"]
-
-
-def test_no_film_found_is_said(tmp_path):
-    with pytest.raises(ValueError, match="no film found"):
-        find_films([tmp_path])
-    with pytest.raises(FilmError, match="No such file"):
-        find_films([tmp_path / "missing.mp4"])
 
 
 @pytest.mark.parametrize("out", ["", "mine"])
@@ -431,6 +404,7 @@ def sentence(path: Path) -> str:
 
 
 def test_sound_alone_is_not_a_film(tmp_path):
+    assert "zero frames" in sentence(write_film(tmp_path / "film.mkv", [], sound=1.0))
     with av.open(str(tmp_path / "song.m4a"), "w") as container:
         mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"), "fltp")
     assert "has no video beside its sound" in sentence(tmp_path / "song.m4a")
@@ -448,29 +422,18 @@ def test_a_song_with_a_cover_picture_is_not_a_film(tmp_path):
     assert "has only a cover picture beside its sound" in sentence(song)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "notes.mp4", "notes.mkv"])
-def test_a_text_is_not_a_film(name, tmp_path):
-    (tmp_path / name).write_text("Once upon a time\n" * 300)
-    assert "no film" in sentence(tmp_path / name) or "not a film" in sentence(tmp_path / name)
-
-
-def test_a_picture_is_not_a_film(tmp_path):
+def test_texts_pictures_folders_and_nothing_are_distinguished(tmp_path):
     from PIL import Image
 
+    for name in ("notes.txt", "notes.mp4", "notes.mkv"):
+        (tmp_path / name).write_text("Once upon a time\n" * 300)
+        assert "no film" in sentence(tmp_path / name) or "not a film" in sentence(tmp_path / name)
     Image.fromarray(numbered(1)[0]).save(tmp_path / "still.png")
     assert "is a picture, not a film" in sentence(tmp_path / "still.png")
-
-
-def test_an_empty_file_and_a_folder_and_nothing_are_distinguished(tmp_path):
     (tmp_path / "empty.mp4").touch()
     assert "is empty" in sentence(tmp_path / "empty.mp4")
     assert "is a folder" in sentence(tmp_path)
     assert "No such file" in sentence(tmp_path / "missing.mp4")
-
-
-def test_a_film_of_zero_frames_is_refused(tmp_path):
-    film = write_film(tmp_path / "film.mkv", [], sound=1.0)
-    assert "zero frames" in sentence(film)
 
 
 @pytest.fixture
@@ -520,15 +483,10 @@ def test_a_film_that_breaks_off_gives_what_it_has_and_then_says_where(kind, opti
     assert all(np.array_equal(*pair) for pair in zip(read[:40], whole, strict=False))
 
 
-def test_a_part_before_the_break_is_read_without_complaint(tmp_path):
-    film = write_film(tmp_path / "film.mkv", noise(120), sound=5.0)
-    film.write_bytes(film.read_bytes()[: film.stat().st_size * 6 // 10])
-    assert len(times_of(film, 0.5, 1.0)) == 12
-
-
-def test_a_part_behind_the_break_is_said_to_be_missing(tmp_path):
+def test_parts_before_and_behind_a_break_are_read_as_far_as_they_are_there(tmp_path):
     film = write_film(tmp_path / "film.mp4", noise(120), sound=5.0, options={"movflags": "faststart"})
     film.write_bytes(film.read_bytes()[: film.stat().st_size * 6 // 10])
+    assert len(times_of(film, 0.5, 1.0)) == 12
     frames = read_frames(film, 4.5, 4.8)
     assert next(frames).seconds < 3.5
     with pytest.raises(FilmError, match="is truncated or damaged"):
@@ -550,34 +508,3 @@ def test_damage_within_a_film_costs_only_the_frames_it_hits(kind, tmp_path):
     frames = list(read_frames(film))
     assert 70 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may become another user")
-@pytest.mark.parametrize("place", ["file", "folder"])
-def test_a_film_that_another_user_may_not_read_is_reported(place, tmp_path):
-    film = write_film(tmp_path / "film.mp4", numbered(3))  # in a folder that only root may enter
-    if place == "file":
-        film = film.rename(f"/tmp/forbidden-{os.getpid()}.mp4")
-        film.chmod(0o600)
-    try:
-        assert as_nobody(film) == f"{film}: cannot be read (Permission denied)"
-    finally:
-        film.unlink()
-
-
-def as_nobody(film: Path) -> str:
-    """What `probe` says to a user without rights: root may read everything."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.setuid(65534)
-        try:
-            probe(film)
-        except FilmError as error:
-            os.write(writer, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    with os.fdopen(reader) as told:
-        return told.read()

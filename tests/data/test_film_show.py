@@ -18,7 +18,7 @@ from animegamer_core.toybox.film import FilmTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan
 from animegamer_core.train.stages import STAGES_IN_ORDER
 
-av = pytest.importorskip("av")
+pytest.importorskip("av")
 pytest.importorskip("cv2")
 pytest.importorskip("scenedetect")
 
@@ -49,23 +49,13 @@ def film(tmp_path_factory) -> tuple[Path, FilmTruth]:
 
 @pytest.fixture(scope="module")
 def dataset(film, tmp_path_factory) -> DatasetFolder:
-    return built(film[0], tmp_path_factory.mktemp("dataset") / "film", "toybox")
+    return built(film[0], tmp_path_factory.mktemp("film") / "dataset", "tiny")
 
 
 def built(film: Path, out: Path, spec: str) -> DatasetFolder:
     command = ["dataset", "build", str(film), "--captioner", "script", "--out", str(out), "--spec", spec]
     assert main([*command, "--turns", "5", "--workers", "1"]) == 0
     return DatasetFolder.open(out)
-
-
-def test_the_film_is_what_the_issue_asks_for(film):
-    path, truth = film
-    with av.open(str(path)) as file:
-        times = [frame.pts for frame in file.decode(video=0)]
-        assert len(set(np.diff(times))) > 1 and file.streams.audio
-    assert {"cut", "black", "cross"} <= {cut.kind for cut in truth.cuts} | {"black"}
-    assert len({scene.crop for scene in truth.scenes if scene.kind == "scene"}) == 2
-    assert {"credits", "dark", "still"} <= {scene.kind for scene in truth.scenes}
 
 
 def test_cuts_and_crops_are_those_of_the_truth(film, dataset):
@@ -113,20 +103,14 @@ FEW = {
 
 
 @pytest.mark.parametrize("spec", ["tiny", pytest.param("toybox", marks=pytest.mark.soak)])
-def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, tmp_path, capsys):
-    dataset, world = built(film[0], tmp_path / "dataset", spec), tmp_path / "world"
+def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, dataset, tmp_path, capsys):
+    if spec != "tiny":
+        dataset = built(film[0], tmp_path / "dataset", spec)
+    world = tmp_path / "world"
     assert tuple(FEW) == STAGES_IN_ORDER
     for stage, options in FEW.items():
-        command = [
-            "train",
-            stage,
-            "--dataset",
-            str(dataset.path),
-            "--world",
-            str(world),
-            "--out",
-            str(tmp_path / stage),
-        ]
+        command = ["train", stage, "--dataset", str(dataset.path), "--world", str(world)]
+        command += ["--out", str(tmp_path / stage)]
         fast = ("--batch", "16", "--lr-warmup", "1", "--precision", "no", "--validate-every", "0", "--seed", "1")
         assert main([*command, "--spec", spec, "--recipe", "scratch", *options, *fast]) == 0, capsys.readouterr()
     turns = dataset.turns[:2]
@@ -138,5 +122,5 @@ def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, tmp_path, ca
     assert len(shots) >= 2
     made = open_world(world)
     assert made.motion_table.values == tuple(dataset.info["settings"]["motion"]["values"])
-    told = {"dataset": "dataset", "motion backend": "dis", "motion threshold": "0.2"}
-    assert made.provenance == told  # by which an evaluation measures its shots
+    # by which an evaluation measures its shots
+    assert made.provenance == {"dataset": "dataset", "motion backend": "dis", "motion threshold": "0.2"}

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from pathlib import Path
 
-import av
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.data.films.film import FilmFrame, read_frames
+from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 HEIGHT, WIDTH = 180, 320
 NONE, LETTERBOX, PILLARBOX, BOTH = (0, 0, 0, 0), (22, 22, 0, 0), (0, 0, 40, 40), (15, 15, 33, 33)
@@ -94,7 +90,7 @@ def test_borders_of_every_kind_are_found(crop):
     assert near(found([shot(daylight, crop, seed) for seed in range(4)]), [crop] * 4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 50), st.integers(0, 80), st.integers(0, 10**6))
 def test_a_single_scene_tells_borders_of_any_width(rows, columns, seed):
     crop = (rows, rows, columns, columns)
@@ -107,7 +103,7 @@ def test_the_aspect_may_change_with_every_scene():
 
 
 @pytest.mark.parametrize("dim", [night, darkness, credits, vignette])
-@pytest.mark.parametrize("crop", [NONE, LETTERBOX, PILLARBOX, BOTH])
+@pytest.mark.parametrize("crop", [NONE, LETTERBOX, BOTH])
 def test_a_scene_that_shows_no_borders_takes_the_borders_around_it(dim, crop):
     """Also where it is the first of the film."""
     shots = [shot(dim, crop, 0), shot(daylight, crop, 1), shot(dim, crop, 2), shot(daylight, crop, 3)]
@@ -143,25 +139,16 @@ def test_unlike_borders_are_accepted_where_all_scenes_have_them():
     assert near(found(shots), [crop] * 5)
 
 
-def test_noise_in_the_borders_is_ignored():
+def test_noise_subtitles_and_flashes_in_the_borders_are_ignored():
     rng = np.random.default_rng(0)
-    shots = [shot(daylight, crop, seed) for seed, crop in enumerate([LETTERBOX, BOTH, PILLARBOX])]
-    noisy = [[(frame + rng.normal(6, 7, frame.shape)).clip(0, 255).astype(np.uint8) for frame in one] for one in shots]
-    assert near(found(noisy), [LETTERBOX, BOTH, PILLARBOX])
-
-
-def test_subtitles_in_the_border_are_ignored():
-    shots = [shot(daylight, LETTERBOX, seed) for seed in range(2)]
-    for frame in shots[1]:
+    crops = [LETTERBOX, BOTH, PILLARBOX, LETTERBOX]
+    shots = [shot(daylight, crop, seed) for seed, crop in enumerate(crops)]
+    shots[0] = [(frame + rng.normal(6, 7, frame.shape)).clip(0, 255).astype(np.uint8) for frame in shots[0]]
+    shots[1][2] = np.full_like(shots[1][2], 255)
+    shots[2][4] = np.zeros_like(shots[2][4])
+    for frame in shots[3]:
         cv2.putText(frame, "I have been expecting you", (90, HEIGHT - 7), 0, 0.35, (255, 255, 255), 1)
-    assert near(found(shots), [LETTERBOX] * 2)
-
-
-def test_a_flash_over_the_borders_is_ignored():
-    shots = [shot(daylight, BOTH, seed) for seed in range(2)]
-    shots[0][2] = np.full_like(shots[0][2], 255)
-    shots[1][4] = np.zeros_like(shots[1][4])
-    assert near(found(shots), [BOTH] * 2)
+    assert near(found(shots), crops)
 
 
 def test_what_is_seen_in_a_fade_is_ignored():
@@ -188,59 +175,14 @@ def test_a_scene_without_a_sample_takes_the_borders_around_it():
     assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [LETTERBOX] * 2)
 
 
-def test_borders_survive_hard_compression(tmp_path):
-    crops = [LETTERBOX, BOTH, NONE, PILLARBOX]
-    shots = [shot(daylight, crop, seed) for seed, crop in enumerate(crops)]
-    film = compressed(tmp_path / "film.mp4", [frame for one in shots for frame in one for _ in range(2)])
-    samples = [border_sample(frame) for frame in read_frames(film)]
-    scenes = [Scene(number * 2.0, number * 2.0 + 2.0, "cut") for number in range(4)]
-    assert near([astuple(crop) for crop in crops_of_scenes(samples, scenes)], crops)
-
-
-def compressed(path: Path, frames: Sequence[np.ndarray]) -> Path:
-    """Six frames a second, of the poorest quality that anybody would watch."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=6, options={"crf": "38", "preset": "ultrafast"})
-        stream.height, stream.width = frames[0].shape[:2]
-        for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
-    return path
-
-
-def test_a_generated_film_is_cropped_to_two_pixels(tmp_path):
-    plan = FilmPlan(
-        seed=7,
-        scenes=8,
-        seconds=(1.0, 1.5),
-        size=(HEIGHT, WIDTH),
-        borders=("letterbox", "both", "none", "pillarbox"),
-        fades=1,
-        cross_fades=1,
-        flashes=2,
-        credits=True,
-        dark_opening=True,
-        short=0.0,
-    )
-    truth = make_film(tmp_path / "film.mp4", plan)
-    samples = [border_sample(frame) for frame in read_frames(tmp_path / "film.mp4") if frame.index % 8 == 0]
-    scenes = [Scene(part.start, part.end, "cut") for part in truth.scenes]
-    pairs = [
-        (astuple(crop), part.crop)
-        for crop, part in zip(crops_of_scenes(samples, scenes), truth.scenes, strict=True)
-        if part.crop is not None
-    ]
-    assert near(*zip(*pairs, strict=True)) and len(pairs) == 8
-
-
 # --- fitting ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(480, 720), (96, 144), (40, 400), (400, 40)])
-@pytest.mark.parametrize("crop", [Crop(), Crop(22, 22), Crop(15, 13, 33, 31)])
-def test_a_frame_comes_out_in_the_size_asked_for(size, crop):
+@pytest.mark.parametrize("size", [(480, 720), (40, 400), (400, 40)])
+def test_a_frame_comes_out_in_the_size_asked_for(size):
     frame = daylight(HEIGHT, WIDTH, np.random.default_rng(0))
-    assert fit(frame, crop, size).shape == (*size, 3)
+    for crop in (Crop(), Crop(15, 13, 33, 31)):
+        assert fit(frame, crop, size).shape == (*size, 3)
 
 
 def test_what_remains_is_the_middle_in_its_own_shape():

@@ -9,11 +9,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.jsonl_tables import CAPTION_FIELDS
+from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.review import write_review
 from animegamer_core.media.page import script_safe
 
@@ -70,10 +70,6 @@ def test_the_page_is_whole_by_itself_and_tells_the_tables(folder):
     text = path.read_text(encoding="utf-8")
     assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/2000/svg", "", text) and "__" not in text
     assert "innerHTML" not in text and "eval(" not in text
-
-
-def test_its_policy_names_its_own_script_and_style(folder):
-    page = Page(write_review(folder))
     sources = {name: rest for name, *rest in (part.split() for part in page.policy.split(";"))}
     for kind, text in (("script-src", page.scripts[None]), ("style-src", page.styles[0])):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -81,16 +77,15 @@ def test_its_policy_names_its_own_script_and_style(folder):
     assert sources["default-src"] == ["'none'"] and "connect-src" not in sources
 
 
-def test_the_same_dataset_makes_the_same_page(folder):
-    before = write_review(folder).read_bytes()
-    assert write_review(folder).read_bytes() == before
+def test_the_digest_changes_with_the_captions(folder):
+    before = Page(write_review(folder)).data["digest"]
     rows = rows_of(folder, "turns.jsonl")
     write_rows(folder, "turns.jsonl", [{**rows[0], "motion": "hop"}, *rows[1:]])
-    digest = json.loads(re.search(rb'"digest":("[0-9a-f]+")', before)[1])
-    assert Page(write_review(folder)).data["digest"] != digest
+    assert Page(write_review(folder)).data["digest"] != before
 
 
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@settings(max_examples=30, deadline=None)
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20))
 def test_no_text_ends_the_block_that_it_stands_in(value):
     text = script_safe(value)
     assert json.loads(text) == value

@@ -5,12 +5,24 @@ import { PlaySession, TAKES } from "../../js/session.mjs";
 import { allTurns, pathTo, takesOf } from "../../js/tree.mjs";
 import { FakeServer, memoryStore } from "./fake_server.mjs";
 
-async function begun({ server = new FakeServer(), store = memoryStore(), story = "a", world = "toybox" } = {}) {
+/** A story "a" in which the `played` instructions were played. */
+async function begun({ server = new FakeServer(), store = memoryStore(), world = "toybox", played = [] } = {}) {
   const events = [];
   const session = new PlaySession(server.port, store, (now, event) => events.push(event));
   await session.start();
-  await session.open(story, world);
-  return { server, store, session, events };
+  await session.open("a", world);
+  const play = async (instruction, takes) => {
+    await session.play(instruction, takes);
+    await server.run(session);
+  };
+  for (const instruction of played) await play(instruction);
+  return { server, store, session, events, play };
+}
+
+async function reloaded(server, store) {
+  const again = new PlaySession(server.port, store, () => {});
+  await again.start();
+  return again;
 }
 
 const said = (session) => pathTo(session.here).map((at) => at.turn.instruction);
@@ -31,9 +43,7 @@ test("a story that cannot be is refused before it is open, and a saved one needs
 });
 
 test("beginning a story that is there already opens it, whatever its world", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { session } = await begun({ played: ["one"] });
   await session.close();
   await session.begin("a", "qiqi");
   assert.deepEqual(said(session), ["one"]);
@@ -41,12 +51,11 @@ test("beginning a story that is there already opens it, whatever its world", asy
 });
 
 test("two turns: one prompt each, of two ordinary nodes, each after the last", async () => {
-  const { server, session, events } = await begun();
+  const { server, session, events, play } = await begun();
   await session.play("one");
   assert.equal(session.busy, true);
   await server.run(session);
-  await session.play("two");
-  await server.run(session);
+  await play("two");
   assert.deepEqual(said(session), ["one", "two"]);
   assert.deepEqual(
     server.sent.map((prompt) => Object.values(prompt).map((node) => node.class_type)),
@@ -64,7 +73,7 @@ test("two turns: one prompt each, of two ordinary nodes, each after the last", a
 });
 
 test("three takes share the state and differ by seed; play goes on from the one that is chosen", async () => {
-  const { server, session } = await begun();
+  const { server, session, play } = await begun();
   await session.play("one", TAKES);
   assert.equal(session.jobs.length, TAKES);
   await server.run(session);
@@ -73,15 +82,12 @@ test("three takes share the state and differ by seed; play goes on from the one 
   assert.equal(new Set(takes.map((take) => take.turn.seed)).size, TAKES);
   assert.equal(session.here, takes[0], "we stand at the first take until another is chosen");
   session.goTo(takes[2]);
-  await session.play("two");
-  await server.run(session);
+  await play("two");
   assert.equal(session.here.parent.turn.seed, takes[2].turn.seed);
 });
 
 test("more takes of a turn fill up to three, then add one, and leave us where we stand", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session } = await begun({ played: ["one"] });
   const { key } = session.here;
   for (const expected of [3, 4]) {
     await session.drawAgain();
@@ -92,15 +98,10 @@ test("more takes of a turn fill up to three, then add one, and leave us where we
 });
 
 test("undo and another instruction make a branch; the old one stays and can be gone back to", async () => {
-  const { server, session } = await begun();
-  for (const instruction of ["one", "two"]) {
-    await session.play(instruction);
-    await server.run(session);
-  }
+  const { session, play } = await begun({ played: ["one", "two"] });
   const two = session.here;
   session.undo();
-  await session.play("other");
-  await server.run(session);
+  await play("other");
   assert.deepEqual(said(session), ["one", "other"]);
   assert.equal(session.line, "line-2");
   session.goTo(allTurns(session.root).find((at) => at.key === two.key));
@@ -109,14 +110,11 @@ test("undo and another instruction make a branch; the old one stays and can be g
 });
 
 test("undo to the very beginning and another first instruction is a branch too", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { session, play } = await begun({ played: ["one"] });
   session.undo();
   assert.equal(session.here, session.root);
   session.undo();
-  await session.play("other");
-  await server.run(session);
+  await play("other");
   assert.deepEqual(
     session.root.children.map((at) => at.turn.instruction),
     ["one", "other"],
@@ -124,13 +122,10 @@ test("undo to the very beginning and another first instruction is a branch too",
 });
 
 test("after a reload the story, the place in it and a turn that was played meanwhile are there", async () => {
-  const { server, store, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, store, session } = await begun({ played: ["one"] });
   await session.play("two");
   await server.run(); // the page is gone: nobody hears of it
-  const again = new PlaySession(server.port, store, () => {});
-  await again.start();
+  const again = await reloaded(server, store);
   assert.equal(again.story, "a");
   assert.deepEqual(said(again), ["one", "two"]);
   assert.equal(again.busy, false);
@@ -156,9 +151,7 @@ test("a turn that ends while a reloaded page asks for it is played, not stopped"
 });
 
 test("a tab that is opened again starts nothing again", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { session } = await begun({ played: ["one"] });
   session.undo();
   await session.start();
   assert.equal(session.here, session.root);
@@ -167,8 +160,7 @@ test("a tab that is opened again starts nothing again", async () => {
 test("a reload while the very first turn of a new story is still waiting", async () => {
   const { server, store, session } = await begun();
   await session.play("one");
-  const again = new PlaySession(server.port, store, () => {});
-  await again.start();
+  const again = await reloaded(server, store);
   assert.deepEqual([again.busy, again.error], [true, ""], "that there is no such story yet is no error");
   await server.run(again);
   assert.deepEqual(said(again), ["one"]);
@@ -195,20 +187,16 @@ test("a reload keeps the settings of the form", async () => {
   const { server, store, session } = await begun();
   const settings = { motion: "fast", motionValue: 5, seed: 7, steps: 4 };
   session.keep(settings);
-  const again = new PlaySession(server.port, store, () => {});
-  await again.start();
+  const again = await reloaded(server, store);
   assert.deepEqual(again.settings, settings);
   await again.close();
-  const later = new PlaySession(server.port, store, () => {});
-  await later.start();
+  const later = await reloaded(server, store);
   assert.equal(later.story, "");
   assert.deepEqual(later.settings, settings, "also where no story was open");
 });
 
 test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session } = await begun({ played: ["one"] });
   await session.exportStory();
   await server.run(session);
   assert.equal(session.files.length, 1);
@@ -218,50 +206,37 @@ test("undo gives the words back, and files of an export belong to the turn that 
 });
 
 test("a reload at an earlier turn of a branch comes back to that turn", async () => {
-  const { server, store, session } = await begun();
-  for (const instruction of ["one", "two"]) {
-    await session.play(instruction);
-    await server.run(session);
-  }
+  const { server, store, session } = await begun({ played: ["one", "two"] });
   session.undo();
-  const again = new PlaySession(server.port, store, () => {});
-  await again.start();
+  const again = await reloaded(server, store);
   assert.deepEqual(said(again), ["one"]);
 });
 
 test("a failed turn is one sentence, and nothing is lost", async () => {
-  const { server, session, events } = await begun();
+  const { server, session, events, play } = await begun();
   server.failure = "This world is not installed: put it into models/animegamer.\nTraceback: ...";
-  await session.play("one");
-  await server.run(session);
+  await play("one");
   assert.equal(session.error, "This world is not installed: put it into models/animegamer.");
   assert.ok(events.includes("failed"));
   assert.equal(session.busy, false);
-  await session.play("one");
-  await server.run(session);
+  await play("one");
   assert.equal(session.error, "");
   assert.deepEqual(said(session), ["one"]);
 });
 
 test("a story that was taken away is told and begun anew, and what was shown of it goes", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session, play } = await begun({ played: ["one"] });
   delete server.stories.a;
   server.failure = "story 'a' was removed from the output folder; begin it anew";
-  await session.play("two");
-  await server.run(session);
+  await play("two");
   assert.match(session.error, /was removed/);
   assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
-  await session.play("one");
-  await server.run(session);
+  await play("one");
   assert.deepEqual([said(session), session.error], [["one"], ""]);
 });
 
 test("a failed turn leaves us where we stand, and shows what others played meanwhile", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session } = await begun({ played: ["one"] });
   const { key } = session.here;
   server.failure = "no";
   await session.play("two");
@@ -310,9 +285,7 @@ test("nothing is sent while a prompt is on its way", async () => {
 });
 
 test("export writes files and does not move", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session } = await begun({ played: ["one"] });
   const { key } = session.here;
   await session.exportStory();
   assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.instructions, "");
@@ -361,9 +334,8 @@ test("a store that is full, or forbidden, does not stop the game", async () => {
   const full = () => {
     throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
   };
-  const { server, session, events } = await begun({ store: { getItem: full, setItem: full, removeItem: full } });
-  await session.play("one");
-  await server.run(session);
+  const { session, events, play } = await begun({ store: { getItem: full, setItem: full, removeItem: full } });
+  await play("one");
   assert.deepEqual(said(session), ["one"]);
   assert.equal(session.busy, false);
   assert.equal(session.error, "");
@@ -378,9 +350,7 @@ test("a store that is broken in another way is an error that is seen", async () 
 });
 
 test("a damaged line is told, and the others are there", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { session } = await begun({ played: ["one"] });
   const { getJson } = session.port;
   session.port = {
     ...session.port,
@@ -397,9 +367,7 @@ test("a damaged line is told, and the others are there", async () => {
 });
 
 test("closing a story leaves the list with it", async () => {
-  const { server, session, store } = await begun();
-  await session.play("one");
-  await server.run(session);
+  const { server, session, store } = await begun({ played: ["one"] });
   await session.close();
   assert.deepEqual(
     session.stories.map((story) => [story.name, story.turns]),

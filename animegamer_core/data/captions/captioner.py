@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..records import ClipRecord
 from .batch import Prices
@@ -14,10 +17,6 @@ from .prompts import captioning_prompt, matching_prompt
 from .replies import Caption, parse_caption, parse_matching
 from .reply_log import ReplyLog, Task, first_valid_reply
 from .vision_model import VisionModel
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from .local import LocalModel, LocalSettings
 from .script import ScriptCaptioner
 
 Options = Mapping[str, Any]
-_OF_MODEL = tuple(field.name for field in dataclasses.fields(ModelCaptioner) if field.name != "model")
 
 
 def _fields(kind: type) -> tuple[str, ...]:
@@ -21,10 +20,10 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 
 def _model_captioner(settings: type, model: type, options: Options) -> Captioner:
-    """A ModelCaptioner; its own options go to it, the others to the settings of the model."""
-    own = {name: value for name, value in options.items() if name in _OF_MODEL}
-    rest = {name: value for name, value in options.items() if name not in _OF_MODEL}
-    return ModelCaptioner(model(settings(**rest)), **own)
+    """A ModelCaptioner; options of its model go to the settings of that model."""
+    of_model = {name: value for name, value in options.items() if name in _fields(settings)}
+    own = {name: value for name, value in options.items() if name not in of_model}
+    return ModelCaptioner(model(settings(**of_model)), **own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +38,7 @@ class _Kind:
 CAPTIONERS = {
     "none": _Kind((), (), lambda options: None),
     "endpoint": _Kind(
-        (*_fields(EndpointSettings), *_OF_MODEL),
+        (*_fields(EndpointSettings), "tries", "price_in", "price_out"),
         ("url", "model"),
         partial(_model_captioner, EndpointSettings, EndpointModel),
     ),

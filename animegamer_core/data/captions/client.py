@@ -17,14 +17,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...state import clean_text
 from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
@@ -247,15 +244,12 @@ def _content(question: Question) -> list[dict[str, Any]]:
     """The parts of a message: each picture after its name, then the text."""
     parts: list[dict[str, Any]] = []
     for number, picture in enumerate(question.pictures, start=1):
+        buffer = io.BytesIO()
+        picture.save(buffer, format="JPEG", quality=JPEG_QUALITY)
+        url = "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
         parts.append({"type": "text", "text": f"Image-{number}:"})
-        parts.append({"type": "image_url", "image_url": {"url": _data_url(picture)}})
+        parts.append({"type": "image_url", "image_url": {"url": url}})
     return [*parts, {"type": "text", "text": question.text}]
-
-
-def _data_url(picture: Image.Image) -> str:
-    buffer = io.BytesIO()
-    picture.save(buffer, format="JPEG", quality=JPEG_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def _what_is_missing(data: bytearray) -> str:

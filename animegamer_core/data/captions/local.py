@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,10 @@ class LocalModel:
 
         try:
             inputs = self._inputs(question)
-            with torch.inference_mode(), _seeded(attempt, self._model.device):
+            # Sampling has the attempt as seed, and leaves the process's own random state unchanged.
+            devices = [self._model.device] if self._model.device.type == "cuda" else []
+            with torch.inference_mode(), torch.random.fork_rng(devices=devices):
+                torch.manual_seed(attempt)
                 ids_BL = self._model.generate(**inputs, **self._options(attempt, stop))
         except torch.cuda.OutOfMemoryError as error:
             raise CaptionerUnavailable(f"{self.name}: the device is out of memory for a question") from error
@@ -95,16 +96,6 @@ class LocalModel:
     def _ends(self) -> tuple[int, ...]:
         ends = self._model.generation_config.eos_token_id
         return tuple(ends) if isinstance(ends, list | tuple) else (ends,)
-
-
-@contextmanager
-def _seeded(attempt: int, device: Any) -> Iterator[None]:
-    """A block with a fixed random seed, which leaves the process's own random state unchanged."""
-    import torch
-
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(attempt)
-        yield
 
 
 def _load(settings: LocalSettings) -> tuple[Any, Any]:

@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ...state import clean_text
 from .words import why_unfit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from PIL import Image
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MATCHING_FRAMES, CAPTIONING_FRAMES = 4, 8  # supplement, section 2
@@ -51,7 +48,8 @@ def read_references(folder: str | Path) -> list[Reference]:
         )
     found: dict[str, Reference] = {}
     for path in sorted(folder.iterdir()):
-        pictures = _pictures_in(path) if path.is_dir() else (path,) if is_picture(path) else ()
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        pictures = tuple(file for file in files if is_picture(file))[:MOST_PICTURES]
         if not pictures:
             continue
         reference = Reference(_name_of(path), pictures)
@@ -68,10 +66,6 @@ def read_references(folder: str | Path) -> list[Reference]:
 def is_picture(path: Path) -> bool:
     """Whether a file counts as a picture, by its name; hidden ones do not."""
     return path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
-
-
-def _pictures_in(folder: Path) -> tuple[Path, ...]:
-    return tuple(path for path in sorted(folder.iterdir()) if is_picture(path))[:MOST_PICTURES]
 
 
 def _name_of(path: Path) -> str:
@@ -111,8 +105,6 @@ class KnownCharacters:
 
 def reference_sheet(references: Sequence[Reference]) -> Image.Image:
     """The references in rows, each below a band with its index (from 1), without names; sides up to SHEET_SIDE px."""
-    from PIL import Image, ImageDraw, ImageFont
-
     cells = [_cell(reference) for reference in references]
     rows = _rows(cells)
     width = max(sum(cell.width + _GAP for cell in row) for row in rows) + _GAP
@@ -127,7 +119,8 @@ def reference_sheet(references: Sequence[Reference]) -> Image.Image:
             draw.rectangle((x - 2, y + _BAND - 2, x + cell.width + 1, y + _BAND + _CELL + 1), outline=_INK, width=2)
             sheet.paste(cell, (x, y + _BAND))
             x += cell.width + _GAP
-    return _within(sheet, SHEET_SIDE)
+    sheet.thumbnail((SHEET_SIDE, SHEET_SIDE))
+    return sheet
 
 
 def _rows(cells: Sequence[Image.Image]) -> list[list[Image.Image]]:
@@ -143,10 +136,11 @@ def _rows(cells: Sequence[Image.Image]) -> list[list[Image.Image]]:
 
 
 def _cell(reference: Reference) -> Image.Image:
-    """A character's pictures side by side, _CELL px high."""
-    from PIL import Image
-
-    pictures = [_read_picture(path) for path in reference.pictures]
+    """A character's pictures side by side, each _CELL px high and at most twice as wide."""
+    pictures = []
+    for picture in map(open_picture, reference.pictures):
+        width = min(2 * _CELL, max(_CELL // 4, round(picture.width * _CELL / picture.height)))
+        pictures.append(ImageOps.pad(picture, (width, _CELL), Image.Resampling.LANCZOS, color=_PAPER))
     cell = Image.new("RGB", (sum(picture.width for picture in pictures), _CELL), _PAPER)
     x = 0
     for picture in pictures:
@@ -155,19 +149,8 @@ def _cell(reference: Reference) -> Image.Image:
     return cell
 
 
-def _read_picture(path: Path) -> Image.Image:
-    """A picture, _CELL px high and at most twice as wide; ValueError for any other file."""
-    from PIL import Image, ImageOps
-
-    flat = open_picture(path)
-    size = (min(2 * _CELL, max(_CELL // 4, round(flat.width * _CELL / flat.height))), _CELL)
-    return ImageOps.pad(flat, size, Image.Resampling.LANCZOS, color=_PAPER)
-
-
 def open_picture(path: Path) -> Image.Image:
     """A picture in RGB, on white and upright; ValueError for any other file."""
-    from PIL import Image, ImageOps
-
     try:
         with Image.open(path) as file:
             upright = ImageOps.exif_transpose(file).convert("RGBA")
@@ -183,22 +166,16 @@ def frame_sheet(frames_FHWC: NDArray[np.uint8], count: int) -> Image.Image:
 
     frames_FHWC: uint8 RGB (F, H, W, 3). The sheet is at most SHEET_SIDE px on its longer side.
     """
-    from PIL import Image
-
     chosen = [Image.fromarray(frames_FHWC[index]) for index in evenly(len(frames_FHWC), count)]
     columns = -(-count // 2)
     width, height = chosen[0].size
     sheet = Image.new("RGB", (columns * (width + _GAP) - _GAP, 2 * (height + _GAP) - _GAP), _PAPER)
     for place, frame in enumerate(chosen):
         sheet.paste(frame, (place % columns * (width + _GAP), place // columns * (height + _GAP)))
-    return _within(sheet, SHEET_SIDE)
+    sheet.thumbnail((SHEET_SIDE, SHEET_SIDE))
+    return sheet
 
 
 def evenly(length: int, count: int) -> list[int]:
     """`count` indices from 0 to length - 1 with both ends; they repeat if there are fewer frames."""
     return np.linspace(0, length - 1, count).round().astype(int).tolist()
-
-
-def _within(picture: Image.Image, side: int) -> Image.Image:
-    picture.thumbnail((side, side))
-    return picture

@@ -11,15 +11,13 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...model.prompt import GRAMMAR
 from .prompts import TIMES
-from .words import LONGEST_WORDS
+from .words import LONGEST_WORDS, NUMBERS
 
 LONGEST_REPLY = 1500  # characters; a valid reply has about 100
 SHOWN = 60  # characters of a reply that a message quotes, after escaping: \u0336 counts as six
 TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
-_ALLOWED = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
 _MATCHING_TAG = re.compile(r"\[(Num|Number|ID|Index)\]")
 _INDICES = re.compile(r"[0-9]{1,3}(?: ?, ?[0-9]{1,3})*")
 _WRAPPED = re.compile(r"(```\w*|[`'\"]|)\s*(.*?)\s*(```|[`'\"]|)", re.DOTALL)
@@ -158,9 +156,8 @@ def _plain(char: str) -> bool:
 
 
 def _level(tag: str, value: str) -> int:
-    allowed = _ALLOWED[tag]
-    if value.strip() not in allowed:
-        raise ReplyError(f"<{tag}> is {_quoted(value)}", f"{' or '.join(allowed)} in <{tag}>", value)
+    if value.strip() not in NUMBERS[tag]:
+        raise ReplyError(f"<{tag}> is {_quoted(value)}", f"{' or '.join(NUMBERS[tag])} in <{tag}>", value)
     return int(value)
 
 

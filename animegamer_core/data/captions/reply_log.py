@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from PIL import Image
 
 from ...files import append_line, locked
 from .prompts import again_prompt
 from .replies import ReplyError
 from .vision_model import STORED_REPLY, Cancelled, Question, Reply, VisionModel
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 T = TypeVar("T")
 FORM = 1  # of the questions; raising it makes stored replies unused

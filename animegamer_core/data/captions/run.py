@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...files import write_text
 from ...media.video import read_clip
-from ..jsonl_tables import CAPTION_FIELDS, SET_ASIDE
+from ..jsonl_tables import SET_ASIDE
 from ..records import ClipRecord
 from .batch import OnProgress, Prices, Spent, failure_lines, run_batch
 from .captioner import Captioner, ClipTask, ModelCaptioner
@@ -26,10 +28,6 @@ from .pictures import KnownCharacters, Reference
 from .replies import Caption
 from .reply_log import open_captions_log
 from .vision_model import ClipUnreadable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
 
@@ -63,7 +61,7 @@ class CaptionReport:
     @property
     def uncaptioned(self) -> int:
         """Clips that still have no caption and are not set aside."""
-        return sum(not has_caption(record) for record in self.records)
+        return sum(bool(record.missing) for record in self.records)
 
     @property
     def text(self) -> str:
@@ -91,10 +89,10 @@ def caption_clips(
     and any error of on_progress, first lets the requests under way finish and be stored.
     ValueError: a record without a motion level, unreadable references, another run in the same folder.
     """
-    kept = sum(map(has_caption, records))
+    kept = sum(not record.missing for record in records)
     if captioner is None:
         return CaptionReport(tuple(records), kept=kept)
-    todo = {record.clip: record for record in records if not has_caption(record)}
+    todo = {record.clip: record for record in records if record.missing}
     unmeasured = [clip for clip, record in todo.items() if record.motion_level is None]
     if unmeasured:
         raise ValueError(f"{unmeasured[0]} has no motion level, which its adverb depends on; measure all clips first")
@@ -133,15 +131,8 @@ def caption_clips(
 
 def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
     """The record with its null fields filled in. If no known character is seen, the subject takes its place."""
-    values = {name: getattr(caption, name) for name in CAPTION_FIELDS if name != "character"}
-    values["character"] = caption.characters or (caption.subject,)
-    missing = {name: value for name, value in values.items() if getattr(record, name) is None}
-    return dataclasses.replace(record, **missing)
-
-
-def has_caption(record: ClipRecord) -> bool:
-    """Whether a record has its whole caption, from an earlier run or from a person."""
-    return all(getattr(record, name) is not None for name in CAPTION_FIELDS)
+    values = {**dataclasses.asdict(caption), "character": caption.characters or (caption.subject,)}
+    return dataclasses.replace(record, **{name: values[name] for name in record.missing})
 
 
 def read_set_aside(folder: str | Path) -> list[SetAside]:

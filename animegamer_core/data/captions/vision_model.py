@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from PIL import Image
+from PIL import Image
 
 VARIED = 0.7  # temperature of every attempt after the first, which would otherwise repeat its reply
 STORED_REPLY = 2000  # characters of a reply that are stored; a longer one is invalid anyway

@@ -1,10 +1,13 @@
-"""Which words fit in an instruction of the published form."""
+"""Which words fit in an instruction of the published form, and which numbers in its tags."""
 
 from __future__ import annotations
 
+from ...model.prompt import GRAMMAR
 from ...state import clean_text
 
 LONGEST_WORDS = 80  # characters of one part
+# The numbers that a tag such as <ST> may have, as text.
+NUMBERS = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
 
 
 def why_unfit(text: str) -> str | None:

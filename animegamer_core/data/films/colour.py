@@ -50,7 +50,8 @@ class Display:
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
         """RGB (H, W, 3). PQ and HLG are tone-mapped to an ordinary screen."""
-        matrix = _matrix(frame)
+        matrix, pixels = _matrix(frame), frame.format
+        is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
         shown = self._reformatter.reformat(
             frame,
             self._width,
@@ -59,7 +60,7 @@ class Display:
             src_colorspace=matrix,
             # RGB has none, but PyAV before 17 looks at the source's only where the two differ.
             dst_colorspace=_BT709 if matrix == _BT601 else _BT601,
-            src_color_range=_range(frame),
+            src_color_range=_FULL if is_full else _LIMITED,
             dst_color_range=_FULL,
             **_one_thread(),
         ).to_ndarray()
@@ -89,11 +90,6 @@ def _matrix(frame: VideoFrame) -> int | None:
         return None
     untagged = _BT709 if frame.width >= 1280 or frame.height > 576 else _BT601
     return _MATRIX.get(int(frame.colorspace), untagged)
-
-
-def _range(frame: VideoFrame) -> int:
-    full = frame.format.is_rgb or frame.format.name.startswith("yuvj") or int(frame.color_range) == _FULL
-    return _FULL if full else _LIMITED
 
 
 def tone_map(rgb_HW3: NDArray[np.uint16], transfer: str) -> NDArray[np.uint8]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...media.video import clip_suffix, write_clip
+from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..flow import Flow, FlowSettings, open_flow
 from ..motion import motion_value
@@ -22,11 +22,6 @@ from .film_file import FilmError
 from .framing import fit
 from .segments import Segment, segments_of, signature, why_left_out
 from .survey import FilmScene, ReadableFrames, Survey
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...spec import DecoderSpec
 
 SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
 
@@ -104,17 +99,10 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
             cuts.append([])
             for segment in plan:
                 clip = np.stack([fit(next(pictures), item.crop, (shape.height, shape.width)) for _ in segment.times])
-                described = _described(segment, span.name, shape)
-                cuts[-1].append(_keep(clip, segment, described, measure, out, shape.fps))
+                cuts[-1].append(_cut_segment(clip, segment, span.name, shape, measure, out))
     except FilmError as error:
         return span, str(error)
     return span, cuts
-
-
-def _described(segment: Segment, name: str, shape: ClipShape) -> Cut:
-    end = segment.start + (shape.frames - 1) / shape.fps
-    clip = f"{clips_of(name)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    return Cut(round(segment.start, 3), round(end, 3), clip)
 
 
 def clips_of(film: str) -> str:
@@ -127,22 +115,24 @@ def is_cut(clip: str, film: str) -> bool:
     return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
-def _keep(
+def _cut_segment(
     clip_FHWC: NDArray[np.uint8],
     segment: Segment,
-    cut: Cut,
+    film: str,
+    shape: ClipShape,
     measure: Callable[[NDArray[np.uint8]], float],
     out: Path,
-    fps: int,
 ) -> Cut:
     """The segment, written as a clip or dropped. Frames with a flash are not measured."""
+    start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
     judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
     value = measure(judged)
     reason = why_left_out(judged, value)
     if reason is not None:
-        return dataclasses.replace(cut, clip="", dropped=reason)
-    write_clip(out / cut.clip, clip_FHWC, fps)
-    return dataclasses.replace(cut, value=round(value, 4), signature=signature(judged))
+        return Cut(start, end, dropped=reason)
+    clip = f"{clips_of(film)}{round(segment.start * 1000):08d}{clip_suffix()}"
+    write_clip(out / clip, clip_FHWC, shape.fps)
+    return Cut(start, end, clip, round(value, 4), signature(judged))
 
 
 @functools.lru_cache(maxsize=1)
@@ -151,13 +141,3 @@ def _flow(settings: FlowSettings) -> Flow:
     held = contextlib.ExitStack()
     atexit.register(held.close)
     return held.enter_context(open_flow(settings))
-
-
-def to_line(number: int, cuts: Sequence[Cut]) -> dict[str, Any]:
-    """A scene's segments as JSON values."""
-    return {"scene": number, "segments": [dataclasses.asdict(cut) for cut in cuts]}
-
-
-def from_line(values: Mapping[str, Any]) -> tuple[int, list[Cut]]:
-    """(number of the scene, its segments). ValueError, KeyError or TypeError for any other values."""
-    return int(values["scene"]), [Cut(**row) for row in values["segments"]]

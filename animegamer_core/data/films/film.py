@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .film_file import FilmError, FilmFile, Timed, opened
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 FILM_SUFFIXES = tuple(
     ".3gp .avi .divx .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm .wmv".split()
@@ -34,7 +32,6 @@ class FilmInfo:
     whether the frame rate varies, according to the header. hdr: '', 'pq' or 'hlg'.
     """
 
-    path: Path
     width: int
     height: int
     fps: float
@@ -62,7 +59,6 @@ def probe(path: Path) -> FilmInfo:
         average = film.stream.average_rate
         base = film.stream.base_rate or average
         return FilmInfo(
-            path=Path(path),
             width=width,
             height=height,
             fps=1 / film.step,

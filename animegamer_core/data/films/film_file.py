@@ -63,7 +63,10 @@ def _container(path: Path) -> InputContainer:
     try:
         return av.open(f"file:{path}", container_options=local, metadata_errors="ignore")
     except av.error.FFmpegError as error:
-        hint = "its index is missing, as in a truncated file" if _has_film_head(path) else "it is not a film"
+        with path.open("rb") as file:
+            head = file.read(12)
+        is_film = head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
+        hint = "its index is missing, as in a truncated file" if is_film else "it is not a film"  # mp4, mov or Matroska
         raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
 
 
@@ -80,13 +83,6 @@ def _check_file(path: Path) -> None:
         raise FilmError(f"{path}: cannot be read ({error.strerror})") from error
     if empty:
         raise FilmError(f"{path}: is empty (0 bytes)")
-
-
-def _has_film_head(path: Path) -> bool:
-    """Whether an unreadable file begins like mp4/mov or Matroska."""
-    with path.open("rb") as file:
-        head = file.read(12)
-    return head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
 
 
 class FilmFile:
@@ -111,7 +107,9 @@ class FilmFile:
         """Yield the film's frames (call this once): from a key frame about `start`, or all of them (`whole`) if `start`
         is 0 or the file cannot be searched by time. Sets `broken` at the end."""
         origin = self._first.time
-        self.whole = start <= 0 or origin is None or self._jumps()
+        file, may_jump = self.path.stat(), self.container.format.name in _MAY_JUMP
+        jumps = start > 0 and may_jump and _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
+        self.whole = start <= 0 or origin is None or jumps
         if self.whole:
             frames = chain([self._first], self._decoded)
         else:
@@ -134,12 +132,6 @@ class FilmFile:
             raise FilmError(
                 f"{self.path}: its pictures ({kind}) cannot be converted to RGB ({error.strerror})"
             ) from error
-
-    def _jumps(self) -> bool:
-        if self.container.format.name not in _MAY_JUMP:
-            return False
-        file = self.path.stat()
-        return _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
 
     def _sought(self, time: float) -> bool:
         import av

@@ -9,6 +9,7 @@ One program cuts a film at a time; several machines may cut different films.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from typing import Any
 from ...files import PART, append_line, write_text
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
-from .cutting import Cut, Span, from_line, to_line
+from .cutting import Cut, Span
 from .survey import Survey
 
 FILMS = "films"
@@ -95,8 +96,8 @@ def _read(path: Path) -> FilmEntry:
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
     """Write a film's survey, and forget the finished scenes of an earlier one, which may have had others."""
     _finished_path(out, name).unlink(missing_ok=True)
-    values = {"file": _plain(film.name), "bytes": film.stat().st_size, "settings": settings, "survey": survey.to_dict()}
-    write_text(out / FILMS / f"{name}.json", json.dumps(values) + "\n")
+    entry = FilmEntry(_plain(film.name), film.stat().st_size, settings, survey)
+    write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(entry)) + "\n")
 
 
 def _plain(text: str) -> str:
@@ -158,12 +159,11 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     scenes = {}
     for line, row in read_lines(path)[0]:
         try:
-            number, cuts = from_line(row)
+            scenes[int(row["scene"])] = [Cut(**cut) for cut in row["segments"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DatasetError(
                 f"{path}:{line}: not a finished scene ({error}); delete the line to cut the scene again"
             ) from error
-        scenes[number] = cuts
     return dict(sorted(scenes.items()))
 
 
@@ -196,4 +196,5 @@ def _finished_path(out: Path, name: str) -> Path:
 
 
 def _lines(scenes: Mapping[int, Sequence[Cut]]) -> str:
-    return "".join(json.dumps(to_line(number, cuts)) + "\n" for number, cuts in scenes.items())
+    rows = ({"scene": number, "segments": list(map(dataclasses.asdict, cuts))} for number, cuts in scenes.items())
+    return "".join(json.dumps(row) + "\n" for row in rows)

@@ -34,14 +34,12 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
         if not is_folder:
             found.add(path)
             continue
-        for film in filter(_looks_like_film, path.rglob("*")):
-            if not any(holds_clips(folder) for folder in film.parents if path in folder.parents):
-                found.add(film)
+        for file in path.rglob("*"):
+            named = file.suffix.lower() in FILM_SUFFIXES and not file.name.startswith(".")
+            inner = (folder for folder in file.parents if path in folder.parents)
+            if named and file.is_file() and not any(map(holds_clips, inner)):
+                found.add(file)
     if not found:
         places = ", ".join(map(str, paths)) or "nothing"
         raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")
     return sorted(found)
-
-
-def _looks_like_film(file: Path) -> bool:
-    return file.suffix.lower() in FILM_SUFFIXES and not file.name.startswith(".") and file.is_file()

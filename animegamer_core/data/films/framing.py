@@ -11,15 +11,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .film import FilmFrame
-    from .scenes import Scene
+from .film import FilmFrame
+from .scenes import Scene
 
 DARK = 28  # brightest channel of a black pixel: borders have noise, and some are not quite black
 FULL = 255

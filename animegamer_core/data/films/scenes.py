@@ -12,18 +12,15 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .film import FilmFrame
 from .film_file import MOST_FPS
 from .thumbnails import Thumbnail, change
 from .transitions import WINDOWS, Dissolve, Transition, blank_fades, find_dissolves, strongest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .film import FilmFrame
 
 WIDTH = 160  # of the pictures that PySceneDetect compares; about its own scale
 AROUND = 9  # frames on either side of a proposal that show how much motion there is: three drawings on threes
@@ -86,7 +83,7 @@ class SceneFinder:
         )
         self._thumbnails: deque[Thumbnail] = deque()
         self._proposals: deque[int] = deque()
-        self._known: dict[tuple[int, int], float] = {}  # changes by the numbers of the two thumbnails
+        self._cached_change = lru_cache(maxsize=KNOWN)(change)
         self._cuts: list[Transition] = []
         self._dissolves: list[Transition] = []
         self._flashed: set[int] = set()
@@ -108,7 +105,9 @@ class SceneFinder:
         self._blanks.append(thumbnail.blank)
         timecode = FrameTimecode(number, fps=self.fps)  # by frame number; self._seconds has the true times
         self._proposals.extend(found.frame_num for found in self._detector.process_frame(timecode, picture))
-        self._dissolves.extend(find_dissolves(self._thumbnails, self._seconds, self.settings.dissolve, self._cached))
+        self._dissolves.extend(
+            find_dissolves(self._thumbnails, self._seconds, self.settings.dissolve, self._cached_change)
+        )
         self._decide(upto=number - AROUND)
         while len(self._thumbnails) > 3 * AROUND and (
             len(self._thumbnails) > MOST_THUMBNAILS
@@ -173,15 +172,7 @@ class SceneFinder:
         ]
 
     def _change(self, first: int, second: int) -> float:
-        return self._cached(self._thumbnails[first], self._thumbnails[second])
-
-    def _cached(self, first: Thumbnail, second: Thumbnail) -> float:
-        """Their `change`, cached."""
-        key = first.number, second.number
-        if key not in self._known:
-            self._known = self._known if len(self._known) < KNOWN else {}
-            self._known[key] = change(first, second)
-        return self._known[key]
+        return self._cached_change(self._thumbnails[first], self._thumbnails[second])
 
     def _flash(self, at: int, found: float) -> range:
         """The places of the flash that begins or ends at this place; empty if there is none.

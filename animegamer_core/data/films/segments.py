@@ -9,14 +9,11 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .scenes import Scene
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
 FADE_MARGIN = 0.08  # seconds: one or two faint frames at either end of a fade are not detected
@@ -51,17 +48,17 @@ class Segment:
     flashed: tuple[int, ...] = ()
 
 
-def segments_of(scene: Scene, frames: int = 17, fps: int = 8, margin: float = FADE_MARGIN) -> list[Segment]:
+def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     """The segments of a scene, one after another from the end of its fade-in to the start of its fade-out.
 
-    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. margin: seconds between a segment and a fade. A
-    short scene has no segment. ValueError: fewer than two frames, or no rate.
+    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A short scene has no segment. ValueError: fewer
+    than two frames, or no rate.
     """
     if frames < 2 or fps < 1:
         raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
     seconds = (frames - 1) / fps
-    first = scene.start + (scene.fade_in + margin if scene.fade_in else 0.0)
-    end = scene.end - (scene.fade_out + margin if scene.fade_out else 0.0)
+    first = scene.start + (scene.fade_in + FADE_MARGIN if scene.fade_in else 0.0)
+    end = scene.end - (scene.fade_out + FADE_MARGIN if scene.fade_out else 0.0)
     count = max(0, int((end - first + CLOSENESS) // seconds))
     return [_segment(first + number * seconds, end, frames, fps, scene) for number in range(count)]
 
@@ -86,9 +83,7 @@ class Duplicates:
     """Finds duplicate clips by their signatures."""
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._scenes: list[str] = []
-        self._kept: list[NDArray[np.int16]] = []
+        self._kept: list[tuple[str, str, NDArray[np.int16]]] = []  # (name, scene, samples)
         self._means: list[NDArray[np.float64]] = []
 
     def add(self, signature: str, name: str, scene: str) -> str | None:
@@ -101,10 +96,11 @@ class Duplicates:
         mean_P, alike = clip_SP.mean(axis=0), min(ALIKE, ALIKE_SHARE * float(clip_SP.std()))
         means = np.stack(self._means) if self._means else np.empty((0, ROWS * COLUMNS))
         for index in np.flatnonzero(np.abs(means - mean_P).mean(axis=1) < NEAR):
-            if self._scenes[index] != scene and difference(self._kept[index], clip_SP) <= alike:
-                return f"duplicate of {self._names[index]}"
-        for kept, value in ((self._names, name), (self._scenes, scene), (self._kept, clip_SP), (self._means, mean_P)):
-            kept.append(value)
+            kept_name, kept_scene, kept_SP = self._kept[index]
+            if kept_scene != scene and difference(kept_SP, clip_SP) <= alike:
+                return f"duplicate of {kept_name}"
+        self._kept.append((name, scene, clip_SP))
+        self._means.append(mean_P)
         return None
 
 

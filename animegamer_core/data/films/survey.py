@@ -35,13 +35,9 @@ class Survey:
     scenes: tuple[FilmScene, ...]
     broken: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The survey as JSON values."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Survey:
-        """The survey that `to_dict` wrote."""
+        """The survey that `dataclasses.asdict` made these JSON values of."""
         scenes = (FilmScene(Scene(**row["scene"]), Crop(**row["crop"])) for row in values["scenes"])
         return cls(values["facts"], values["seconds"], tuple(scenes), values["broken"])
 
@@ -68,9 +64,8 @@ def survey_film(
                 on_seconds(frame.seconds, info.seconds)
         end = frame.seconds + 1 / info.fps
     scenes = finder.finish(end)
-    facts = {name: value for name, value in dataclasses.asdict(info).items() if name != "path"}
     framed = tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
-    return Survey(facts, round(end, 6), framed, frames.broken)
+    return Survey(dataclasses.asdict(info), round(end, 6), framed, frames.broken)
 
 
 class ReadableFrames:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 SIZE = (48, 27)  # of a thumbnail, (W, H)
 TINY = (16, 9)  # so small that motion blurs away and only fades are seen
@@ -23,7 +20,7 @@ FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank pictu
 _MEAN = np.full((1, 3), 1 / 3)  # of the channels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # hashed by identity, so that changes between two can be cached
 class Thumbnail:
     """A frame's number in the film and its reduced picture (27, 48, C) in grey levels."""
 

@@ -11,14 +11,11 @@ import bisect
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .thumbnails import Thumbnail
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 RISE = 1.01  # ratio of two standard deviations from which on a picture still appears
 PLATEAU = 4  # frames without a further rise end half of a fade
