@@ -10,33 +10,21 @@ import sys
 import typing
 from collections.abc import Sequence
 
+from .cli import Verb
 from .spec import PROGRAM
 
-# Each module offers add_arguments(parser) and run(args) -> exit status.
+# A module of `cli`, imported only to run the verb, and what the verb does.
 VERBS: dict[str, tuple[str, str]] = {
-    "play": ("animegamer_core.cli.play", "play a game, from a file or line by line, and save it as a story"),
-    "convert": ("animegamer_core.cli.convert", "turn the published weight files into a world folder"),
-    "fetch": (
-        "animegamer_core.cli.fetch",
-        "download weight files, published or free base models, after asking",
-    ),
-    "new": ("animegamer_core.cli.new", "make a world to train from free base models"),
-    "parity": ("animegamer_core.cli.parity", "compare this code with recorded results of the published code"),
-    "dataset": ("animegamer_core.cli.dataset", "turn films into captioned clips to train on"),
-    "train": ("animegamer_core.cli.train", "train a stage of a world, or all of them, on a dataset folder"),
-    "evaluate": ("animegamer_core.cli.evaluate", "measure a world"),
-    "bench": ("animegamer_core.cli.benchmark", "time a turn, beside the same turn by stock calls"),
+    "play": ("play", "play a game, from a file or line by line, and save it as a story"),
+    "convert": ("convert", "turn the published weight files into a world folder"),
+    "fetch": ("fetch", "download weight files, published or free base models, after asking"),
+    "new": ("new", "make a world to train from free base models"),
+    "parity": ("parity", "compare this code with recorded results of the published code"),
+    "dataset": ("dataset", "turn films into captioned clips to train on"),
+    "train": ("train", "train a stage of a world, or all of them, on a dataset folder"),
+    "evaluate": ("evaluate", "measure a world"),
+    "bench": ("benchmark", "time a turn, beside the same turn by stock calls"),
 }
-
-
-class Verb(typing.Protocol):
-    """What a verb's module offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the verb's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Run the verb; returns the exit status."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,14 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed before the start, for example in a service
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # instructions may have characters that the terminal cannot show
+        # Instructions may have characters that the terminal cannot show.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not words or words[0] not in VERBS:
         return _explain(words)
-    path, about = VERBS[words[0]]
+    name, about = VERBS[words[0]]
     try:
-        module = typing.cast(Verb, importlib.import_module(path))
+        module = typing.cast(Verb, importlib.import_module(f".cli.{name}", __package__))
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {words[0]}", description=about)
         module.add_arguments(parser)
         status = module.run(parser.parse_args(_with_task(module, words[1:])))

@@ -7,7 +7,7 @@ Frozen:
 - routes of the server, event names and `ui` keys that the page listens to, names of the example workflows;
 - the command line: verbs, flags, dest, default, type, nargs, choices, required. A renamed flag keeps its old spelling
   as an alias; its dest may then be the new name;
-- optimizations that `bench --with` takes, without those that are to be removed (REMOVED);
+- optimizations that `bench --with` takes;
 - settings of the training recipes, at the sizes of spec tiny;
 - files: names and keys of a story's, a dataset's, a world's, a run's and an evaluation's folder, metadata and tensor
   names of their safetensors; the addresses (SHA-256 of a key) of states and shots, byte by byte;
@@ -45,7 +45,6 @@ SNAPSHOT = Path(__file__).with_name("frozen_surface.json")
 OLD = Path(__file__).with_name("frozen")
 PROGRAM = "animegamer_core"
 OTHER_PROGRAMS = tuple(f"{PROGRAM}.toybox.{name}" for name in ("build", "film", "benchmark"))
-REMOVED = {"fp8", "int8", "half_vae", "cudnn", "graph", "whole", "taylor"}  # optimizations that go on purpose
 TYPES = {int: "int", float: "float", str: "text", Path: "path", None: None}
 NAMED_BY_DATA = {"characters", "films", "motion_levels", "optimizer_steps"}  # their keys are names of other things
 NOTHING = ("null", "empty")  # forms that tell nothing: a value that may be missing, a table or list without items
@@ -212,7 +211,7 @@ def optimizations(folder: Path) -> list[str]:
     bench = ("bench", "--spec", "tiny", "--device", "cpu", "--with")
     _, unknown = run(*bench, "no-such-name")
     known = json.loads(SNAPSHOT.read_text(encoding="utf-8"))["optimizations"] if SNAPSHOT.exists() else []
-    names = {*re.findall(r"\w+", unknown), *known} - REMOVED  # the message may not name old spellings
+    names = {*re.findall(r"\w+", unknown), *known}  # the message may not name old spellings
     return sorted(name for name in names if run(*bench, name, "no-such-name")[1] == unknown)
 
 

@@ -27,9 +27,9 @@ LAYERS = (
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ spec state files checkpoint cli.dataset cli.play media.contact_sheet media.fonts model.prompt "
-    "runtime.models runtime.optimizations runtime.presets story.branches story.content_store story.index story.player "
-    "story.story story.turn"
+    "__main__ spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet media.fonts "
+    "model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
+    "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
 
@@ -42,17 +42,21 @@ def package_of(path):
     return path.relative_to(CORE).parts[0].removesuffix(".py")
 
 
-def imports(path):
-    """(package or top-level module, whether it is one of ours) of every import in a file, wherever it stands."""
-    depth = len(path.relative_to(CORE).parts)
+def imported(path):
+    """What a file imports, wherever the import stands: `torch.nn`, and ours with a dot in front, `.model.engine`."""
+    package = ["", *path.relative_to(CORE).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name.split(".")[0], False) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.module.split(".")[0], False
-        elif isinstance(node, ast.ImportFrom) and node.level == depth:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            yield from ((name, True) for name in names)
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def packages_imported(path):
+    """The packages of ours that a file imports from."""
+    return {name.split(".")[1] for name in imported(path) if name.startswith(".")}
 
 
 def test_every_file_is_in_a_known_package():
@@ -63,13 +67,13 @@ def test_imports_go_one_way():
     for path in modules():
         package = package_of(path)
         if package == "__init__":
-            assert not list(imports(path))
+            assert not list(imported(path))
             continue
-        for other, ours in imports(path):
-            assert other != "animegamer_core", f"{path}: imports inside the package are relative"
-            assert other not in NEVER, path
-            if ours and other != package:
-                assert RANK[other] < RANK[package], f"{path}: {package} imports {other}, which is not below it"
+        others = {name.split(".")[0] for name in imported(path)}
+        assert "animegamer_core" not in others, f"{path}: imports inside the package are relative"
+        assert not others & NEVER, path
+        for other in packages_imported(path) - {package}:
+            assert RANK[other] < RANK[package], f"{path}: {package} imports {other}, which is not below it"
 
 
 ABOVE_TRAINING = {f"{name}.py" for name in "benchmark build calibration dataset probes scenes scoring_models".split()}
@@ -80,7 +84,7 @@ def test_the_drawn_world_does_not_need_its_training():
     drawing = [path for path in CORE.glob("toybox/**/*.py") if path.name not in ABOVE_TRAINING]
     assert len(drawing) > 10
     for path in drawing:
-        assert not [other for other, ours in imports(path) if ours and other not in ("files", "state")], path
+        assert packages_imported(path) <= {"files", "state", "toybox"}, path
 
 
 def test_light_modules_import_no_heavy_library():
@@ -143,35 +147,6 @@ def test_public_names_change_on_purpose(module):
     assert names == set(PUBLIC[module].split())
 
 
-def test_addresses_keep_their_fields():
-    """A field more or less would make every story on every disk unknown."""
-    from animegamer_core.story.content_store import ShotKey, StateKey, address_of
-
-    state = StateKey("w", None, "run", 4, "paper", "float32")
-    shot = ShotKey("w", "s", 1, 2.5, 20, "cosine", "float32")
-    assert address_of(state) == "81e6795d43df22cce59fc53e65a675483a8f8cf7bc26983e6205236ecdfa1a7d"
-    assert address_of(shot) == "a4ccddef1dd9ccd72ed6fc0e7865e27d4184288883c8ab43a063e2bd2ffe36b4"
-
-
-def test_the_verbs_and_the_options_of_play():
-    import argparse
-
-    from animegamer_core.__main__ import VERBS
-    from animegamer_core.cli.play import add_arguments
-
-    assert list(VERBS) == ["play", "convert", "fetch", "new", "parity", "dataset", "train", "evaluate", "bench"]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    options = {name for action in parser._actions for name in (action.option_strings[-1:] or [action.dest])}
-    assert options == {"file", "--help"} | {
-        f"--{name}"
-        for name in (
-            "world stage-file out name resume branch window seed steps guidance preset profile motion "
-            "device engine-device halves dtype"
-        ).split()
-    }
-
-
 def test_requirements_are_the_projects_own_without_torch():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = ast.literal_eval(text.split("\ndependencies = ")[1].split("]")[0] + "]")
@@ -189,21 +164,14 @@ def test_every_dependency_has_a_tested_version():
     assert asked <= pinned
 
 
-def imported(path, known):
-    """The modules of ours that a file imports, as dotted names below the package."""
-    here = path.relative_to(CORE).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = [*here[: len(here) - node.level], *(node.module.split(".") if node.module else ())]
-            names = {".".join([*base, alias.name]) for alias in node.names} | {".".join(base)}
-            yield from names & known
-
-
 def test_no_module_imports_itself_by_way_of_others():
     """Imports inside functions and for types count too."""
-    paths = {".".join(path.relative_to(CORE).with_suffix("").parts): path for path in modules()}
+    paths = {".".join(["", *path.relative_to(CORE).with_suffix("").parts]): path for path in modules()}
     paths = {name: path for name, path in paths.items() if path.stem != "__init__"}
-    needs = {name: set(imported(path, set(paths))) for name, path in paths.items()}
+    needs = {}
+    for name, path in paths.items():
+        found = set(imported(path))
+        needs[name] = (found | {other.rpartition(".")[0] for other in found}) & set(paths)
     while ready := {name for name, found in needs.items() if not found}:
         needs = {name: found - ready for name, found in needs.items() if name not in ready}
     assert not needs, f"these import each other: {sorted(needs)}"

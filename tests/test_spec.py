@@ -48,12 +48,9 @@ def test_a_foreign_spec_is_refused_by_field(change, named):
         ModelSpec.from_dict({**RELEASE.to_dict(), **change})
 
 
-def test_a_spec_without_a_name_is_refused():
+def test_a_spec_has_a_name_and_a_decoder_as_wide_as_the_state():
     with pytest.raises(ValueError, match="spec.name is missing; expected str"):
         ModelSpec.from_dict({})
-
-
-def test_a_decoder_of_another_width_than_the_state_is_refused():
     with pytest.raises(ValueError, match="same width"):
         replace(RELEASE, state=replace(RELEASE.state, width=64))
 

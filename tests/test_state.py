@@ -33,15 +33,14 @@ def played(turns, window=4):
     return session
 
 
-@pytest.mark.parametrize(("text", "scope"), [("fast", 4), ("WILD", 5), ("1", 1), (2, 2), (" brisk ", 3)])
-def test_motion_scopes_have_names_and_numbers(text, scope):
-    assert MotionScope.parse(text) == scope
-
-
-@pytest.mark.parametrize("text", ["", "0", "6", "fastest", "3.0"])
-def test_an_unknown_scope_is_refused(text):
-    with pytest.raises(ValueError, match="choose still"):
-        MotionScope.parse(text)
+def test_motion_scopes_have_names_and_numbers():
+    for text, scope in (("fast", 4), ("WILD", 5), ("1", 1), (2, 2), (" brisk ", 3)):
+        assert MotionScope.parse(text) == scope
+    for text in ("", "0", "6", "fastest", "3.0"):
+        with pytest.raises(ValueError, match="choose still"):
+            MotionScope.parse(text)
+    words = ["unread", "still", "gentle", "brisk", "fast", "wild", "unread"]
+    assert [scope_name(motion) for motion in range(7)] == words
 
 
 def test_published_motion_tables():
@@ -67,9 +66,6 @@ def test_stats_change_in_fives_and_stay_in_range(changes):
             assert 0 <= getattr(following, name) <= 100
             assert abs(getattr(following, name) - getattr(gauges, name)) in (0, 5)
         gauges = following
-
-
-def test_stats_out_of_range_are_refused():
     with pytest.raises(ValueError, match="social is 101"):
         CharacterState(social=101)
 
@@ -96,12 +92,9 @@ def test_rewinding_leaves_two_futures():
     assert other.character.stamina == 45 and session.character.stamina == 30
     with pytest.raises(FrozenInstanceError):
         session.window = 9
-
-
-@pytest.mark.parametrize("number", [-1, 5])
-def test_rewinding_beyond_the_game_is_refused(number):
-    with pytest.raises(ValueError, match="turns 1 to 4"):
-        played(4).rewind(number)
+    for number in (-1, 5):
+        with pytest.raises(ValueError, match="turns 1 to 4"):
+            session.rewind(number)
 
 
 def test_an_opening_picture_is_turn_0_and_changes_no_stat():
@@ -143,8 +136,3 @@ def test_a_composed_instruction_needs_all_parts():
     ):
         with pytest.raises(ValueError, match=f"the {word} is"):
             broken.checked()
-
-
-def test_motion_scopes_have_a_word_each():
-    words = ["unread", "still", "gentle", "brisk", "fast", "wild", "unread"]
-    assert [scope_name(motion) for motion in range(7)] == words

@@ -17,11 +17,11 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..evaluate.similarity.choose import DREAMSIM_HELP, KINDS
+from ..evaluate.similarity.choose import KINDS
 from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+from .options import add_scoring_options
 
 if TYPE_CHECKING:
-    from ..evaluate.similarity.models import ScoringModels
     from ..research.ablations.run_dir import RunDir
 
 NO_MODELS = "none"
@@ -54,14 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
     add("--world", default="toybox", help="whose VAE, text and image encoder and probes are used (default %(default)s)")
-    add(
-        "--towers",
-        choices=(*KINDS, NO_MODELS),
-        default="toybox",
-        help="scoring models for CLIP-I, DreamSim (default %(default)s)",
-    )
-    add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
-    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {DREAMSIM_HELP}")
+    add_scoring_options(add, (*KINDS, NO_MODELS), "scoring models for CLIP-I, DreamSim")
     add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
 
 
@@ -71,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from ..evaluate.report import command_line
+    from ..evaluate.similarity.choose import open_scoring_models
     from ..research.ablations.run import run_ablations
     from ..research.ablations.run_dir import Deadline
     from ..research.ablations.scores import VariantScorer
@@ -81,7 +75,10 @@ def run(args: argparse.Namespace) -> int:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     run_dir = _open_run_dir(args, device)
     run_dir.begin()
-    scorer = VariantScorer(run_dir, _scoring_models(args, run_dir.device))
+    models = None
+    if args.towers != NO_MODELS:
+        models = open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=run_dir.device)
+    scorer = VariantScorer(run_dir, models)
     finished = run_ablations(run_dir, scorer, variants, deadline, args.score_only)
     for path in write_table(run_dir, args.out or args.work / "table", command_line()):
         print(path)
@@ -121,11 +118,3 @@ def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
 
     world, budget = open_world(args.world), BUDGETS[args.budget]
     return RunDir(args.work, world, budget, say, args.seed, device, args.workers, args.compile)
-
-
-def _scoring_models(args: argparse.Namespace, device: str) -> ScoringModels | None:
-    from ..evaluate.similarity.choose import open_scoring_models
-
-    if args.towers == NO_MODELS:
-        return None
-    return open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=device)

@@ -73,7 +73,8 @@ def check_unused(args: argparse.Namespace) -> None:
     if args.baseline is None:
         for name in _given(args):
             option = f"--baseline-{name.replace('_', '-')}"
-            raise ValueError(f"{option} is given without a baseline; add --baseline {' or '.join(NAMES)}")
+            names = " or ".join(NAMES)
+            raise ValueError(f"{option} is given without a baseline; leave it out, or add --baseline {names}")
 
 
 def settings_of(args: argparse.Namespace, device: str) -> BaselineSettings:

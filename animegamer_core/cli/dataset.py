@@ -9,12 +9,12 @@ import os
 import shlex
 import sys
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
-from .endpoint_options import Progress
+from .endpoint_options import Progress, add_request_arguments
 
 if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
@@ -67,11 +67,7 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--asked-at-once", type=int, default=4, metavar="N", help="questions under way (default %(default)s)")
     add("--tries", type=int, metavar="N", help="replies to a question before a clip is set aside")
     add("--max-tokens", type=int, metavar="N", help="of one reply")
-    add("--timeout", type=float, metavar="SECONDS", help="endpoint: for one whole answer")
-    add("--retries", type=int, metavar="N", help="endpoint: further requests after one that failed")
-    add("--per-minute", type=float, metavar="N", help="endpoint: requests a minute at most")
-    add("--price-in", type=float, metavar="X", help="endpoint: price of a million tokens read, for the cost")
-    add("--price-out", type=float, metavar="X", help="endpoint: price of a million tokens written")
+    add_request_arguments(add, "endpoint: ")
     add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
     add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
     flow = parser.add_argument_group("motion")
@@ -211,7 +207,8 @@ def _print_report(report: BuildReport, printed: Collection[str]) -> None:
         print(sentence, file=sys.stderr)
     dataset = report.dataset
     films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
-    print(f"{films}, {clips}, left out: {_counts(report.dropped)}")
+    dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
+    print(f"{films}, {clips}, left out: {dropped or 'nothing'}")
     print(report.captions.text)
     held_out = sum(game.held_out for game in dataset.games)
     print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")
@@ -237,10 +234,6 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
             start = "".join(f" runs/{name}/{name}.safetensors" for name in facts.after)
             command = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
             print(f"then: {PROGRAM} {command}{' --start' + start if start else ''}")
-
-
-def _counts(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items())) or "nothing"
 
 
 def _check(args: argparse.Namespace) -> int:

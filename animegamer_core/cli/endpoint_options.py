@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,11 +25,16 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser, max_tokens: int) -> 
     add("--asked-at-once", dest="at_once", type=int, metavar="N", help="questions under way (default 4)")
     add("--tries", type=int, metavar="N", help="replies to a question before it is set aside (default 3)")
     add("--max-tokens", type=int, default=max_tokens, metavar="N", help="of one reply (default %(default)s)")
-    add("--timeout", type=float, metavar="SECONDS", help="for one whole answer (default 120)")
-    add("--retries", type=int, metavar="N", help="further requests after one that failed (default 5)")
-    add("--per-minute", type=float, metavar="N", help="requests a minute at most (default: no limit)")
-    add("--price-in", type=float, metavar="X", help="price of a million tokens read, for the cost")
-    add("--price-out", type=float, metavar="X", help="price of a million tokens written")
+    add_request_arguments(add)
+
+
+def add_request_arguments(add: Callable[..., object], taken_by: str = "") -> None:
+    """Declare how often an endpoint is asked and what it costs. taken_by: words before each help text."""
+    add("--timeout", type=float, metavar="SECONDS", help=f"{taken_by}for one whole answer (default 120)")
+    add("--retries", type=int, metavar="N", help=f"{taken_by}further requests after one that failed (default 5)")
+    add("--per-minute", type=float, metavar="N", help=f"{taken_by}requests a minute at most (default: no limit)")
+    add("--price-in", type=float, metavar="X", help=f"{taken_by}price of a million tokens read, for the cost")
+    add("--price-out", type=float, metavar="X", help=f"{taken_by}price of a million tokens written")
 
 
 def endpoint_of(args: argparse.Namespace) -> tuple[EndpointModel, AskSettings]:

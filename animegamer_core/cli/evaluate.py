@@ -6,6 +6,8 @@ import argparse
 import importlib
 import typing
 
+from . import Verb
+
 # Each module offers add_arguments(parser) and run(args) -> exit status, and imports nothing heavy by itself.
 TASKS: dict[str, tuple[str, str]] = {
     "world": ("evaluate_world", "the paper's table of any world, or of a baseline; what `evaluate` alone means"),
@@ -20,16 +22,6 @@ TASKS: dict[str, tuple[str, str]] = {
 DEFAULT_TASK = "world"  # `evaluate --world W` is short for `evaluate world --world W`
 
 
-class Task(typing.Protocol):
-    """What a task's module offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the task's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; returns the exit status."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the tasks of `evaluate` and their arguments."""
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
@@ -42,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
     return _task(args.task).run(args)
 
 
-def _task(name: str) -> Task:
-    return typing.cast(Task, importlib.import_module(f".{TASKS[name][0]}", __package__))
+def _task(name: str) -> Verb:
+    return typing.cast(Verb, importlib.import_module(f".{TASKS[name][0]}", __package__))

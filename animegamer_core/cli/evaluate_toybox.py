@@ -16,6 +16,7 @@ from ..runtime.presets import PRESETS, get_preset, preset_for_device
 from ..spec import DTYPES, GUIDANCE_NAMES
 from ..state import DEFAULT_WINDOW
 from .options import add_adapter_option
+from .progress_line import overwrite
 
 if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
@@ -99,6 +100,4 @@ def _show(outcome: Outcome, few: bool) -> None:
 
 
 def _show_progress(what: str, done: int, count: int) -> None:
-    """Print progress on one line of the terminal, which the next call overwrites."""
-    end = "\r" if done < count else "\r\x1b[K"
-    print(f"  {what} {done} of {count}", end=end, file=sys.stderr, flush=True)
+    overwrite(f"  {what} {done} of {count}" if done < count else "")

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from ..checkpoint.adapters import open_with_adapters
 from ..data.flow import BACKENDS
 from ..data.stats import counted
-from ..evaluate.similarity.choose import DREAMSIM_HELP, KINDS
+from ..evaluate.similarity.choose import KINDS
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES
 from . import baseline_options
-from .options import add_adapter_option
+from .options import add_adapter_option, add_scoring_options
+from .progress_line import overwrite
 
 if TYPE_CHECKING:
     from ..checkpoint import World
     from ..evaluate.players import GamePlayer
-    from ..evaluate.world.job import EvaluationJob, OpenJob
+    from ..evaluate.world.job import EvaluationJob
     from ..evaluate.world.records import GameRecord
 
 CPU_GAMES = 4  # games that are played by default without a GPU
@@ -45,14 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)")
     add = parser.add_argument_group("scoring").add_argument
     add("--characters", type=Path, metavar="DIR", help="pictures: NAME.png or NAME/ of each main character")
-    add(
-        "--towers",
-        choices=KINDS,
-        default="toybox",
-        help="scoring models: the Toybox's, or published (default %(default)s)",
-    )
-    add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
-    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {DREAMSIM_HELP}")
+    add_scoring_options(add, KINDS, "scoring models: the Toybox's, or published")
     add("--motion-edges", metavar="A,B,C,D", help="borders between motion levels, for a world without measured ones")
     add("--flow", choices=BACKENDS, help="backend that measures motion (default: the one that measured the world's)")
     add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
@@ -83,32 +77,43 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
 
     Returns the exit status. After an interrupt finished games stay, and the same command continues.
     """
-    from ..evaluate.world.job import Listeners, open_job
+    from ..evaluate.report import command_line
+    from ..evaluate.world.job import open_job, save_table
+    from ..evaluate.world.runner import silent, wait_for_games
 
     main = part == 0
-    progress = _Progress(main and sys.stderr.isatty(), len(job.played))
+    show = overwrite if main and sys.stderr.isatty() else silent
     with open_job(job, main) as opened:
         if main:
             opened.check_beside(beside)
             print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
             for remark in opened.remarks():
                 print(f"({remark})", flush=True)
+
+        def on_game(game: GameRecord) -> None:
+            show("")
+            print(_game_line(game), flush=True)
+
         try:
-            opened.play(Listeners(progress.turn, progress.game), part, parts)
-            for done in opened.wait() if main else ():
-                progress.waiting(done)
+            opened.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
+            for done in wait_for_games(job.out, job.played) if main else ():
+                show(f"  {done} of {len(job.played)} games")
         except KeyboardInterrupt:
             if main:
                 print("\nStopped; finished games are kept, and the same command continues.", file=sys.stderr)
             return 130
-        return _save_and_print(opened, beside) if main else 0
+        if main:
+            table = opened.report(beside, {"command": command_line()})
+            paths = save_table(table)  # before printing, which a broken pipe may end
+            print("", table.text, "", *paths, sep="\n")
+        return 0
 
 
 def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
     """What the arguments ask for; ValueError for a missing file or options that do not fit together."""
     from ..evaluate.similarity.choose import open_scoring_models
     from ..evaluate.world.job import EvaluationJob, read_games
-    from ..evaluate.world.motion import flow_of
+    from ..evaluate.world.motion import edges_of, flow_of
     from ..runtime.device import choose_device
 
     if not 0 <= args.seed < 1 << 64:
@@ -121,7 +126,6 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
         print(f"warning: {line}", file=sys.stderr)
     flow_device = device if args.flow_device == "auto" else choose_device(args.flow_device)
     given = {"weights": args.flow_weights, "python": args.flow_python, "device": flow_device}
-    edges = None if args.motion_edges is None else _edges(args.motion_edges)
     return EvaluationJob(
         world=world,
         player=_player(args, world, device),
@@ -132,7 +136,7 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
         seed=args.seed,
         characters=args.characters,
         flow=flow_of(world, args.flow, args.threshold, **given),
-        edges=edges,
+        edges=None if args.motion_edges is None else edges_of(args.motion_edges),
         device=device,
     )
 
@@ -160,50 +164,12 @@ def _player(args: argparse.Namespace, world: World, device: str) -> GamePlayer:
     return WorldPlayer(world, settings)
 
 
-def _edges(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ValueError(f"--motion-edges is {text!r}; expected four rising numbers, such as 1.2,2.3,4.7,10") from error
+def _game_line(game: GameRecord) -> str:
+    """A finished game with some of its metrics."""
+    from ..evaluate.world.metrics import BY_KEY, estimate_of
+    from ..evaluate.world.report import number
 
-
-def _save_and_print(opened: OpenJob, beside: Sequence[Path]) -> int:
-    from ..evaluate.report import command_line
-    from ..evaluate.world.job import save_table
-
-    table = opened.report(beside, {"command": command_line()})
-    paths = save_table(table)  # before printing, which a broken pipe may end
-    print("", table.text, "", *paths, sep="\n")
-    return 0
-
-
-class _Progress:
-    """Prints a line for each finished game; on a terminal also one that is overwritten at each turn."""
-
-    def __init__(self, terminal: bool, games: int) -> None:
-        self.terminal = terminal
-        self.games = games
-
-    def turn(self, name: str, done: int, of: int) -> None:
-        """Report a turn that is played and scored."""
-        if self.terminal:
-            print(f"\r\x1b[K  {name} turn {done} of {of}", end="", file=sys.stderr, flush=True)
-
-    def game(self, game: GameRecord) -> None:
-        """Report a finished game."""
-        from ..evaluate.world.metrics import BY_KEY, estimate_of
-        from ..evaluate.world.report import number
-
-        found = {key: estimate_of(BY_KEY[key], [game]) for key in ("clip_i", "acc_f", "state", "seconds")}
-        shown = [
-            f"{BY_KEY[key].name} {number(estimate.value, BY_KEY[key].unit)}"
-            for key, estimate in found.items()
-            if estimate.count
-        ]
-        end = "\r\x1b[K" if self.terminal else ""
-        print(f"{end}{game.name}  {counted(len(game.turns), 'turn')}  {'  '.join(shown)}", flush=True)
-
-    def waiting(self, done: int) -> None:
-        """Report how many games are finished while other processes play."""
-        if self.terminal:
-            print(f"\r\x1b[K  {done} of {self.games} games", end="", file=sys.stderr, flush=True)
+    metrics = [BY_KEY[key] for key in ("clip_i", "acc_f", "state", "seconds")]
+    found = [(metric, estimate_of(metric, [game])) for metric in metrics]
+    shown = [f"{metric.name} {number(estimate.value, metric.unit)}" for metric, estimate in found if estimate.count]
+    return f"{game.name}  {counted(len(game.turns), 'turn')}  {'  '.join(shown)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 
 def add_adapter_option(parser: argparse.ArgumentParser) -> None:
@@ -17,3 +19,11 @@ def add_adapter_option(parser: argparse.ArgumentParser) -> None:
         help="file of LoRA or other weights that a training stage wrote, put on top of the world with strength X "
         "(default 1); may be repeated",
     )
+
+
+def add_scoring_options(add: Callable[..., object], kinds: Sequence[str], about: str) -> None:
+    """Add --towers, --clip and --dreamsim. kinds: of scoring models; about: what --towers chooses."""
+    add("--towers", choices=kinds, default="toybox", help=f"{about} (default %(default)s)")
+    add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
+    about = "folder of DreamSim's weights; the code beside its DINO is run, so fetch it yourself"
+    add("--dreamsim", type=Path, metavar="DIR", help=f"published: {about}")

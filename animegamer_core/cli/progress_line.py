@@ -1,4 +1,4 @@
-"""The progress line of the verbs that move gigabytes."""
+"""Progress in one line of the error output, which is rewritten."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import sys
 import types
 
 
+def overwrite(text: str) -> None:
+    """Show text on a terminal, in the place of what the last call showed."""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
+
+
 class ProgressLine:
-    """One line on the error output that is rewritten while a `with` block runs."""
+    """The bytes that are moved while a `with` block runs."""
 
     def __init__(self) -> None:
         self._shown = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,12 @@ class Estimate:
     low: float
     high: float
     count: int
+
+    @property
+    def json_values(self) -> dict[str, Any]:
+        """Value, interval and count for a report's JSON; null where nothing was measured."""
+        value, low, high = (end if math.isfinite(end) else None for end in (self.value, self.low, self.high))
+        return {"value": value, "interval": [low, high], "n": self.count}
 
 
 UNMEASURED = Estimate(math.nan, math.nan, math.nan, 0)
@@ -76,11 +83,11 @@ def mean(values: ArrayLike) -> Estimate:
     return Estimate(middle, middle - half, middle + half, count)
 
 
-def mean_over_games(games: Sequence[Sequence[float]], draws: int = DRAWS, seed: int = 0) -> Estimate:
+def mean_over_games(games: Sequence[Sequence[float]]) -> Estimate:
     """The mean of all values with a bootstrap interval over games, since the turns of one game are correlated.
 
     games: the values of each game's turns. Whole games are drawn with replacement, as many as there are; the interval's
-    ends are the 2.5 % and 97.5 % percentiles of the means of `draws` such samples (Efron 1979; for clusters Field and
+    ends are the 2.5 % and 97.5 % percentiles of the means of DRAWS such samples (Efron 1979; for clusters Field and
     Welsh 2007). If only one game has values, its turns are drawn in place of games.
     """
     measured = [np.asarray(values, dtype=float) for values in games if len(values)]
@@ -90,7 +97,7 @@ def mean_over_games(games: Sequence[Sequence[float]], draws: int = DRAWS, seed: 
         measured = [value[None] for value in measured[0]]
     sums = np.array([values.sum() for values in measured])
     counts = np.array([values.size for values in measured])
-    drawn = np.random.default_rng(seed).integers(0, len(measured), (draws, len(measured)))
+    drawn = np.random.default_rng(0).integers(0, len(measured), (DRAWS, len(measured)))
     means = sums[drawn].sum(1) / counts[drawn].sum(1)
     middle = float(np.concatenate(measured).mean())
     low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
@@ -99,8 +106,7 @@ def mean_over_games(games: Sequence[Sequence[float]], draws: int = DRAWS, seed: 
 
 def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
     """Peak signal-to-noise ratio in dB of one clip: 10 log10(255^2 / MSE) over all of its pixels and channels."""
-    if shown.shape != true.shape:
-        raise ValueError(f"clips of shapes {shown.shape} and {true.shape} cannot be compared; give two of one size")
+    assert shown.shape == true.shape, (shown.shape, true.shape)
     error = float(np.square(shown.astype(np.float64) - true).mean())
     return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
 
@@ -121,8 +127,6 @@ def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's rank correlation: Pearson's of the ranks, ties sharing their mean rank; 0 if a side is constant."""
-    if len(first) != len(second) or len(first) < 2:
-        raise ValueError(f"{len(first)} and {len(second)} values; a rank correlation needs two or more pairs")
     one, other = (row - row.mean() for row in (ranks(first), ranks(second)))
     scale = math.sqrt(float((one**2).sum() * (other**2).sum()))
     return float((one * other).sum() / scale) if scale > 0 else 0.0

@@ -98,8 +98,7 @@ def score_preset(run: EvalRun, preset: Preset, dtype: str, exact: Clips | None) 
     likeness = None if exact is None else psnr(drawn.shots, exact)
     score = PresetScore(
         preset=preset,
-        steps=drawn.context.steps,
-        guidance=drawn.context.guidance,
+        **drawn.context.options,
         seconds=seconds,
         recognised={head: fraction(flags) for head, flags in right.items()},
         recognition=fraction(np.concatenate(list(right.values()))),
@@ -122,7 +121,6 @@ def turn_seconds(run: EvalRun, dtype: str) -> tuple[float, ...]:
         begun = time.perf_counter()
         state = engine.predict(session.past(), instructions[0])
         motion = context.world.motion_table.value(state.motion)
-        options = {"steps": context.steps, "guidance": context.guidance}
-        to_uint8(context.decoder.shoot(state.representation, motion, seed=1, **options).cpu())
+        to_uint8(context.decoder.shoot(state.representation, motion, seed=1, **context.options).cpu())
         seconds.append(time.perf_counter() - begun)
     return tuple(seconds[1:])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,9 @@ from .estimates import Estimate
 if TYPE_CHECKING:
     from PIL import Image
 
-OK, SHORT, UNSURE, INFO = "ok", "short", "unsure", ""
+OK, SHORT, UNSURE = "ok", "short", "unsure"
+STRIP_FRAMES = 3  # of each clip in a comparison picture
+SHEET_WIDTH = 1200  # px
 LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headless")
 
 
@@ -55,7 +59,7 @@ class Line:
     def verdict(self, few: bool) -> str:
         """`ok` or `short`; "" without a target; `unsure` if samples are few and the interval reaches the target."""
         if self.target is None:
-            return INFO
+            return ""
         if self.target.holds(self.estimate.value):
             return OK
         return UNSURE if few and self.target.reached_by(self.estimate) else SHORT
@@ -134,12 +138,14 @@ class Report:
         return paths
 
 
-def stacked(pictures: Sequence[Image.Image], width: int = 1200) -> Image.Image:
-    """One or more pictures in one column, each scaled to this width."""
+def stacked(pictures: Sequence[Image.Image]) -> Image.Image:
+    """One or more pictures in one column, each scaled to SHEET_WIDTH."""
     from PIL import Image
 
-    scaled = [picture.resize((width, round(picture.height * width / picture.width))) for picture in pictures]
-    sheet = Image.new("RGB", (width, sum(picture.height for picture in scaled)), "white")
+    scaled = [
+        picture.resize((SHEET_WIDTH, round(picture.height * SHEET_WIDTH / picture.width))) for picture in pictures
+    ]
+    sheet = Image.new("RGB", (SHEET_WIDTH, sum(picture.height for picture in scaled)), "white")
     top = 0
     for picture in scaled:
         sheet.paste(picture, (0, top))
@@ -167,9 +173,6 @@ def command_line() -> str:
 
 def machine() -> dict[str, str]:
     """The machine and the versions of the libraries that compute, for a report."""
-    import os
-    from importlib import metadata
-
     import torch
 
     versions = {}
@@ -188,43 +191,32 @@ def machine() -> dict[str, str]:
     }
 
 
-def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str], frames: int = 3) -> Image.Image:
-    """Clips side by side: one row a scene, one block of a few frames for each of `labels`.
+def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str]) -> Image.Image:
+    """Clips side by side: one row a scene, one block of three frames for each of `labels`.
 
     films: for each label, the clips (F, H, W, 3) of the scenes.
     """
     from PIL import Image, ImageDraw
 
     height, width = films[0][0].shape[1:3]
-    block, head = frames * width, 16
+    block, head = STRIP_FRAMES * width, 16
     sheet = Image.new("RGB", (len(films) * (block + 6), head + len(films[0]) * (height + 4)), "white")
     pen = ImageDraw.Draw(sheet)
     for column, (label, clips) in enumerate(zip(labels, films, strict=True)):
         left = column * (block + 6)
         pen.text((left + 2, 2), label, fill="black")
         for row, clip in enumerate(clips):
-            for tile, index in enumerate(np.linspace(0, len(clip) - 1, frames).round().astype(int)):
+            for tile, index in enumerate(np.linspace(0, len(clip) - 1, STRIP_FRAMES).round().astype(int)):
                 picture = Image.fromarray(clip[index]).resize((width, height))
                 sheet.paste(picture, (left + tile * width, head + row * (height + 4)))
     return sheet
 
 
 def _line_values(line: Line, few: bool) -> dict[str, Any]:
-    estimate, target = line.estimate, line.target
-    return {
-        "row": line.row,
-        "name": line.name,
-        "unit": line.unit,
-        "target": None if target is None else [_finite(target.low), _finite(target.high)],
-        "value": _finite(estimate.value),
-        "interval": [_finite(estimate.low), _finite(estimate.high)],
-        "n": estimate.count,
-        "verdict": line.verdict(few),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    target = line.target
+    ends = None if target is None else [end if math.isfinite(end) else None for end in (target.low, target.high)]
+    about = {"row": line.row, "name": line.name, "unit": line.unit, "target": ends}
+    return {**about, **line.estimate.json_values, "verdict": line.verdict(few)}
 
 
 def _target_text(target: Target, unit: str) -> str:

@@ -41,15 +41,6 @@ TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Networks this small only wait for one another on several threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 # metrics ------------------------------------------------------------------------------------------------------------
 
 
@@ -82,34 +73,18 @@ def test_turns_that_go_wrong_together_are_worth_fewer():
     assert estimates.fraction_over_games([[True] * 3] * 2) == estimates.fraction([True] * 6)
 
 
-def test_intervals_of_shares_hold_what_they_promise():
-    """Of 50 games of ten turns, which go wrong together: some 5 % of the intervals miss, and 30 % of Wilson's alone."""
-    random, missed = np.random.default_rng(0), np.zeros(2)
-    for _ in range(400):
-        chances = random.beta(1.87, 0.47, 50)  # mean 0.8, correlation within a game 0.3
-        games = random.random((50, 10)) < chances[:, None]
-        found = estimates.fraction_over_games(games), estimates.fraction(games)
-        missed += [not estimate.low <= 1.87 / 2.34 <= estimate.high for estimate in found]
-    assert missed[0] / 400 < 0.1 and missed[1] / 400 > 0.2
-
-
-def test_nothing_measured_is_no_number():
-    assert estimates.fraction([]).count == 0 and estimates.fraction_over_games([[]]).count == 0
-    assert math.isnan(estimates.mean([]).value)
-
-
-def test_mean_has_the_normal_interval():
+def test_a_mean_has_the_normal_interval_and_nothing_measured_is_no_number():
     estimate = estimates.mean([1.0, 2.0, 3.0])
     assert estimate.value == 2.0
     assert estimate.high - estimate.value == pytest.approx(1.96 / math.sqrt(3), abs=1e-3)
+    assert estimates.fraction([]).count == 0 and estimates.fraction_over_games([[]]).count == 0
+    assert estimates.mean([]).json_values == {"value": None, "interval": [None, None], "n": 0}
 
 
 def test_psnr_of_a_known_error():
     true = np.zeros((17, 4, 4, 3), np.uint8)
     assert estimates.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
     assert estimates.psnr(true, true) == math.inf
-    with pytest.raises(ValueError, match="cannot be compared"):
-        estimates.psnr(true[:3], true)
 
 
 def test_motion_level_metrics():
@@ -125,14 +100,6 @@ def test_rank_correlation_by_hand():
     # ties: ranks 0, 1.5, 1.5, 3 against 0, 1, 2, 3 give 4.5 / sqrt(4.5 * 5)
     assert estimates.rank_correlation([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(22.5))
     assert estimates.rank_correlation([5, 5, 5], [1, 2, 3]) == 0
-    with pytest.raises(ValueError, match="two or more"):
-        estimates.rank_correlation([1], [1])
-
-
-@given(st.lists(st.integers(0, 5), min_size=2, max_size=20), st.integers(1, 7))
-def test_rank_correlation_ignores_rising_maps(values, factor):
-    expected = 1.0 if len(set(values)) > 1 else 0.0
-    assert estimates.rank_correlation(values, [factor * value**3 for value in values]) == pytest.approx(expected)
 
 
 def test_blindness_is_measured_against_the_most_frequent_class():
@@ -175,9 +142,9 @@ def few_clips():
 
 
 def test_processes_draw_and_measure_the_same(few_clips):
-    again, labels = scenes.draw_labelled(range(10), workers=2)
-    assert (again == few_clips[0]).all()
-    assert all((labels[head] == few_clips[1][head]).all() for head in scenes.HEADS)
+    again, labels = scenes.draw_labelled(range(3), workers=2)
+    assert (again == few_clips[0][:3]).all()
+    assert all((labels[head] == few_clips[1][head][:3]).all() for head in scenes.HEADS)
     assert (scenes.measure_clips(again, 2) == scenes.measure_clips(again, 1)).all()
 
 
@@ -201,13 +168,8 @@ def test_probes_learn_a_handful_of_clips(learned):
     net, clips, labels = learned
     accuracy = probe_training.probe_accuracy(net, clips, labels)
     assert min(accuracy.values()) >= 0.9
-
-
-def test_probe_training_repeats(few_clips):
-    clips, labels = few_clips
-    small = torch.from_numpy(clips[:, :, ::4, ::4])
-    one, other = (probe_training.train_probes(small, labels, 2, "cpu", seed=5).state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    seen = probes.chance_checks(probes.recognise(net, clips), labels)
+    assert not all(check.blind for check in seen.values())
 
 
 def test_probes_are_small_and_come_back_from_their_file(learned, tmp_path):
@@ -245,12 +207,6 @@ def test_noise_and_shuffled_labels_leave_probes_blind(learned, few_clips):
     held_out = small[:6], {head: classes[:6] for head, classes in labels.items()}
     checks = probe_training.shuffled_check(torch.from_numpy(small), labels, held_out, 1, "cpu")
     assert set(checks) == set(scenes.HEADS)
-
-
-def test_a_seeing_probe_is_not_called_blind(learned):
-    net, clips, labels = learned
-    seen = probes.chance_checks(probes.recognise(net, clips), labels)
-    assert not all(check.blind for check in seen.values())
 
 
 # games --------------------------------------------------------------------------------------------------------------
@@ -368,10 +324,10 @@ def test_every_row_runs_and_repeats(tiny_world):
         assert heard[-1] == report and not report.failed
         return report
 
-    first, second = measured(rows), measured(["override", "games"])
+    first, second = measured(rows), measured(["override"])
     assert [line.row for line in first.lines] == sorted((line.row for line in first.lines), key=rows.index)
     assert {line.row for line in first.lines} == set(rows)
-    assert repr([line for line in first.lines if line.row in ("override", "games")]) == repr(list(second.lines))
+    assert [line for line in first.lines if line.row == "override"] == list(second.lines)
     assert all(line.estimate.count > 0 for line in first.lines)
     assert first.short
     chances = [line for line in first.lines if line.row == "probes" and "at chance" in line.name]
@@ -386,62 +342,75 @@ def test_every_row_runs_and_repeats(tiny_world):
     }
 
 
-def test_the_levels_of_a_livelier_film_are_drawn_as_lively_as_can_be(tiny_world):
-    """A camera that moves too gives levels beyond what the Toybox draws; the row is there all the same."""
-    lively = replace(TABLE, edges=(2.0, 4.4, 9.8, 19.4))
-    run = EvalRun(EvalContext(replace(open_world(tiny_world), motion_table=lively), workers=1), SMALLEST)
-    assert acceptance.level_centres(lively.edges)[-1] > AMPLITUDES[1]
-    ceiling = next(line for line in acceptance.motion_row(run).lines if "ceiling" in line.name)
-    assert ceiling.estimate.count == SMALLEST.true
+@pytest.fixture(scope="module")
+def drawn(tiny_world):
+    """A run whose true shots, representations and reconstructions the tests below share."""
+    plan = replace(SMALLEST, shots=3, true=3)
+    run = EvalRun(EvalContext(open_world(tiny_world), workers=1), plan)
+    assert len(run.states) == len(run.reconstructions) == 3
+    return run
 
 
-def motion_lines(world):
-    row = acceptance.motion_row(EvalRun(EvalContext(world, workers=1), SMALLEST))
+def motion_lines(drawn, **changes):
+    """The motion row's estimates by name, and its notes, in the world with these changes."""
+    run = drawn.with_context(EvalContext(replace(drawn.context.world, **changes), workers=1))
+    run.reconstructions = drawn.reconstructions
+    row = acceptance.motion_row(run)
     return {line.name: line.estimate for line in row.lines}, row.notes
 
 
-def test_motion_is_measured_with_and_without_calibration(tiny_world, monkeypatch):
+def test_the_levels_of_a_livelier_film_are_drawn_as_lively_as_can_be(drawn):
+    """A camera that moves too gives levels beyond what the Toybox draws; the row is there all the same."""
+    lively = replace(TABLE, edges=(2.0, 4.4, 9.8, 19.4))
+    assert acceptance.level_centres(lively.edges)[-1] > AMPLITUDES[1]
+    found, _ = motion_lines(drawn, motion_table=lively)
+    assert found["ceiling: ACC-F of true clips"].count == 3
+
+
+def test_motion_is_measured_with_and_without_calibration(drawn, monkeypatch):
     """Without, each shot is drawn as before at the same noise, conditioned on the median of the data's clips."""
     own, data = TABLE.values, (0.4, 1.2, 2.5, 5.0, 9.5)
     notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, own))}
-    drawn, shoot = [], EvalContext.shoot
+    shots, shoot = [], EvalContext.shoot
 
     def seen(self, states, values, seeds):
-        drawn.append((tuple(values), tuple(seeds)))
+        shots.append((tuple(values), tuple(seeds)))
         return shoot(self, states, values, seeds)
 
     monkeypatch.setattr(EvalContext, "shoot", seen)
-    found, said = motion_lines(replace(open_world(tiny_world), provenance=notes))
-    assert [values for values, _ in drawn] == [own, data] and drawn[0][1] == drawn[1][1]
-    asked = EvalRun(
-        EvalContext(replace(open_world(tiny_world), motion_table=replace(TABLE, values=data)), workers=1), SMALLEST
-    )
-    assert found["ACC-F, uncalibrated"] == estimates.motion_accuracy(asked.asked_levels, asked.measured_levels)
-    assert found["MAE-F, uncalibrated"] == estimates.motion_error(asked.asked_levels, asked.measured_levels)
-    assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == SMALLEST.shots
+    found, said = motion_lines(drawn, provenance=notes)
+    assert [values for values, _ in shots] == [own[:3], data[:3]] and shots[0][1] == shots[1][1]
+    bare, remarks = motion_lines(drawn, motion_table=replace(TABLE, values=data))
+    for name in ("ACC-F", "MAE-F"):
+        assert bare[name] == bare[f"{name}, uncalibrated"] == found[f"{name}, uncalibrated"] and remarks == ()
+    assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == 3
     assert "inverting the decoder's own measured response" in said[0]
 
 
-def test_a_world_that_was_never_calibrated_has_one_figure_of_motion(tiny_world):
-    found, said = motion_lines(open_world(tiny_world))
-    assert found["ACC-F"] == found["ACC-F, uncalibrated"] and found["MAE-F"] == found["MAE-F, uncalibrated"]
-    assert said == ()
-
-
-def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(tiny_world):
-    older = replace(open_world(tiny_world), provenance={BUILT_BY: BUILDER})
-    found, said = motion_lines(older)
-    assert found["ACC-F"].count == SMALLEST.shots and found["ACC-F, uncalibrated"].count == 0
+def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(drawn):
+    found, said = motion_lines(drawn, provenance={BUILT_BY: BUILDER})
+    assert found["ACC-F"].count == 3 and found["ACC-F, uncalibrated"].count == 0
     assert "does not state the medians" in said[0]
 
 
-def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):
-    out = tmp_path / "report"
-    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "vae", "speed", "--limit", "1"]
-    assert main([*words, "--device", "cpu", "--workers", "1", "--out", str(out)]) == 1
+@pytest.fixture
+def command(tiny_world, tmp_path, monkeypatch):
+    """Runs `evaluate toybox` with these rows; returns its exit status, and its report if there is one."""
+    monkeypatch.setattr("animegamer_core.evaluate.toybox.run.QUICK", SMALLEST)
+
+    def run(*rows):
+        words = ["evaluate", "toybox", "--world", str(tiny_world), "--device", "cpu", "--workers", "1"]
+        status = main([*words, "--out", str(tmp_path / "out"), "--rows", *rows])
+        path = tmp_path / "out" / "report.json"
+        return status, json.loads(path.read_text()) if path.exists() else None
+
+    return run
+
+
+def test_the_command_prints_saves_and_exits_one(tiny_world, command, tmp_path, capsys):
+    status, report = command("vae", "speed")
     text = capsys.readouterr().out
-    assert "PSNR" in text and "short" in text and "few samples" in text
-    report = json.loads((out / "report.json").read_text())
+    assert status == 1 and "PSNR" in text and "short" in text and "few samples" in text
     assert report["fingerprint"] == open_world(tiny_world).fingerprint
     assert report["short"] is True and report["seed"] == 0 and report["machine"]["torch"] != "absent"
     assert {line["row"] for line in report["lines"]} == {"vae", "speed"}
@@ -449,45 +418,42 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, tmp_path, capsys):
     assert len(timed) == 4 and all(value > 0 for value in timed.values())
     assert report["partial"] is False and report["to_come"] == report["failed"] == []
     assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"
-    assert (out / "vae.png").is_file()
+    assert (tmp_path / "out" / "vae.png").is_file()
 
 
-def test_a_row_that_cannot_be_measured_costs_no_other_row(tiny_world, tmp_path, monkeypatch, capsys):
+def test_a_row_that_cannot_be_measured_costs_no_other_row(tmp_path, command, monkeypatch, capsys):
     """The last row of hours starts a process, which may fail or never end."""
-    out = tmp_path / "report"
-    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "vae", "speed", "--limit", "1"]
-    words += ["--device", "cpu", "--workers", "1", "--out", str(out)]
     monkeypatch.setattr(speed, "LIMIT_S", 0.01)
+    monkeypatch.setitem(acceptance.ROWS, "speed", lambda run: speed.measure_speed(tmp_path, ["run"] * 3))
     why = "took more than 0.01 s for 3 turns"
-    assert main(words) == 1
+    status, report = command("probes", "speed")
     text = capsys.readouterr().out
-    assert why in text and "not measured: speed" in text
-    report = json.loads((out / "report.json").read_text())
-    assert {line["row"] for line in report["lines"]} == {"vae"} and (out / "vae.png").is_file()
+    assert status == 1 and why in text and "not measured: speed" in text
+    assert {line["row"] for line in report["lines"]} == {"probes"}
     assert report["failed"] == ["speed"] and report["partial"] is False
     assert any("row speed could not be measured" in note and why in note for note in report["notes"])
 
 
-def test_without_a_listener_a_rows_error_goes_on(tiny_world, monkeypatch):
+def test_without_a_listener_a_rows_error_goes_on(tmp_path, drawn, monkeypatch):
     monkeypatch.setattr(speed, "MODULE", "animegamer_core.absent")
+    monkeypatch.setitem(acceptance.ROWS, "speed", lambda run: speed.measure_speed(tmp_path, []))
     with pytest.raises(RuntimeError, match="failed with status 1"):
-        acceptance.accept(EvalRun(EvalContext(open_world(tiny_world), workers=1), SMALLEST), ["speed"])
+        acceptance.accept(drawn, ["speed"])
 
 
-def test_a_stopped_command_leaves_the_rows_so_far(tiny_world, tmp_path, monkeypatch, capsys):
+def test_a_stopped_command_leaves_the_rows_so_far(command, monkeypatch, capsys):
     def stopped(run):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(acceptance.ROWS, "unseen", stopped)
-    words = ["evaluate", "toybox", "--world", str(tiny_world), "--limit", "1", "--device", "cpu", "--workers", "1"]
-    assert main([*words, "--rows", "unseen", "--out", str(tmp_path / "none")]) == 130
-    assert "no row was measured" in capsys.readouterr().err and not (tmp_path / "none").exists()
-    assert main([*words, "--rows", "vae", "unseen", "speed", "--out", str(tmp_path)]) == 130
+    assert command("unseen") == (130, None)
+    assert "no row was measured" in capsys.readouterr().err
+    status, report = command("probes", "unseen", "speed")
     said = capsys.readouterr()
+    assert status == 130
     assert "report.json has the rows so far" in said.err and "a value misses its target" not in said.out
-    report = json.loads((tmp_path / "report.json").read_text())
     assert report["partial"] is True and report["to_come"] == ["unseen", "speed"]
-    assert {line["row"] for line in report["lines"]} == {"vae"} and report["command"]
+    assert {line["row"] for line in report["lines"]} == {"probes"} and report["command"]
 
 
 def test_a_world_without_measured_edges_is_refused(tiny_world):
@@ -500,7 +466,7 @@ def test_shots_are_drawn_as_the_lab_is_told(tiny_world):
     """Fewer steps, or another guidance, must reach the sampler: presets are judged by it."""
     state = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
     clips = [
-        EvalContext(open_world(tiny_world), workers=1, sampling=sampling).shoot(state, [2.0], [5])
+        EvalContext(open_world(tiny_world), sampling=sampling).shoot(state, [2.0], [5])
         for sampling in (Sampling(), Sampling(steps=1), Sampling(guidance="constant"))
     ]
     direct = open_world(tiny_world).load_decoder("cpu", torch.float32).shoot(state[0], 2.0, seed=5, steps=1)

@@ -1,9 +1,7 @@
 """The paper's table: figures on hand-computed cases, and whole runs in a tiny world of random weights."""
 
 import argparse
-import base64
 import dataclasses
-import hashlib
 import io
 import itertools
 import json
@@ -34,15 +32,16 @@ from animegamer_core.evaluate.similarity.models import ScoringModels
 from animegamer_core.evaluate.world import charts, page, runner, small
 from animegamer_core.evaluate.world.job import EvaluationJob, open_job, read_games, save_table
 from animegamer_core.evaluate.world.metrics import BY_KEY, METRICS, confusion, estimate_of, estimates_of
-from animegamer_core.evaluate.world.motion import flow_of, open_meter
-from animegamer_core.evaluate.world.paper import ABLATIONS, ADAPTATION, PAPER
+from animegamer_core.evaluate.world.motion import edges_of, flow_of, open_meter
+from animegamer_core.evaluate.world.paper import PAPER
 from animegamer_core.evaluate.world.player import WorldPlayer
 from animegamer_core.evaluate.world.records import GameRecord, PlayedRun, TurnRecord, game_folder, read_game, read_run
 from animegamer_core.evaluate.world.references import CharacterReferences, references_of, true_shots
 from animegamer_core.evaluate.world.report import table_of
-from animegamer_core.evaluate.world.runner import game_seed, write_moving
+from animegamer_core.evaluate.world.runner import game_seed
 from animegamer_core.evaluate.world.scores import (
     SIMILARITIES,
+    GameScorer,
     Scorer,
     compared_frames,
     mean_cosine,
@@ -110,56 +109,31 @@ def test_the_bootstrap_draws_whole_games():
     assert (estimate.value, estimate.low, estimate.high, estimate.count) == (0.25, 0.0, 1.0, 4)
     alike_games = estimates.mean_over_games([[0.2, 0.4], [0.4, 0.2], [0.3]])
     assert alike_games.low == pytest.approx(0.3) == alike_games.high, "games that do not differ have no interval"
+    one_game = estimates.mean_over_games([[], [0.0, 1.0, 0.0, 1.0], []])
+    assert one_game == estimates.Estimate(0.5, 0.0, 1.0, 4), "drawn by its turns"
+    assert estimates.mean_over_games([[], []]).count == 0
 
 
-def test_the_bootstrap_meets_the_count_of_all_draws():
+def test_the_bootstrap_meets_the_count_of_all_draws(monkeypatch):
     games = [[1.0, 2.0], [2.0], [4.0, 4.0, 7.0], [0.0, 1.0]]
     sums, counts = [sum(game) for game in games], [len(game) for game in games]
     every = [
         sum(sums[index] for index in drawn) / sum(counts[index] for index in drawn)
         for drawn in itertools.product(range(4), repeat=4)
     ]
-    estimate = estimates.mean_over_games(games, draws=200_000)
+    monkeypatch.setattr(estimates, "DRAWS", 200_000)
+    estimate = estimates.mean_over_games(games)
     assert estimate.value == pytest.approx(sum(sums) / sum(counts))
     assert (estimate.low, estimate.high) == pytest.approx(tuple(np.quantile(every, (0.025, 0.975))), abs=0.05)
 
 
-def test_one_game_alone_is_drawn_by_its_turns():
-    estimate = estimates.mean_over_games([[], [0.0, 1.0, 0.0, 1.0], []])
-    assert estimate.value == 0.5 and estimate.low == 0 and estimate.high == 1 and estimate.count == 4
-    assert estimates.mean_over_games([[3.0]]) == estimates.Estimate(3.0, 3.0, 3.0, 1)
-    assert estimates.mean_over_games([[], []]).count == 0
-
-
 @given(st.lists(st.lists(st.floats(-10, 10), max_size=4), max_size=5))
 def test_a_mean_lies_in_its_interval_whatever_the_games(games):
-    estimate = estimates.mean_over_games(games, draws=20)
+    estimate = estimates.mean_over_games(games)
     assert estimate.count == sum(map(len, games))
     if estimate.count:
         assert estimate.low <= estimate.value <= estimate.high
-        assert estimate == estimates.mean_over_games(games, draws=20), "the same draws every time"
-
-
-def test_intervals_are_those_of_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    for right, count in ((8, 10), (0, 7), (40, 41)):
-        estimate = estimates.fraction([True] * right + [False] * (count - right))
-        theirs = stats.binomtest(right, count).proportion_ci(method="wilson")
-        assert (estimate.low, estimate.high) == pytest.approx((theirs.low, theirs.high))
-    values = np.random.default_rng(3).normal(size=40)
-    ours = estimates.mean_over_games([[value] for value in values], draws=50_000)
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=50_000, method="percentile", rng=4).confidence_interval
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_levels_are_counted_as_scikit_learn_does(seed):
-    metrics = pytest.importorskip("sklearn.metrics")
-    asked, measured = np.random.default_rng(seed).integers(1, 6, (2, 50)).tolist()
-    game = game_of(*(turn_of(one, measured=other) for one, other in zip(asked, measured, strict=True)))
-    assert estimate_of(BY_KEY["acc_f"], [game]).value == pytest.approx(metrics.accuracy_score(asked, measured))
-    assert estimate_of(BY_KEY["mae_f"], [game]).value == pytest.approx(metrics.mean_absolute_error(asked, measured))
-    assert np.array_equal(confusion([game]), metrics.confusion_matrix(asked, measured, labels=range(1, 6)))
+        assert estimate == estimates.mean_over_games(games), "the same draws every time"
 
 
 # rows ---------------------------------------------------------------------------------------------------------------
@@ -196,95 +170,46 @@ def test_rows_by_hand():
     assert [confusion([game])[row] for row in (0, 1, 4)] == [(1, 0, 0, 0, 0), (0, 0, 0, 1, 0), (0, 0, 0, 1, 0)]
 
 
-def test_who_predicts_nothing_has_no_state():
+def test_who_predicts_nothing_has_no_state_and_fractions_have_wilsons_interval():
     found = estimates_of([game_of(turn_of(1, measured=2), turn_of(2))])
     assert not any(found[key].count for key in ("state", "social", "state_mae", "scope"))
     assert found["acc_f"].count == 1, "a turn without edges is not counted as wrong"
-
-
-def test_shares_have_wilsons_interval_and_means_the_bootstrap():
     games = [game_of(turn_of(1, measured=1), name="one"), game_of(turn_of(1, measured=5), name="two")]
     assert estimate_of(BY_KEY["acc_f"], games) == estimates.fraction([True, False])
     error = estimate_of(BY_KEY["mae_f"], games)
     assert (error.value, error.low, error.high) == (2.0, 0.0, 4.0)
 
 
-MAIN_RESULTS = """
-| Model | CLIP-I | DreamSim | CLIP-T | ACC-F | MAE-F | Inference Time (s/turn) |
-| GSC | 0.786 | 0.502 | 0.333 | 0.316 | 0.826 | 50 |
-| GFC | 0.766 | 0.580 | 0.333 | 0.292 | 1.021 | 63 |
-| GC | 0.796 | 0.642 | 0.334 | 0.425 | 0.722 | 25 |
-| AnimeGamer | 0.813 | 0.740 | 0.416 | 0.674 | 0.424 | 24 |
-"""
-ABLATION_STUDY = """
-| Configuration | CLIP-I | DreamSim | ACC-F | MAE-F |
-| w/ random frame | 0.845 | 0.450 | 0.474 | 0.562 |
-| w/o warm-up | 0.831 | 0.511 | 0.703 | 0.458 |
-| w/o f_ms | 0.853 | 0.689 | 0.182 | 1.219 |
-| w/o adapt | 0.683 | 0.494 | 0.365 | 0.847 |
-| full | 0.867 | 0.793 | 0.729 | 0.403 |
-"""
-JUDGES = """
-| Model | Overall (GPT/Human) | Instruction (GPT/Human) | Context (GPT/Human) | Character (GPT/Human) |
-| GC | 6.42/7.38 | 7.29/7.37 | 6.58/6.89 | 7.49/7.55 |
-| AnimeGamer | 8.36/10.0 | 9.14/9.95 | 8.41/9.95 | 9.11/9.86 |
-"""
-KEYS = {"CLIP-I": "clip_i", "DreamSim": "dreamsim", "CLIP-T": "clip_t", "ACC-F": "acc_f", "MAE-F": "mae_f"}
-KEYS["Inference Time (s/turn)"] = "seconds"
-
-
-def rows_of(text):
-    """The rows of a printed table by their names: column -> cell."""
-    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines())
-    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
-
-
-@pytest.mark.parametrize(("printed", "ours"), [(MAIN_RESULTS, PAPER), (ABLATION_STUDY, ABLATIONS)])
-def test_the_papers_rows_are_those_of_its_tables(printed, ours):
-    assert ours == {
-        name: {KEYS[column]: float(cell) for column, cell in row.items()} for name, row in rows_of(printed).items()
+def test_the_papers_rows_are_those_of_its_main_table():
+    printed = {  # CLIP-I, DreamSim, CLIP-T, ACC-F, MAE-F, seconds a turn
+        "GSC": [0.786, 0.502, 0.333, 0.316, 0.826, 50],
+        "GFC": [0.766, 0.580, 0.333, 0.292, 1.021, 63],
+        "GC": [0.796, 0.642, 0.334, 0.425, 0.722, 25],
+        "AnimeGamer": [0.813, 0.740, 0.416, 0.674, 0.424, 24],
     }
-    assert set().union(*ours.values()) <= set(BY_KEY)
-
-
-def test_what_the_paper_says_of_adaptation_is_in_neither_table():
-    """The sentence: omitting adaptation reduces CLIP-I from 0.786 to 0.683."""
-    assert ADAPTATION == {"full": {"clip_i": 0.786}, "w/o adapt": {"clip_i": 0.683}}
-    assert 0.786 not in (PAPER["AnimeGamer"]["clip_i"], ABLATIONS["full"]["clip_i"])
-
-
-def test_the_papers_judges_are_those_of_its_table():
-    for name, row in rows_of(JUDGES).items():
-        machines, people = zip(*(map(float, cell.split("/")) for cell in row.values()), strict=True)
-        assert tuple(JUDGED[name].values()) == machines and tuple(RANKED[name].values()) == people
-
-
-def test_every_row_says_what_it_is():
-    assert len({metric.key for metric in METRICS}) == len(METRICS)
-    assert all(metric.about.endswith(".") and metric.source for metric in METRICS)
+    assert {name: [*row.values()] for name, row in PAPER.items()} == printed
+    assert list(PAPER["GC"]) == ["clip_i", "dreamsim", "clip_t", "acc_f", "mae_f", "seconds"]
+    # of its judges (overall, instruction, context, character): GPT and people
+    assert [*JUDGED["GC"].values()] == [6.42, 7.29, 6.58, 7.49] and [*RANKED["GC"].values()] == [7.38, 7.37, 6.89, 7.55]
+    assert [*JUDGED["AnimeGamer"].values()] == [8.36, 9.14, 8.41, 9.11]
+    assert [*RANKED["AnimeGamer"].values()] == [10.0, 9.95, 9.95, 9.86]
 
 
 # one shot -----------------------------------------------------------------------------------------------------------
 
 
-def test_likeness_by_hand():
+def test_frames_words_and_likeness_by_hand():
+    clip = np.arange(17, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
+    assert compared_frames(clip)[:, 0, 0, 0].tolist() == [0, 5, 11, 16]
+    assert compared_frames(clip[:2])[:, 0, 0, 0].tolist() == [0, 0, 1, 1]
+    turn = small_games()[0].turns[0]
+    assert scored_text(turn) == "gently wave hello, day beach"
+    assert scored_text(replace(turn, adverb="")) == "wave hello, day beach"
     one = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     other = torch.tensor([[0.6, 0.8], [0.0, 1.0]])
     assert mean_cosine(one, other) == pytest.approx((0.6 + 0 + 0.8 + 1) / 4)
     assert rowwise_cosine(one, other) == pytest.approx((0.6 + 1) / 2)
     assert mean_cosine(one, None) is None and rowwise_cosine(None, one) is None
-
-
-def test_four_frames_are_compared_the_ends_among_them():
-    clip = np.arange(17, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
-    assert compared_frames(clip)[:, 0, 0, 0].tolist() == [0, 5, 11, 16]
-    assert compared_frames(clip[:2])[:, 0, 0, 0].tolist() == [0, 0, 1, 1]
-
-
-def test_the_words_that_are_compared():
-    assert scored_text(small_games()[0].turns[0]) == "gently wave hello, day beach"
-    bare = replace(small_games()[0].turns[0], adverb="")
-    assert scored_text(bare) == "wave hello, day beach"
 
 
 def test_a_shot_is_scored_against_character_turn_before_and_truth(world):
@@ -305,9 +230,8 @@ def test_a_shot_is_scored_against_character_turn_before_and_truth(world):
     game = small_games(1, 2)[0]
     picture = np.full((4, 6, 3), 20, np.uint8)
     with open_meter(world, flow_of(world)) as meter:
-        scorer = Scorer(
-            ScoringModels(Reds(), None), meter, CharacterReferences({"Miko": (picture, picture + 20)})
-        ).game(game)
+        references = CharacterReferences({"Miko": (picture, picture + 20)})
+        scorer = GameScorer(Scorer(ScoringModels(Reds(), None), meter, references), game)
         first = scorer.score(np.full((17, 8, 12, 3), 50, np.uint8))
         second = scorer.score(np.full((17, 8, 12, 3), 80, np.uint8))
     assert first.similarities["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
@@ -324,14 +248,6 @@ def test_true_shots_belong_to_the_games_of_their_lines():
     assert len(shots) == 2 and shots[0].shape == (17, 96, 144, 3)
     assert true_shots(replace(game, turns=game.turns[1:3])) is None, "the same name, other lines"
     assert true_shots(small_games()[0]) is None
-
-
-def test_true_shots_are_exactly_like_themselves(world):
-    game = read_games(None)[0]
-    with open_meter(world, flow_of(world)) as meter:
-        scorer = Scorer(tiny_models(), meter, CharacterReferences({})).game(game)
-        found = scorer.score(true_shots(replace(game, turns=game.turns[:1]))[0]).similarities
-    assert found["clip_i_true"] == pytest.approx(1) and found["dreamsim_true"] == pytest.approx(1)
 
 
 # motion -------------------------------------------------------------------------------------------------------------
@@ -366,9 +282,10 @@ def test_without_edges_there_is_no_level_unless_some_are_given(world):
         assert any("does not say which backend" in remark for remark in meter.remarks)
     with open_meter(published, flow_of(published), (1, 2, 3, 4)) as meter:
         assert meter.level(3.5) == 4 and "those of --motion-edges" in meter.remarks[0]
-    for wrong in ((1, 2, 3), (1, 2, 2, 3), (4, 3, 2, 1), (1, 2, 3, float("nan"))):
-        with pytest.raises(ValueError, match="four rising numbers"), open_meter(world, flow_of(world), wrong):
-            pass
+    assert edges_of("1,2,3.5,4") == (1, 2, 3.5, 4)
+    for wrong in ("1,2,3", "1,2,2,3", "4,3,2,1", "1,2,3,nan", "1,2,3,inf", "a,b"):
+        with pytest.raises(ValueError, match=f"--motion-edges is '{wrong}'; expected four rising numbers"):
+            edges_of(wrong)
 
 
 # pictures of characters ---------------------------------------------------------------------------------------------
@@ -394,6 +311,11 @@ def test_pictures_of_a_character_lie_under_their_name(tmp_path):
     assert len(references.pictures["QIQI"]) == 3 and references.remarks == ()
     assert sorted(picture.shape for picture in references.pictures["QIQI"])[-1] == (9, 9, 3)
     assert references.facts["from"] == "folder"
+    for number in range(17):
+        picture_in(tmp_path / "Qiqi" / f"{number:02}.png", number)
+    references = references_of([named_game("Qiqi")], tmp_path)
+    assert len(references.pictures["Qiqi"]) == 16
+    assert references.remarks == ("Qiqi has 20 pictures; only the first 16 are used",)
 
 
 def test_accents_are_the_same_however_a_disk_stores_them(tmp_path):
@@ -405,41 +327,12 @@ def test_accents_are_the_same_however_a_disk_stores_them(tmp_path):
     assert len(references.pictures["Zo\u00eb"]) == 3 and references.remarks == ()
 
 
-def test_pictures_that_are_too_many_to_count_are_told(tmp_path):
-    for number in range(17):
-        picture_in(tmp_path / "Qiqi" / f"{number:02}.png", number)
-    references = references_of([named_game("Qiqi")], tmp_path)
-    assert [picture.max() for picture in references.pictures["Qiqi"]] == list(range(16))
-    assert references.remarks == ("Qiqi has 17 pictures; only the first 16 are used",)
-
-
-def test_pictures_are_read_as_the_building_of_a_dataset_reads_them(tmp_path):
-    (tmp_path / "miko").mkdir()
-    Image.new("RGBA", (6, 4), (0, 0, 0, 0)).save(tmp_path / "miko" / "a.png")
-    turned = Image.Exif()
-    turned[0x0112] = 6  # EXIF orientation: a quarter to the right
-    Image.new("RGB", (6, 4)).save(tmp_path / "miko" / "b.jpg", exif=turned)
-    picture_in(tmp_path / "miko" / "c.bmp", 10)
-    for name in ("miko/._a.png", "._miko.png"):
-        (tmp_path / name).write_bytes(b"macOS keeps its own notes so")
-    clear, upright, plain = references_of([named_game("Miko")], tmp_path).pictures["Miko"]
-    assert (clear == 255).all() and upright.shape == (6, 4, 3) and plain.max() == 10
-
-
 @pytest.mark.parametrize("name", ["../secret", "secret/..", "/etc", "..", "a\\b"])
 def test_a_name_never_becomes_a_path(tmp_path, name):
     picture_in(tmp_path / "secret.png", 10)
     (tmp_path / "folder").mkdir()
     references = references_of([named_game(name)], tmp_path / "folder")
     assert references.pictures == {} and "has none" in references.remarks[0]
-
-
-def test_a_broken_picture_is_named(tmp_path):
-    (tmp_path / "Miko.png").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match="Miko.png: not a readable picture"):
-        references_of([named_game("Miko")], tmp_path)
-    with pytest.raises(ValueError, match="no such folder"):
-        references_of([named_game("Miko")], tmp_path / "absent")
 
 
 def test_the_toybox_draws_its_own_characters_and_nobody_elses():
@@ -516,22 +409,18 @@ def test_no_run_here_is_said(tmp_path):
 # runs ---------------------------------------------------------------------------------------------------------------
 
 
-def test_two_runs_give_the_same_numbers_and_another_seed_others(world, played, tmp_path):
+def test_a_game_depends_only_on_its_name_and_the_seed(world, played, tmp_path):
+    """Not on the games before it, nor on the process; prediction is greedy, so another seed changes only the shots."""
     with open_job(job_of(world, tmp_path / "again")) as opened:
+        opened.play(part=1, parts=2)
+        assert [path.name for path in (tmp_path / "again" / "games").iterdir()] == ["small-2"]
         opened.play()
     assert numbers(tmp_path / "again") == numbers(played)
     with open_job(job_of(world, tmp_path / "other", seed=1, limit=1)) as opened:
         opened.play()
     one, other = (read_game(out, "small-1") for out in (played, tmp_path / "other"))
     assert one.seed != other.seed and one.turns[0].scores != other.turns[0].scores
-    assert one.turns[0].level == other.turns[0].level, "prediction is greedy"
-
-
-def test_a_games_shots_do_not_depend_on_the_games_before_it(world, played, tmp_path):
-    with open_job(job_of(world, tmp_path / "out")) as opened:
-        opened.play(part=1, parts=2)
-    assert [path.name for path in (tmp_path / "out" / "games").iterdir()] == ["small-2"]
-    assert numbers(tmp_path / "out").items() <= numbers(played).items()
+    assert one.turns[0].level == other.turns[0].level
 
 
 def test_a_killed_run_goes_on_to_the_same_numbers(world, played, tmp_path):
@@ -541,7 +430,8 @@ def test_a_killed_run_goes_on_to_the_same_numbers(world, played, tmp_path):
     assert read_game(out, "small-1") is not None and read_game(out, "small-2") is None
     assert (game_folder(out, "small-2") / "turn-01.mp4").exists() or list(game_folder(out, "small-2").iterdir())
     begun = (game_folder(out, "small-1") / "game.json").stat().st_mtime_ns
-    assert cli.carry_out(job_of(world, out)) == 0
+    with open_job(job_of(world, out)) as opened:
+        opened.play()
     assert (game_folder(out, "small-1") / "game.json").stat().st_mtime_ns == begun, "not played again"
     assert numbers(out) == numbers(played)
 
@@ -572,18 +462,12 @@ def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_pat
         with pytest.raises(ValueError, match=f"holds another run: .*{re.escape(sentence)}"):
             with open_job(job_of(world, played, **changes)):
                 pass
+    with pytest.raises(ValueError, match="holds another run"), open_job(job_of(world, played, seed=5), main=False):
+        pass
     assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ValueError, match="holds other files"), open_job(job_of(world, tmp_path)):
         pass
-
-
-def test_another_process_plays_nothing_into_a_folder_of_another_run(world, played):
-    before = sorted(played.rglob("*"))
-    with pytest.raises(ValueError, match="holds another run"):
-        with open_job(job_of(world, played, seed=5), main=False) as opened:
-            opened.play()
-    assert sorted(played.rglob("*")) == before
 
 
 def test_two_runs_at_once_do_not_meet(world, tmp_path):
@@ -599,8 +483,9 @@ def test_more_games_go_on_with_fewer(world, tmp_path):
             opened.play()
             table = opened.report()
         assert table.ours.games == limit
+        few = "only one game: the intervals" if limit == 1 else "only 2 games: the intervals of means over so few"
+        assert few in " ".join(table.remarks)
     assert "the first 2 of the benchmark's 3 games" in " ".join(table.remarks)
-    assert any("only 2 games" in remark and "too narrow" in remark for remark in table.remarks)
     with pytest.raises(ValueError, match="--limit is 0"), open_job(job_of(world, tmp_path / "out", limit=0)):
         pass
 
@@ -617,7 +502,9 @@ def test_the_report_says_what_it_takes_to_repeat_it(played):
     rows = {row["key"]: row for row in told["rows"]}
     assert list(rows) == [metric.key for metric in METRICS]
     assert rows["clip_i"]["name"] == "CLIP-I (toybox towers)", "stand-ins never go by the bare name"
-    assert rows["acc_f"]["n"] == 6 and len(rows["acc_f"]["interval"]) == 2 and rows["acc_f"]["paper"]["GC"] == 0.425
+    low, high = rows["acc_f"]["interval"]
+    assert low <= rows["acc_f"]["value"] <= high and low < high
+    assert rows["acc_f"]["n"] == 6 and rows["acc_f"]["paper"]["GC"] == 0.425
     assert rows["clip_i_true"]["value"] is None and rows["clip_i_true"]["n"] == 0
     assert sum(map(sum, told["motion_levels"]["tiny"])) == 6
 
@@ -636,6 +523,7 @@ def test_the_report_reads_as_markdown(played):
     assert true.split("|")[3].strip() == "-", "nothing is invented"
     for metric in METRICS:
         assert metric.about in text and metric.source in text
+    assert "(!)" not in text, "a row without a truth is never marked"
 
 
 def test_plots_and_page_are_pictures_and_a_page(played):
@@ -667,29 +555,24 @@ def test_other_runs_stand_beside(world, played, tmp_path):
     assert table.columns[1].estimates == estimates_of(read_run(played).games)
     save_table(table)
     told = json.loads((tmp_path / "w0" / "report.json").read_text())
-    assert told["rows"][0]["beside"]["tiny (out)"]["n"] == 6 and set(told["motion_levels"]) == {
-        "tiny (w0)",
-        "tiny (out)",
-    }
+    assert told["rows"][0]["beside"]["tiny (out)"]["n"] == 6
+    assert set(told["motion_levels"]) == {"tiny (w0)", "tiny (out)"}
+    assert (told["beside"]["tiny (out)"]["player"]["window"], told["beside"]["tiny (out)"]["seed"]) == (4, 0)
     with open_job(job_of(world, tmp_path / "one", limit=1)) as opened:
         opened.play()
     fewer = table_of(read_run(played), [tmp_path / "one"])
     assert any("has finished 1 of these 3 games" in remark for remark in fewer.remarks)
 
 
-def test_the_report_says_how_the_runs_beside_were_played(world, played, tmp_path):
-    with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as opened:
-        opened.play()
-        opened.report([played]).save(tmp_path)
-    (beside,) = json.loads((tmp_path / "report.json").read_text())["beside"].values()
-    assert beside["player"]["window"] == 4 and beside["seed"] == 0
-
-
 def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
-    for folder, sentence in ((tmp_path / "absent", "no played benchmark here"), (played, "benchmark sha256 was")):
+    for name, folder, changes, sentence in (
+        ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
+        ("games", played, {"games": small_games(1)}, "cannot stand beside this run: benchmark sha256 was"),
+        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot stand beside this run: motion edges was"),
+    ):
         with pytest.raises(ValueError, match=sentence):
-            cli.carry_out(job_of(world, tmp_path / "out", games=small_games(1)), [folder])
-    assert not list((tmp_path / "out").rglob("game.json"))
+            cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])
+    assert not list(tmp_path.rglob("game.json"))
 
 
 def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, tmp_path, capsys):
@@ -701,21 +584,6 @@ def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, 
     sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
     assert f"({sentence})" in told.partition("odd  2 turns")[0], "Miko and the rest are known"
     assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
-
-
-def test_what_was_measured_otherwise_does_not_stand_beside(world, played, tmp_path):
-    with open_job(job_of(world, tmp_path / "other", edges=(1.0, 2.0, 3.0, 4.0), limit=1)) as opened:
-        opened.play()
-    with pytest.raises(ValueError, match="cannot stand beside this run: motion edges was"):
-        table_of(read_run(played), [tmp_path / "other"])
-
-
-def test_one_game_alone_says_what_its_intervals_are(world, tmp_path):
-    with open_job(job_of(world, tmp_path / "out", games=small_games(1))) as opened:
-        opened.play()
-        table = opened.report()
-    assert any("only one game" in remark for remark in table.remarks)
-    assert not any("too narrow" in remark for remark in table.remarks)
 
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 __STYLE__ `${x}` \"'"
@@ -741,12 +609,6 @@ def test_the_page_is_safe_whatever_a_benchmark_says(played, tmp_path):
     assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
-    for tag, part in (("style", "style.css"), ("script", "page.js")):
-        block = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[1]
-        own = (pathlib.Path(page.__file__).with_name("clips_page") / part).read_text(encoding="utf-8")
-        assert own.removeprefix('"use strict";\n') in block
-        digest = base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{digest}'" in policy
     assert all(turn["clip"].startswith("games/small-") for game in told["games"] for turn in game["turns"])
 
 
@@ -765,9 +627,6 @@ def test_a_browser_shows_the_page_and_runs_nothing_of_a_benchmarks(played, tmp_p
 def test_markdown_shows_a_strangers_words_as_words(played):
     text = hostile_table(played).markdown
     assert "\\<script\\>" in text and not re.search(r"(?<!\\)<", text)
-
-
-def test_a_players_name_cannot_break_the_table(played):
     run = read_run(played)
     player = {**run.asked["player"], "name": "a | b <b>\x1b[31m"}
     table = table_of(replace(run, asked={**run.asked, "player": player}))
@@ -783,13 +642,8 @@ def test_where_no_video_can_be_written_the_page_shows_moving_pictures(world, tmp
     (turn,) = read_run(tmp_path).games[0].turns
     assert (turn.clip, turn.shown) == ("turn-01.safetensors", "turn-01.webp")
     assert "games/small-1/turn-01.webp" in (tmp_path / "index.html").read_text()
-
-
-def test_a_moving_picture_stands_in_where_no_video_can_be_written(tmp_path):
-    frames = np.stack([np.full((8, 12, 3), shade, np.uint8) for shade in range(0, 170, 10)])
-    write_moving(tmp_path / "turn-01.webp", frames, 8.0)
-    with Image.open(tmp_path / "turn-01.webp") as picture:
-        assert picture.n_frames == 17 and picture.size == (12, 8)
+    with Image.open(tmp_path / "games/small-1/turn-01.webp") as picture:
+        assert picture.n_frames == world.spec.decoder.frames
 
 
 # the command and the node -------------------------------------------------------------------------------------------
@@ -814,9 +668,6 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path
     said = capsys.readouterr().out
     assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
     assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said and "index.html" in said
-    assert cli.run(told(*words, "--limit", 5)) == 0
-    said = capsys.readouterr().out
-    assert said.count("  1 turn  ") == 1, "four of them were there"
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 
@@ -963,20 +814,16 @@ def test_a_row_in_which_the_truth_scores_below_the_player_is_marked(tmp_path, li
     assert kept["says_nothing"] is marked and kept["truth"]["value"] == truth
 
 
-def test_a_row_without_a_truth_is_never_marked(played):
-    assert "(!)" not in (played / "report.md").read_text(encoding="utf-8")
-
-
 def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
     base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
     for more, sentence in {
         ("--seed", "-1"): "seeds run from 0",
-        ("--motion-edges", "a,b"): "four rising numbers",
+        ("--motion-edges", "1,2,2,3"): "four rising numbers",
         ("--flow", "raft"): "backends differ",
         ("--limit", "0"): "1 game or more",
         ("--steps", "0"): "1 step or more",
         ("--window", "-1"): "0 or more",
-        ("--baseline-video", "v"): "--baseline-video is given without a baseline; add --baseline gc",
+        ("--baseline-video", "v"): "--baseline-video is given without a baseline; leave it out, or add --baseline gc",
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):
@@ -998,15 +845,6 @@ def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
             main(["evaluate", task, "--help"])
         text = " ".join(capsys.readouterr().out.split())
         assert "the code beside its DINO is run, so fetch it yourself" in text
-
-
-def test_the_command_is_light_to_import():
-    code = (
-        "import sys, animegamer_core.cli.evaluate_world as cli, argparse; cli.add_arguments(argparse.ArgumentParser());"
-    )
-    code += "print(*{'torch', 'diffusers', 'transformers', 'PIL', 'cv2', 'accelerate'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
 
 
 def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):

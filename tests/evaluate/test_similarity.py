@@ -17,7 +17,7 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.evaluate.similarity.choose import open_scoring_models
 from animegamer_core.evaluate.similarity.files import package
-from animegamer_core.evaluate.similarity.pixels import Preprocessing, resized
+from animegamer_core.evaluate.similarity.pixels import Preprocessing
 from animegamer_core.evaluate.similarity.published_clip import PublishedClip, open_clip_model
 from animegamer_core.evaluate.similarity.published_dreamsim import FILES, open_dreamsim
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
@@ -33,7 +33,6 @@ from animegamer_core.research.toybox_recipe.scoring_checks import (
 )
 from animegamer_core.research.toybox_recipe.scoring_models import (
     HELD_OUT_SEED,
-    Examples,
     caption,
     draw_examples,
     same_captions,
@@ -109,14 +108,6 @@ def tiny_config(tokens):
     )
 
 
-def write_tokenizer(folder, vocab, merges):
-    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
-    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
-    about = {"tokenizer_class": "CLIPTokenizer", "pad_token": "<|endoftext|>", **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
-
-
 def write_clip(folder, vocab, merges):
     """A CLIP folder of tiny size with random weights; returns the model."""
     from transformers import CLIPModel
@@ -127,7 +118,11 @@ def write_clip(folder, vocab, merges):
     for weights in model.parameters():
         torch.nn.init.normal_(weights, std=0.2)
     model.save_pretrained(folder)
-    write_tokenizer(folder, vocab, merges)
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+    about = {"tokenizer_class": "CLIPTokenizer", "pad_token": "<|endoftext|>", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
     facts = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.25], "size": {"shortest_edge": SIZE}}
     (folder / "preprocessor_config.json").write_text(json.dumps(facts), encoding="utf-8")
     return model
@@ -193,7 +188,7 @@ def test_weights_that_are_not_whole_are_refused(clip_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-@pytest.mark.parametrize("left", [0, 1, 100, -1])
+@pytest.mark.parametrize("left", [0, -1])
 def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left):
     from safetensors.torch import load_file
 
@@ -410,12 +405,6 @@ def test_a_package_that_cannot_be_imported_is_asked_for(monkeypatch, error):
         package("dreamsim", "dreamsim")
 
 
-def test_pictures_are_squeezed_by_pillow():
-    picture = noise(40, 70, 3)
-    wanted = np.asarray(Image.fromarray(picture).resize((224, 224), Image.Resampling.BICUBIC))
-    assert np.array_equal(resized(picture[None], (224, 224))[0].permute(1, 2, 0).numpy(), wanted / np.float32(255))
-
-
 # --- which models
 
 
@@ -469,25 +458,17 @@ def test_the_shipped_models_know_the_toybox(shipped, unseen):
     assert seen["nearer"] >= 0.95 and seen["same_shot"] > seen["other_shot"] + 0.3
 
 
-def test_the_shipped_models_are_blind_to_noise(shipped, unseen):
-    blind = noise_check(shipped, unseen)
-    assert blind["text_to_picture"] <= 0.04 and blind["picture_to_text"] <= 0.04  # chance is 0.01, of 100
+def test_the_shipped_models_are_blind_to_noise_and_were_to_shuffled_labels(shipped, unseen):
+    blind, shuffled = noise_check(shipped, unseen), read_card(EMBEDDED["toybox"])["facts"]["shuffled"]
+    for control in (blind, shuffled):
+        assert control["text_to_picture"] <= 0.04 and control["picture_to_text"] <= 0.04  # chance is 0.01, of 100
     assert 0.35 <= blind["nearer"] <= 0.65
-
-
-def test_the_card_says_how_good_the_models_are():
-    facts = read_card(EMBEDDED["toybox"])["facts"]
-    assert facts["retrieval"]["text_to_picture"] >= 0.9
-    for control in (facts["noise"], facts["shuffled"]):
-        assert control["text_to_picture"] <= 0.03 and control["picture_to_text"] <= 0.03  # 500 scenes, chance 0.01
-    assert 0.4 <= facts["noise"]["nearer"] <= 0.6
-    folder = EMBEDDED["toybox"] / "scorers"
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 1.2e6
 
 
 def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unseen):
     frames = unseen.frames[:5, 0]
     models = open_scoring_models("toybox")
+    assert not torch.equal(models.clip.embed_images(frames), models.dreamsim.embed_images(frames))
     for see in (models.clip.embed_images, models.dreamsim.embed_images):
         rows = see(frames)
         assert rows.dtype == torch.float32 and unit(rows)
@@ -524,13 +505,13 @@ def test_captions_of_one_scene_say_the_same_whatever_their_form():
     assert len(set(same_captions([caption(probe_scene(seed), rng) for seed in range(20)]).tolist())) == 20
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_other_scenes_differ_in_one_fact(seed):
-    scene = probe_scene(seed)
-    for fact, other in other_scenes(scene, random.Random(seed)).items():
-        name = {"colour": "prop_colour"}.get(fact, fact)
-        differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
-        assert differing - {"prop_told"} == {name}
+def test_other_scenes_differ_in_one_fact():
+    for seed in range(8):
+        scene = probe_scene(seed)
+        for fact, other in other_scenes(scene, random.Random(seed)).items():
+            name = {"colour": "prop_colour"}.get(fact, fact)
+            differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
+            assert differing - {"prop_told"} == {name}
 
 
 def test_references_show_the_character_alone_in_every_setting():
@@ -567,14 +548,6 @@ def test_incomplete_scoring_models_are_refused(tmp_path):
     (folder / "scorers.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="not the scoring models of this version"):
         load_scoring_models(tmp_path)
-
-
-def test_a_picture_tower_that_knows_nothing_guesses():
-    """The checks themselves: on random models and noise they find no knowledge where there is none."""
-    torch.manual_seed(0)
-    examples = draw_examples(range(40), workers=1)
-    blank = Examples(examples.scenes, noise(*examples.frames.shape))
-    assert retrieval(ScoringNet().eval(), blank)["text_to_picture"] <= 0.2
 
 
 def test_scoring_models_do_not_change_which_world_it_is(tmp_path):

@@ -1,17 +1,44 @@
-"""The choice of scoring models: the Toybox's own, or published ones in the user's folders. Light to import."""
+"""The choice of scoring models: the Toybox's own, which need no download, or published ones in the user's folders.
+
+Light to import. M images or texts, E embedding width, H height, W width, C channels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .models import ScoringModels
+from .models import STAND_IN, ScoringModels
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from ...toybox.scoring_models import ScoringNet
 
 KINDS = ("toybox", "published")
-DREAMSIM_HELP = "folder of DreamSim's weights; the code beside its DINO is run, so fetch it yourself"
+
+
+@dataclass(frozen=True)
+class ToyboxModel:
+    """Image and text encoder of a Toybox world. perceptual: by the middle layers, which see colour and layout."""
+
+    net: ScoringNet
+    facts: Mapping[str, Any]
+    perceptual: bool = False
+    name: str = STAND_IN
+
+    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+        return self.net.embed_pictures(frames_MHWC, self.perceptual)
+
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """(M, E) fp32 unit vectors on the CPU."""
+        return self.net.embed_texts(texts)
 
 
 def open_scoring_models(
@@ -29,11 +56,9 @@ def open_scoring_models(
     if name not in KINDS:
         raise ValueError(f"unknown scoring models {name!r}; choose one of {', '.join(KINDS)}")
     if name == "toybox":
-        from .toybox_models import open_toybox_models
-
         if clip is not None or dreamsim is not None:
             raise ValueError(f"--towers toybox takes no folder, got {clip or dreamsim}; use --towers published")
-        return open_toybox_models(device)
+        return _open_toybox_models(device)
     from .published_clip import CLIP_SOURCE, open_clip_model
     from .published_dreamsim import open_dreamsim
 
@@ -42,3 +67,15 @@ def open_scoring_models(
             f"--towers published needs a folder with a CLIP model; download one yourself, e.g. {CLIP_SOURCE}"
         )
     return ScoringModels(open_clip_model(clip, device), None if dreamsim is None else open_dreamsim(dreamsim, device))
+
+
+def _open_toybox_models(device: torch.device | str) -> ScoringModels:
+    """The scoring models of the shipped world, for every Toybox world; ValueError if they are missing."""
+    from ...checkpoint.world import EMBEDDED
+    from ...toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
+    from .files import file_facts
+
+    world = EMBEDDED["toybox"]
+    net = load_scoring_models(world, device)
+    facts = {"files": file_facts([world / FOLDER / WEIGHTS]), "trained": read_card(world)["facts"]}
+    return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-CHUNK = 2**20
+from ...checkpoint.storage import note_of
+
 BATCH = 32  # images or texts that a published model embeds at once
 
 Items = TypeVar("Items", bound=Sequence[Any])
@@ -18,15 +18,7 @@ Items = TypeVar("Items", bound=Sequence[Any])
 
 def file_facts(paths: Iterable[Path]) -> dict[str, str]:
     """File name -> the sha256 of its bytes."""
-    return {path.name: _sha256(path) for path in paths}
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
+    return {path.name: note_of(path).sha256 for path in paths}
 
 
 def missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:

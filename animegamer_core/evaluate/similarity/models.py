@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 STAND_IN = "toybox towers"  # in saved runs and reports; new text says "scoring models"
 
 
-class ImageTextModel(Protocol):
-    """A CLIP model: it embeds images and texts into one space, where their cosine says how well they fit."""
+class ImageModel(Protocol):
+    """A model that embeds images, such as DreamSim: the cosine of two embeddings is their similarity."""
 
     @property
     def name(self) -> str:
@@ -30,24 +30,13 @@ class ImageTextModel(Protocol):
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
         """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+
+
+class ImageTextModel(ImageModel, Protocol):
+    """A CLIP model: it embeds texts into the same space as images, where the cosine says how well they fit."""
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
         """(M, E) fp32 unit vectors on the CPU."""
-
-
-class PerceptualModel(Protocol):
-    """A DreamSim model: the cosine of two embeddings is their similarity, 1 minus DreamSim's distance."""
-
-    @property
-    def name(self) -> str:
-        """The model's name in reports."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What a report says about the model: its files with their hashes, as plain json values."""
-
-    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class ScoringModels:
     """What scores shots. stand_in: these are the Toybox's own models. dreamsim None: its rows stay unmeasured."""
 
     clip: ImageTextModel
-    dreamsim: PerceptualModel | None
+    dreamsim: ImageModel | None
     stand_in: bool = False
 
     def label(self, metric: str) -> str:

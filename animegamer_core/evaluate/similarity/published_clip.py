@@ -115,9 +115,8 @@ def _from_transformers(folder: Path, device: torch.device | str) -> PublishedCli
     config, wanted = read_object(folder / CONFIG), read_object(folder / PREPROCESSOR)
     if config.get("model_type") != "clip":
         raise ValueError(f"{folder / CONFIG}: a model of type {config.get('model_type')!r}; give one of type 'clip'")
-    read_state(
-        next(folder / name for name in TRANSFORMERS_WEIGHTS if (folder / name).is_file())
-    )  # ValueError for a damaged file
+    weights = _first_file(folder, TRANSFORMERS_WEIGHTS)
+    read_state(weights)  # ValueError for a damaged file
     try:
         model, notes = CLIPModel.from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
@@ -130,10 +129,9 @@ def _from_transformers(folder: Path, device: torch.device | str) -> PublishedCli
     preprocessing = _preprocessing(
         folder / PREPROCESSOR, model.config.vision_config.image_size, wanted.get("image_mean"), wanted.get("image_std")
     )
-    facts = _facts(folder, "transformers", TRANSFORMERS_WEIGHTS, preprocessing)
-    return PublishedClip(
-        folder.resolve().name, facts, _TransformersClip(model.to(device).eval(), tokenizer), preprocessing
-    )
+    facts = {"format": "transformers", "files": file_facts([weights]), "size": preprocessing.size}
+    clip = _TransformersClip(model.to(device).eval(), tokenizer)
+    return PublishedClip(folder.resolve().name, facts, clip, preprocessing)
 
 
 class _OpenClip:
@@ -163,7 +161,7 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
     resizing = wanted.get("interpolation", "bicubic"), wanted.get("resize_mode", "shortest")
     if resizing != ("bicubic", "shortest"):
         raise ValueError(f"{path}: images are resized by {resizing}; only bicubic and shortest are supported")
-    weights = next(folder / name for name in OPEN_CLIP_WEIGHTS if (folder / name).is_file())
+    weights = _first_file(folder, OPEN_CLIP_WEIGHTS)
     try:
         model = open_clip.CLIP(**model_cfg)
         model.load_state_dict(read_state(weights), strict=True)
@@ -171,10 +169,10 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
         raise ValueError(f"{weights}: the weights do not fit {path.name} ({error}); download both again") from error
     tokenizer = open_clip.SimpleTokenizer(context_length=text_cfg.get("context_length", 77))
     preprocessing = _preprocessing(path, vision_cfg.get("image_size"), wanted.get("mean"), wanted.get("std"))
-    facts = _facts(folder, f"open_clip {open_clip.__version__}", OPEN_CLIP_WEIGHTS, preprocessing)
-    return PublishedClip(
-        folder.resolve().name, facts, _OpenClip(model.to(device).eval(), tokenizer, device), preprocessing
-    )
+    made_by = f"open_clip {open_clip.__version__}"
+    facts = {"format": made_by, "files": file_facts([weights]), "size": preprocessing.size}
+    clip = _OpenClip(model.to(device).eval(), tokenizer, device)
+    return PublishedClip(folder.resolve().name, facts, clip, preprocessing)
 
 
 def _preprocessing(path: Path, size: Any, mean: Any, std: Any) -> Preprocessing:
@@ -188,6 +186,5 @@ def _preprocessing(path: Path, size: Any, mean: Any, std: Any) -> Preprocessing:
     return Preprocessing(size, mean, std)
 
 
-def _facts(folder: Path, made_by: str, names: Sequence[str], preprocessing: Preprocessing) -> dict[str, Any]:
-    weights = next(folder / name for name in names if (folder / name).is_file())
-    return {"format": made_by, "files": file_facts([weights]), "size": preprocessing.size}
+def _first_file(folder: Path, names: Sequence[str]) -> Path:
+    return next(folder / name for name in names if (folder / name).is_file())

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
 from ...runtime.optimizations import OPTIMIZATIONS
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
-from ...spec import ResolvedSampling, resolve_sampling
+from ...spec import resolve_sampling
 from ...state import motion_text
 from ...toybox.probes import ProbeNet, load_probes
 from ...toybox.probes import recognise as recognise_clips
@@ -131,19 +132,10 @@ class EvalContext:
         return load_probes(self.world.folder, self.device)
 
     @property
-    def steps(self) -> int:
-        """Sampling steps of every shot."""
-        return self._resolved.steps
-
-    @property
-    def guidance(self) -> str:
-        """The guidance schedule of every shot."""
-        return self._resolved.guidance
-
-    @property
-    def _resolved(self) -> ResolvedSampling:
+    def options(self) -> dict[str, Any]:
+        """Steps and guidance schedule of every shot, as the decoder's sampler takes them."""
         asked = self.sampling
-        return resolve_sampling(self.world.spec, self.world.profile, asked.steps, asked.guidance, asked.preset)
+        return asdict(resolve_sampling(self.world.spec, self.world.profile, asked.steps, asked.guidance, asked.preset))
 
     def with_sampling(self, sampling: Sampling) -> EvalContext:
         """A context of the same world that samples differently; its decoder is loaded again."""
@@ -180,10 +172,12 @@ class EvalContext:
     def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
         """The shots that the decoder draws from representations at motion values."""
         self.on_progress("shots", 0, len(seeds))
-        shots, options = [], {"steps": self.steps, "guidance": self.guidance}
+        shots = []
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
-            latents = self.decoder.sample(torch.stack(tuple(states_MND[part])), motion, list(seeds[part]), **options)
+            latents = self.decoder.sample(
+                torch.stack(tuple(states_MND[part])), motion, list(seeds[part]), **self.options
+            )
             shots.append(_to_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
         if shots:

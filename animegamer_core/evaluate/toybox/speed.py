@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,7 +27,7 @@ class Speed:
     does not report it.
     """
 
-    turns: tuple[float, ...]
+    turns: list[float]
     loading: float
     first_prediction: float
     memory: float | None
@@ -46,8 +46,7 @@ def measure_speed(world: Path, instructions: Sequence[str]) -> Speed:
         raise RuntimeError(f"the timed process took more than {LIMIT_S} s for {len(instructions)} turns") from error
     if done.returncode:
         raise RuntimeError(f"the timed process failed with status {done.returncode}: {done.stderr.strip()[-500:]}")
-    values = json.loads(done.stdout.strip().splitlines()[-1])
-    return Speed(tuple(values["turns"]), values["loading"], values["first_prediction"], values["memory"])
+    return Speed(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def _timed(folder: str, started: float, instructions: Sequence[str]) -> Speed:
@@ -75,7 +74,7 @@ def _timed(folder: str, started: float, instructions: Sequence[str]) -> Speed:
             frames = decoder.shoot(state.representation, world.motion_table.value(state.motion), seed=number)
             write_clip(Path(clips) / f"{number}{clip_suffix()}", to_uint8(frames), world.spec.decoder.fps)
             seconds.append(time.perf_counter() - begun)
-    return Speed(tuple(seconds), loading, first, _peak_memory())
+    return Speed(seconds, loading, first, _peak_memory())
 
 
 def _peak_memory() -> float | None:
@@ -94,6 +93,4 @@ def _peak_memory() -> float | None:
 
 
 if __name__ == "__main__":
-    from dataclasses import asdict
-
     sys.stdout.write(json.dumps(asdict(_timed(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))) + "\n")

@@ -13,10 +13,11 @@ from ...media.contact_sheet import contact_sheet
 from ...media.fonts import drawable, font_of
 from ...media.video import read_clip
 from ...state import GameSession, GameState
+from ..estimates import Estimate
 from .metrics import BY_KEY, Metric
 from .paper import PAPER
 from .records import GameRecord, game_folder
-from .report import Column, PaperTable, number
+from .report import Column, PaperTable, number, published_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +38,7 @@ class Bar:
     """One bar of a metric: whose it is, its value with its interval, how it is written, and its colour."""
 
     name: str
-    value: float
-    low: float
-    high: float
+    estimate: Estimate
     text: str
     colour: str
 
@@ -110,12 +109,11 @@ def bars_of(table: PaperTable, metric: Metric) -> list[Bar]:
         if estimate.count:
             text = f"{number(estimate.value, metric.unit)}  [{number(estimate.low)}, {number(estimate.high)}]"
             colour = COLOURS[place % len(COLOURS)]
-            bars.append(Bar(column.name, estimate.value, estimate.low, estimate.high, text, colour))
-    for name, row in PAPER.items():
-        if metric.key in row:
-            value = row[metric.key]
-            text = f"{value:g} {metric.unit}" if metric.unit else f"{value:.3f}"
-            bars.append(Bar(f"{name} (paper)", value, value, value, text, PAPER_COLOUR))
+            bars.append(Bar(column.name, estimate, text, colour))
+    for name in PAPER:
+        if (value := metric.published(name)) is not None:
+            text = published_text(value, metric.unit)
+            bars.append(Bar(f"{name} (paper)", Estimate(value, value, value, 0), text, PAPER_COLOUR))
     return bars
 
 
@@ -129,16 +127,15 @@ def _draw_bars(axes: Axes, title: str, bars: Sequence[Bar], room: int) -> None:
         axes.set_yticks([])
         axes.text(0, 0.8, "not measured", transform=axes.transAxes, size=10, color=FAINT, va="top")
         return
-    longest = max([1e-9, *(bar.high for bar in bars)])
+    longest = max([1e-9, *(bar.estimate.high for bar in bars)])
     longest = 1.0 if 0.2 < longest <= 1 else longest
     rows = range(len(bars))
-    values = [max(0.0, bar.value) for bar in bars]
-    errors = [[value - max(0.0, bar.low), max(0.0, bar.high) - value] for value, bar in zip(values, bars, strict=True)]
     axes.barh(rows, longest, height=0.68, color=GRID)
-    axes.barh(rows, values, height=0.68, color=[bar.colour for bar in bars])
-    for row, (value, error, bar) in enumerate(zip(values, errors, bars, strict=True)):
-        if bar.high > bar.low:
-            axes.errorbar(value, row, xerr=[[error[0]], [error[1]]], color=INK, capsize=3, linewidth=1.4)
+    for row, bar in enumerate(bars):
+        value, low, high = (max(0.0, end) for end in (bar.estimate.value, bar.estimate.low, bar.estimate.high))
+        axes.barh(row, value, height=0.68, color=bar.colour)
+        if bar.estimate.high > bar.estimate.low:
+            axes.errorbar(value, row, xerr=[[value - low], [high - value]], color=INK, capsize=3, linewidth=1.4)
         axes.text(longest * 1.02, row, bar.text, size=9, color=FAINT, va="center")
     names = [printable(bar.name) for bar in bars]
     axes.set_yticks(rows, names)

@@ -27,7 +27,7 @@ from .player import WorldPlayer
 from .records import LOCK, PlayedRun, begin_run, finished_games, read_asked
 from .references import CharacterReferences, references_of
 from .report import PaperTable, check_beside, table_of
-from .runner import BenchmarkRunner, OnGame, OnTurn, silent, wait_for_games, wait_for_start
+from .runner import BenchmarkRunner, OnGame, OnTurn, silent, wait_for_start
 from .scores import Scorer
 
 UNKNOWN = 10  # unknown words that a remark names
@@ -61,14 +61,6 @@ class EvaluationJob:
 
 
 @dataclass(frozen=True)
-class Listeners:
-    """Callbacks after every turn and every game."""
-
-    on_turn: OnTurn = silent
-    on_game: OnGame = silent
-
-
-@dataclass(frozen=True)
 class OpenJob:
     """A job that owns its folder: ready to play its part, and to report once all games are finished."""
 
@@ -93,23 +85,17 @@ class OpenJob:
         for folder in folders:
             check_beside(read_asked(self.job.out), folder)
 
-    def play(self, listeners: Listeners = Listeners(), part: int = 0, parts: int = 1) -> None:  # noqa: B008  frozen
+    def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
         """Play the unfinished ones of every `parts`-th game from number `part` (0, 1, ...) on."""
-        job = self.job
-        scorer = Scorer(job.models, self.meter, self.references)
-        runner = BenchmarkRunner(job.player, scorer, job.out, job.seed, _played_on(job.device))
-        runner.on_turn, runner.on_game = listeners.on_turn, listeners.on_game
-        runner.play(job.played, part, parts)
-
-    def wait(self) -> Iterator[int]:
-        """Yield how many games are finished, until other processes have finished all of them."""
-        yield from wait_for_games(self.job.out, self.job.played)
+        job, scorer = self.job, Scorer(self.job.models, self.meter, self.references)
+        runner = BenchmarkRunner(job.player, scorer, job.out, job.seed, _played_on(job.device), on_turn, on_game)
+        runner.play(job.played[part::parts])
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
         """The table of the finished games; `facts` as for `table_of`."""
-        job, facts = self.job, dict(facts or {})
+        job = self.job
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
-        remarks = [*facts.get("remarks", ()), *self.meter.remarks, *self.remarks()]
+        remarks = [*self.meter.remarks, *self.remarks()]
         if len(job.played) < len(job.games):
             count = len(job.games)
             remarks.append(f"the first {len(job.played)} of the benchmark's {count} games; --limit {count} plays all")
@@ -119,7 +105,7 @@ class OpenJob:
                 f"{job.player.name} shows {shown} of {drawn} frames, {speed:g} times as fast, which changes ACC-F and "
                 "MAE-F; --baseline-take first keeps the speed"
             )
-        return table_of(run, beside, {**facts, "remarks": remarks})
+        return table_of(run, beside, remarks, facts)
 
 
 @contextmanager

@@ -83,26 +83,18 @@ def _score(name: str) -> Callable[[TurnRecord], Value]:
     return lambda turn: turn.scores.get(name)
 
 
-def _motion_right(name: str) -> Callable[[TurnRecord], Value]:
-    """Whether a measured level (a field of the record) is the requested one."""
-    return lambda turn: None if (level := getattr(turn, name)) is None else level == turn.asked.level
+def _right(found: object, asked: object) -> Value:
+    """Whether a value is the requested one; None if there is none."""
+    return None if found is None else found == asked
 
 
-def _motion_off(name: str) -> Callable[[TurnRecord], Value]:
-    """How far a measured level (a field of the record) is from the requested one."""
-    return lambda turn: None if (level := getattr(turn, name)) is None else float(abs(level - turn.asked.level))
-
-
-def _scope_right(turn: TurnRecord) -> Value:
-    return None if turn.level is None else turn.level == turn.asked.level
+def _motion_off(level: int | None, turn: TurnRecord) -> Value:
+    """How far a measured level is from the requested one."""
+    return None if level is None else float(abs(level - turn.asked.level))
 
 
 def _stat_right(name: str) -> Callable[[TurnRecord], Value]:
     return lambda turn: None if turn.change is None else getattr(turn.change, name) == getattr(turn.asked.change, name)
-
-
-def _state_right(turn: TurnRecord) -> Value:
-    return None if turn.change is None else turn.change == turn.asked.change
 
 
 def _state_off(turn: TurnRecord) -> Value:
@@ -110,10 +102,6 @@ def _state_off(turn: TurnRecord) -> Value:
         return None
     predicted, asked = asdict(turn.change), asdict(turn.asked.change)
     return sum(abs(predicted[name] - asked[name]) for name in STATS) / len(STATS)
-
-
-def _seconds(turn: TurnRecord) -> Value:
-    return None if turn.warm_up else turn.seconds
 
 
 _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
@@ -135,35 +123,35 @@ _STATE = "The three changes of the benchmark's line (supplement, section 4); the
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
 _TRUE = "Ours: only a drawn world has true shots"
 
+
+def _similarity(key: str, name: str, about: str, source: str) -> Metric:
+    """A row of scoring models: the mean of the score of that name."""
+    return Metric(key, name, _score(key), about, source, by_model=True)
+
+
 METRICS: tuple[Metric, ...] = (
-    Metric(
+    _similarity(
         "clip_i",
         "CLIP-I",
-        _score("clip_i"),
         f"Mean cosine of {_FRAMES} with every reference picture of the game's main character; mean over shots.",
         _CLIP,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim",
         "DreamSim",
-        _score("dreamsim"),
         "As CLIP-I, with DreamSim's similarity in place of CLIP's.",
         _DREAMSIM,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "clip_t",
         "CLIP-T",
-        _score("clip_t"),
         f"Mean cosine of {_FRAMES} with the text `ADVERB MOTION, BACKGROUND` of the turn's line; mean over shots.",
         "CLIP: Radford et al. 2021; Hessel et al. 2021 (CLIPScore), neither scaled nor cut off at 0",
-        by_model=True,
     ),
     Metric(
         "acc_f",
         "ACC-F",
-        _motion_right("motion_level"),
+        lambda turn: _right(turn.motion_level, turn.asked.level),
         "Fraction of shots whose measured motion level is the one that the benchmark's line asks for.",
         _FLOW,
         fraction=True,
@@ -171,7 +159,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "mae_f",
         "MAE-F",
-        _motion_off("motion_level"),
+        lambda turn: _motion_off(turn.motion_level, turn),
         "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
         _FLOW,
         higher=False,
@@ -179,7 +167,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acc_f_uncalibrated",
         "ACC-F, uncalibrated",
-        _motion_right("uncalibrated_level"),
+        lambda turn: _right(turn.uncalibrated_level, turn.asked.level),
         f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         fraction=True,
@@ -188,7 +176,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "mae_f_uncalibrated",
         "MAE-F, uncalibrated",
-        _motion_off("uncalibrated_level"),
+        lambda turn: _motion_off(turn.uncalibrated_level, turn),
         f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
         higher=False,
@@ -197,7 +185,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "state",
         "State accuracy",
-        _state_right,
+        lambda turn: _right(turn.change, turn.asked.change),
         "Fraction of turns whose three predicted changes (social, entertainment, stamina) are all those of the line.",
         _STATE,
         fraction=True,
@@ -225,7 +213,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "scope",
         "Motion scope predicted as asked",
-        _scope_right,
+        lambda turn: _right(turn.level, turn.asked.level),
         "Fraction of turns whose predicted motion scope is the level that the line asks for.",
         "Ours: ACC-F looks at the shot, this only at the prediction",
         fraction=True,
@@ -233,44 +221,36 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "seconds",
         "Seconds a turn",
-        _seconds,
+        lambda turn: None if turn.warm_up else turn.seconds,
         "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
         "after loading is left out.",
         "The paper's inference time per turn; it does not name its machine",
         higher=False,
         unit="s",
     ),
-    Metric(
+    _similarity(
         "clip_i_across",
         "CLIP-I across turns",
-        _score("clip_i_across"),
         f"Mean cosine of {_FRAMES} with such frames of the shot before it in the game; mean over shots from turn 2 on.",
         _ACROSS,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim_across",
         "DreamSim across turns",
-        _score("dreamsim_across"),
         "As CLIP-I across turns, with DreamSim's similarity.",
         _ACROSS,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "clip_i_true",
         "CLIP-I to the true shot",
-        _score("clip_i_true"),
         f"Mean cosine of {_FRAMES} with the same frames of the true shot, each with its own; mean over shots.",
         _TRUE,
-        by_model=True,
     ),
-    Metric(
+    _similarity(
         "dreamsim_true",
         "DreamSim to the true shot",
-        _score("dreamsim_true"),
         "As CLIP-I to the true shot, with DreamSim's similarity.",
         _TRUE,
-        by_model=True,
     ),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}

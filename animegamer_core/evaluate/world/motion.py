@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,21 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
     return wanted
 
 
+def edges_of(text: str) -> tuple[float, ...]:
+    """The borders between motion levels in `A,B,C,D`; ValueError unless they are four rising numbers."""
+    try:
+        edges = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        edges = ()
+    if len(edges) != 4 or not np.isfinite(edges).all() or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(f"--motion-edges is {text!r}; expected four rising numbers, such as 1.2,2.3,4.7,10")
+    return edges
+
+
 @contextmanager
-def open_meter(world: World, flow: FlowSettings, edges: Sequence[float] | None = None) -> Iterator[MotionMeter]:
+def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> Iterator[MotionMeter]:
     """The world's motion meter. edges: in place of the world's. ValueError if the backend cannot be opened."""
-    borders = world.motion_table.edges if edges is None else _edges(edges)
+    borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
     with open_flow(flow) as opened:
         facts = {**motion_facts(opened, flow.threshold), "edges": None if borders is None else list(borders)}
@@ -80,13 +92,6 @@ def _threshold(world: World) -> float:
         return DEFAULT_THRESHOLD if text is None else float(text)
     except ValueError as error:
         raise ValueError(f"world.json says {THRESHOLD} {ascii(text[:40])}; expected a number") from error
-
-
-def _edges(given: Sequence[float]) -> tuple[float, ...]:
-    rising = all(low < high for low, high in zip(given, given[1:], strict=False))
-    if len(given) != 4 or not rising or not np.isfinite(given).all():
-        raise ValueError(f"motion edges are {list(given)}; expected four rising numbers, such as 1.2,2.3,4.7,10")
-    return tuple(float(edge) for edge in given)
 
 
 def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:

@@ -33,14 +33,7 @@ def shown(table: PaperTable) -> dict[str, Any]:
         "heading": table.heading,
         "remarks": list(table.all_remarks),
         "towers": STAND_IN if table.run.asked["towers"]["stand_in"] else "",
-        "rows": [
-            [
-                table.marked(metric),
-                number(ours.estimates[metric.key].value, metric.unit),
-                _interval(ours.estimates[metric.key]),
-            ]
-            for metric in measured
-        ],
+        "rows": [[table.marked(metric), *_cells(ours.estimates[metric.key], metric.unit)] for metric in measured],
         "scores": [
             {"key": metric.key, "name": table.label(metric), "higher": metric.higher}
             for metric in measured
@@ -53,8 +46,9 @@ def shown(table: PaperTable) -> dict[str, Any]:
     }
 
 
-def _interval(estimate: Estimate) -> str:
-    return f"{number(estimate.low)} .. {number(estimate.high)}, n = {estimate.count}"
+def _cells(estimate: Estimate, unit: str) -> list[str]:
+    interval = f"{number(estimate.low)} .. {number(estimate.high)}, n = {estimate.count}"
+    return [number(estimate.value, unit), interval]
 
 
 def _turn(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:

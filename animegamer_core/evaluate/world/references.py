@@ -40,29 +40,27 @@ def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) ->
     nor how accents are stored. Only the first MOST pictures of a character are used, by file name.
     """
     mains = tuple(dict.fromkeys(game.character for game in games))
-    paths = {} if folder is None else {name: _pictures_of(folder, name) for name in mains}
     found: dict[str, tuple[Picture, ...]] = {}
+    remarks = []
     if folder is not None:
-        found = {name: tuple(np.array(open_picture(path)) for path in paths[name][:MOST]) for name in mains}
-    elif is_toybox(games):
+        for name in mains:
+            paths = _pictures_of(folder, name)
+            found[name] = tuple(np.array(open_picture(path)) for path in paths[:MOST])
+            if len(paths) > MOST:
+                remarks.append(f"{name} has {len(paths)} pictures; only the first {MOST} are used")
+    elif _is_toybox(games):
         found = {name: tuple(reference_pictures(name)) for name in mains}
     pictures = {name: own for name, own in found.items() if own}
     facts = {"from": "folder" if folder is not None else "drawn" if pictures else "none"}
     facts |= {"pictures": {name: _digest(own) for name, own in pictures.items()}}
-    remarks = []
     if missing := [name for name in mains if name not in pictures]:
         names = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
         where = f"{folder} has none" if folder is not None else "give some with --characters DIR"
-        remarks.append(f"no picture of {names}, so their games do not count for CLIP-I and DreamSim; {where}")
-    remarks += [
-        f"{name} has {len(paths[name])} pictures; only the first {MOST} are used"
-        for name in paths
-        if len(paths[name]) > MOST
-    ]
+        remarks.insert(0, f"no picture of {names}, so their games do not count for CLIP-I and DreamSim; {where}")
     return CharacterReferences(pictures, facts, tuple(remarks))
 
 
-def is_toybox(games: Sequence[BenchmarkGame]) -> bool:
+def _is_toybox(games: Sequence[BenchmarkGame]) -> bool:
     """Whether every character of the games is one of the Toybox's."""
     return all(name in CHARACTERS for game in games for turn in game.turns for name in turn.characters)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +41,7 @@ class Column:
     @classmethod
     def of(cls, run: PlayedRun, name: str) -> Column:
         """A run's column."""
-        turns = sum(len(game.turns) for game in run.games)
-        games = run.games
+        games, turns = run.games, sum(len(game.turns) for game in run.games)
         return cls(name, estimates_of(games), confusion(games), len(games), turns, ceilings_of(games))
 
     def beats_true_shots(self, metric: Metric) -> bool:
@@ -100,7 +98,7 @@ class PaperTable:
         rows = [[*head, *(f"{name} (paper)" for name in PAPER)]]
         for metric in METRICS:
             cells = [_cell(column.estimates[metric.key], metric.unit) for column in self.columns]
-            paper = [_value(metric.published(player), metric.unit) for player in PAPER]
+            paper = [published_text(metric.published(player), metric.unit) for player in PAPER]
             counts = [str(column.estimates[metric.key].count) for column in self.columns]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             rows.append([self.marked(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
@@ -150,14 +148,14 @@ class PaperTable:
 
     def _row(self, metric: Metric) -> dict[str, Any]:
         ceiling = self.ours.ceilings.get(metric.key)
-        others = {column.name: estimate_values(column.estimates[metric.key]) for column in self.columns[1:]}
+        others = {column.name: column.estimates[metric.key].json_values for column in self.columns[1:]}
         return {
             "key": metric.key,
             "name": self.label(metric),
             "better": "higher" if metric.higher else "lower",
             "unit": metric.unit,
-            **estimate_values(self.ours.estimates[metric.key]),
-            "truth": None if ceiling is None else estimate_values(ceiling),
+            **self.ours.estimates[metric.key].json_values,
+            "truth": None if ceiling is None else ceiling.json_values,
             "says_nothing": self.is_uninformative(metric),
             "beside": others,
             "paper": {name: value for name in PAPER if (value := metric.published(name)) is not None},
@@ -166,13 +164,14 @@ class PaperTable:
         }
 
 
-def table_of(run: PlayedRun, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
-    """The table of a finished run with other runs beside it. facts: the command and the remarks, if any.
+def table_of(
+    run: PlayedRun, beside: Sequence[Path] = (), remarks: Sequence[str] = (), facts: Mapping[str, Any] | None = None
+) -> PaperTable:
+    """The table of a finished run with other runs beside it. facts: more to report, such as the command.
 
     ValueError for a folder beside that was measured differently, on other games, or has finished none of these.
     """
-    given = dict(facts or {})
-    remarks = [*given.pop("remarks", ()), *_remarks(run)]
+    remarks = [*remarks, *_remarks(run)]
     others = []
     for folder in beside:
         other, remark = _beside(run, folder)
@@ -187,13 +186,7 @@ def table_of(run: PlayedRun, beside: Sequence[Path] = (), facts: Mapping[str, An
         name: {"player": one.asked["player"], "seed": one.asked["seed"], "played_on": _played_on(one)}
         for name, one in zip(names[1:], others, strict=True)
     }
-    return PaperTable(run, columns, {**given, **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
-
-
-def estimate_values(estimate: Estimate) -> dict[str, Any]:
-    """An estimate as json values; null if not measured."""
-    value, low, high = (end if math.isfinite(end) else None for end in (estimate.value, estimate.low, estimate.high))
-    return {"value": value, "interval": [low, high], "n": estimate.count}
+    return PaperTable(run, columns, {**(facts or {}), **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
 
 
 def number(value: float, unit: str = "") -> str:
@@ -257,7 +250,8 @@ def _cell(estimate: Estimate, unit: str) -> str:
     return f"{number(estimate.value, unit)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
-def _value(value: float | None, unit: str) -> str:
+def published_text(value: float | None, unit: str) -> str:
+    """One of the paper's values as the table prints it."""
     return NONE if value is None else f"{value:g} {unit}" if unit else f"{value:.3f}"
 
 

@@ -19,7 +19,7 @@ from ...files import replacing
 from ...media.video import clip_suffix, write_clip
 from ..players import GamePlayer, PlayedShot
 from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
-from .scores import Scorer, Scores
+from .scores import GameScorer, Scorer, Scores
 
 OnTurn = Callable[[str, int, int], None]  # (game's name, turns done, of how many)
 OnGame = Callable[[GameRecord], None]
@@ -48,9 +48,9 @@ class BenchmarkRunner:
     on_game: OnGame = silent
     _warm: bool = False
 
-    def play(self, games: Sequence[BenchmarkGame], part: int = 0, parts: int = 1) -> None:
-        """Play this process's unfinished games: every `parts`-th from number `part` (0, 1, ...) on."""
-        for game in games[part::parts]:
+    def play(self, games: Sequence[BenchmarkGame]) -> None:
+        """Play those of the games that are not finished."""
+        for game in games:
             known = read_game(self.out, game.name)
             if known is not None and not plays(known, game):
                 raise ValueError(f"{self.out}: game {game.name} exists there with other turns; give a new folder")
@@ -58,7 +58,7 @@ class BenchmarkRunner:
                 self.on_game(self._play(game))
 
     def _play(self, game: BenchmarkGame) -> GameRecord:
-        scorer, turns = self.scorer.game(game), []
+        scorer, turns = GameScorer(self.scorer, game), []
         seed = game_seed(self.seed, game.name)
         for number, (asked, shot) in enumerate(zip(game.turns, self.player.play(game, seed), strict=True), 1):
             scores = scorer.score(shot.frames)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -47,10 +48,6 @@ class Scorer:
         self.meter = meter
         self.references = references
         self._embedded: dict[str, Embeddings] = {}
-
-    def game(self, game: BenchmarkGame) -> GameScorer:
-        """The scorer of one game's shots, turn after turn."""
-        return GameScorer(self, game)
 
     def embed(self, frames_MHWC: NDArray[np.uint8]) -> Embeddings:
         """The embeddings of images of one size."""
@@ -149,10 +146,5 @@ def _compared(ending: str, shot: Embeddings | None, others: Embeddings | None) -
 
 
 def _concatenated(parts: list[Embeddings]) -> Embeddings:
-    import torch
-
-    rows = [part.dreamsim_ME for part in parts]
-    return Embeddings(
-        torch.cat([part.clip_ME for part in parts]),
-        None if any(row is None for row in rows) else torch.cat([row for row in rows if row is not None]),
-    )
+    dreamsim = [part.dreamsim_ME for part in parts if part.dreamsim_ME is not None]
+    return Embeddings(torch.cat([part.clip_ME for part in parts]), torch.cat(dreamsim) if dreamsim else None)

@@ -14,7 +14,7 @@ from ..report import stacked
 from ..similarity.choose import open_scoring_models
 from ..similarity.models import ScoringModels
 from .charts import draw_pictures
-from .job import EvaluationJob, Listeners, open_job, read_games, save_table
+from .job import EvaluationJob, open_job, read_games, save_table
 from .player import WorldPlayer
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def evaluate_small(
     )
     counted, total = itertools.count(1), sum(len(game.turns) for game in job.played)
     with open_job(job) as opened:
-        opened.play(Listeners(lambda *_: on_progress("turns", next(counted), total)))
+        opened.play(lambda *_: on_progress("turns", next(counted), total))
         table = opened.report()
         save_table(table)
     return SmallTable(f"{table.text}\n\nclips: {job.out}", stacked(list(draw_pictures(table).values())), job.out)
