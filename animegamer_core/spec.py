@@ -371,23 +371,19 @@ def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -
     unknown = sorted(set(values) - set(hints))
     if unknown:
         raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {', '.join(hints)}")
-    fields = {}
-    for name, value in values.items():
-        kind = hints[name]
-        if dataclasses.is_dataclass(kind):
-            value = _from_dict(kind, _checked(value, dict, f"{where}.{name}"), f"{where}.{name}")
-        elif typing.get_origin(kind) is tuple:
-            value = tuple(
-                _checked(item, int, f"{where}.{name}") for item in _checked(value, list | tuple, f"{where}.{name}")
-            )
-        else:
-            value = _checked(value, float | int if kind is float else kind, f"{where}.{name}")
-        fields[name] = value
-    required = (field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING)
-    for name in required:
-        if name not in fields:
-            raise ValueError(f"{where}.{name} is missing; expected {hints[name].__name__}")
-    return cls(**fields)
+    for field in dataclasses.fields(cls):
+        if field.default is dataclasses.MISSING and field.name not in values:
+            raise ValueError(f"{where}.{field.name} is missing; expected {hints[field.name].__name__}")
+    return cls(**{name: _field(hints[name], value, f"{where}.{name}") for name, value in values.items()})
+
+
+def _field(kind: typing.Any, value: typing.Any, where: str) -> typing.Any:
+    """A field of this type from a JSON value."""
+    if dataclasses.is_dataclass(kind):
+        return _from_dict(kind, _checked(value, dict, where), where)
+    if typing.get_origin(kind) is tuple:
+        return tuple(_checked(item, int, where) for item in _checked(value, list | tuple, where))
+    return _checked(value, float | int if kind is float else kind, where)
 
 
 def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:

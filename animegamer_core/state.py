@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -94,14 +94,13 @@ class CharacterState:
     entertainment: int = 50
 
     def __post_init__(self) -> None:
-        for name in ("stamina", "social", "entertainment"):
-            if not 0 <= getattr(self, name) <= 100:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 100")
+        for name, value in asdict(self).items():
+            if not 0 <= value <= 100:
+                raise ValueError(f"{name} is {value}; expected 0 to 100")
 
     def after(self, change: StateChange) -> CharacterState:
         """The stats one turn later, clamped to 0..100."""
-        names = ("stamina", "social", "entertainment")
-        moved = {name: getattr(self, name) + UNIT * getattr(change, name) for name in names}
+        moved = {name: value + UNIT * getattr(change, name) for name, value in asdict(self).items()}
         return CharacterState(**{name: max(0, min(100, value)) for name, value in moved.items()})
 
 

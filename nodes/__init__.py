@@ -10,7 +10,8 @@ from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShot
 from .evaluation import EvaluateGame
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
-from .story import LoadGameStory, PlayGameStory, SaveGameStory
+from .play import PlayGameStory
+from .story import LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
 
 # Static tools look for this literal; ComfyUI itself takes the list below.

@@ -63,8 +63,7 @@ class EncodeShot(io.ComfyNode):
                 io.Image.Input(
                     "frames",
                     tooltip="A picture, or a clip, of which the first frame is used. It is cropped to the shot's "
-                    "aspect "
-                    "ratio.",
+                    "aspect ratio.",
                 ),
                 io.String.Input(
                     "motion_text",
@@ -116,14 +115,7 @@ class DecodeShot(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        model: GameModel,
-        state: Moment,
-        motion: str,
-        motion_value: float,
-        steps: int,
-        guidance: str,
-        seed: int,
+        cls, model: GameModel, state: Moment, motion: str, motion_value: float, steps: int, guidance: str, seed: int
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
         shot = draw(model, state, value, steps, guidance, seed)

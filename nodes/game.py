@@ -8,12 +8,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.state import (
-    CharacterState,
-    GameSession,
-    Instruction,
-    read_instructions,
-)
+from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
@@ -34,6 +29,7 @@ from .values import (
 from .widgets import (
     choice_input,
     number_input,
+    opening_input,
     seed_input,
     strength_input,
     turn_input,
@@ -67,8 +63,7 @@ class LoadAnimeGamer(io.ComfyNode):
                     PLACEMENTS,
                     "auto",
                     "Where the models compute. auto: ComfyUI decides; 'engine on cpu' keeps the language model out "
-                    "of a "
-                    "small GPU's memory.",
+                    "of a small GPU's memory.",
                 ),
                 choice_input(
                     "profile",
@@ -159,8 +154,7 @@ class ComposeGameInstruction(io.ComfyNode):
                     default="",
                     multiline=True,
                     tooltip="Whole instructions, one per line. Lines that begin with # are ignored. Empty: only the "
-                    "one "
-                    "composed above.",
+                    "one composed above.",
                 ),
             ],
             outputs=[
@@ -210,11 +204,7 @@ class GameHistory(io.ComfyNode):
                 HistorySocket.Input(
                     "history", optional=True, tooltip="The game to continue. Not connected: a new game starts."
                 ),
-                StateSocket.Input(
-                    "opening",
-                    optional=True,
-                    tooltip="The state to start the game from, from Encode Shot: your own character or place.",
-                ),
+                opening_input(),
             ],
             outputs=[HistorySocket.Output("history_out", display_name="history", tooltip="The game so far.")],
         )

@@ -22,9 +22,9 @@ from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_tex
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .game import LoadAnimeGamer
+from .play import PlayGameStory
 from .saved_stories import list_stories, played_world, story_name
-from .story import PlayGameStory
-from .values import STATS
+from .values import stat_changes
 from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
     entry = story.entries[turn.number - 1]
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
-    drawn_motion, level, stats = drawn.get("motion"), turn.state.motion, asdict(turn.character)
+    drawn_motion, level = drawn.get("motion"), turn.state.motion
     return {
         "number": turn.number,
         "instruction": turn.instruction,
@@ -265,8 +265,8 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
         "window": turn.window,
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
-        "gauges": stats,
-        "changes": {name: stats[name] - getattr(before, name) for name in STATS},
+        "gauges": asdict(turn.character),
+        "changes": stat_changes(turn.character, before),
         "state": entry.state,
         "shot": entry.shot,
         "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),

@@ -1,23 +1,14 @@
-"""The story nodes: play a whole game, save a turn of a graph, and load a saved game."""
+"""SaveGameStory and LoadGameStory: save a turn of a graph, and load a saved game."""
 
 from __future__ import annotations
 
-import typing
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.state import GameSession, read_instructions
-from ..animegamer_core.story.index import LOCK
-from ..animegamer_core.story.player import PlayedTurn, Player, export, save_turn
+from ..animegamer_core.story.player import save_turn
 from ..animegamer_core.story.story import Story
 from . import comfyui
-from .drawing import PREDICTED, motion_condition, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
-from .models import PACKAGES, GameModel
+from .models import PACKAGES
 from .saved_stories import (
     choose_turn,
     clip_of,
@@ -25,153 +16,15 @@ from .saved_stories import (
     list_stories,
     open_story,
     played_world,
-    shot_path,
     story_ui,
     story_version,
 )
-from .values import (
-    CATEGORY,
-    HistorySocket,
-    ModelSocket,
-    Moment,
-    Shot,
-    ShotSocket,
-    StateSocket,
-    bytes_of,
-    image_of_bytes,
-    state_item,
-    unknown_notes,
-)
-from .widgets import branch_input, seed_input, turn_input, window_input, window_of
-
-if typing.TYPE_CHECKING:
-    from torch import Tensor
-
-    from ..animegamer_core.model.prompt import GameTokenizer
-    from ..animegamer_core.model.sampler import OnStep
-    from ..animegamer_core.runtime.models import PlaySettings
+from .values import CATEGORY, HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
+from .widgets import branch_input, story_input, turn_input, window_input, window_of
 
 NO_STORY = "none yet"
-MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
-TURN_EVENT = "animegamer.turn"
-PLAYED = Fingerprints(story_version)
 # Every save node of a graph changes the story, so its version would run them all again each time.
 SAVED = Fingerprints(lambda story: "exists" if story_version(story) else "")
-
-
-@dataclass(frozen=True)
-class PlayInputs:
-    """The inputs of PlayGameStory."""
-
-    model: GameModel
-    instructions: str
-    story: str
-    after: int
-    line: str
-    window: int
-    seed: int
-    motion: str
-    motion_value: float
-    steps: int
-    guidance: str
-    export: bool
-    opening: Moment | None = None
-
-
-class PlayGameStory(io.ComfyNode):
-    """Plays a list of instructions and saves every turn."""
-
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return io.Schema(
-            node_id="PlayGameStory",
-            display_name="Play Game Story",
-            category=CATEGORY,
-            description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
-            "it is drawn. Turns that the story already has are read, not computed again. Other instructions after the "
-            "same turn start a new branch of the story; nothing is overwritten.",
-            inputs=[
-                ModelSocket.Input("model", tooltip="The world to play in."),
-                io.String.Input(
-                    "instructions",
-                    default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
-                    "Character: Miko; Motion: quickly run; Background: day beach.",
-                    multiline=True,
-                    tooltip="What happens, one line per turn. Lines that begin with # are ignored. Empty: the saved "
-                    "story is only read (and exported).",
-                ),
-                io.String.Input("story", default="my-game", tooltip="The story's name, a folder in output/animegamer."),
-                turn_input("after", 0, "Continue after this turn. 0: from the beginning; -1: after the last turn."),
-                branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
-                window_input(),
-                seed_input(
-                    "Noise seed of turn 1; each later turn adds 1. Another seed draws other takes of the same game."
-                ),
-                *shot_inputs(),
-                io.Boolean.Input(
-                    "export",
-                    default=True,
-                    tooltip="Also save the whole story as one clip (story.mp4) and as a picture (contact-sheet.png).",
-                ),
-                StateSocket.Input(
-                    "opening",
-                    optional=True,
-                    tooltip="The state to start the game from, from Encode Shot: your own character or place.",
-                ),
-            ],
-            outputs=[
-                HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
-                StateSocket.Output("state", display_name="state", tooltip="The last turn."),
-                io.Image.Output(
-                    "images", display_name="images", tooltip="The frames of the turns of these instructions, in order."
-                ),
-                io.Float.Output("fps", display_name="fps", tooltip="Frames per second."),
-                io.Video.Output("video", display_name="video", tooltip="The same frames as video, for Save Video."),
-                io.String.Output("story_out", display_name="story", tooltip="The story's name."),
-            ],
-            hidden=[io.Hidden.unique_id],
-            is_output_node=True,
-        )
-
-    @classmethod
-    def fingerprint_inputs(cls, **widgets: object) -> str:
-        """Changes when the story on disk is changed or deleted by anything but this node."""
-        return PLAYED.fingerprint(widgets)
-
-    @classmethod
-    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
-        given = PlayInputs(**inputs)
-        comfyui.require(*PACKAGES)
-        instructions = read_instructions(given.instructions)
-        world = given.model.world
-        story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not instructions)
-        with story.lock():
-            after = choose_turn(story, given.after, given.line, reading=not instructions)
-            settings = _settings(given, range(after + 1, after + 1 + len(instructions)))
-            player = Player(world, story, settings, after, given.model, _opening(given, after))
-            game = GameRun(player, given.model)
-            game.play(instructions, str(cls.hidden.unique_id))
-            first = after if instructions else 0
-            files = game.export(finish=bool(instructions)) if given.export else game.files(first)
-            output = game.output(files, first)
-            # Turns after the last one: the same inputs would play further turns.
-            PLAYED.record(inputs, given.story, run_again=bool(instructions) and given.after < 0)
-            return output
-
-
-def _settings(given: PlayInputs, turns: range) -> PlaySettings:
-    """How the game is played; a chosen motion applies to these turns."""
-    model, motion = given.model, {}
-    if given.motion != PREDICTED and turns:
-        motion = dict.fromkeys(turns, motion_condition(given.motion, given.motion_value, 0, model))
-    return model.settings(given.steps, given.guidance, window=window_of(given.window), seed=given.seed, motion=motion)
-
-
-def _opening(given: PlayInputs, after: int) -> GameSession | None:
-    """How a new game starts; None: as the branch that is continued or named."""
-    if given.opening is not None:
-        return GameSession().open_with(given.opening.turn.instruction, given.opening.turn.state)
-    return None if after or given.line else GameSession()
 
 
 class SaveGameStory(io.ComfyNode):
@@ -188,7 +41,7 @@ class SaveGameStory(io.ComfyNode):
             "branch of the story; nothing is overwritten.",
             inputs=[
                 ShotSocket.Input("shot", tooltip="The turn to save, from Decode Shot."),
-                io.String.Input("story", default="my-game", tooltip="The story's name, a folder in output/animegamer."),
+                story_input(),
             ],
             outputs=[io.String.Output("story_out", display_name="story", tooltip="The story's name.")],
             is_output_node=True,
@@ -267,103 +120,3 @@ class LoadGameStory(io.ComfyNode):
         if (clip := clip_of(saved, number)) is not None:
             images, fps = image_of_bytes(clip.frames), clip.fps
         return io.NodeOutput(session, state, images, fps, instructions)
-
-
-class GameRun:
-    """One run of PlayGameStory: plays the turns, reports them to the page, and makes the node's outputs."""
-
-    def __init__(self, player: Player, model: GameModel) -> None:
-        self.player = player
-        self.story: Story = player.story
-        self.model = model
-        self.notes = list(model.world.warnings_for(player.session.window))
-
-    @property
-    def last(self) -> int:
-        """The number of the last turn."""
-        return self.player.session.next_number - 1
-
-    @cached_property
-    def _tokenizer(self) -> GameTokenizer:
-        return self.model.world.tokenizer()
-
-    def _moment(self, session: GameSession) -> Moment:
-        words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
-        return Moment(session, self.model.world.motion_table, words)
-
-    def play(self, instructions: tuple[str, ...], node: str) -> None:
-        """Play these turns and report each to the page, under a node's id. An interrupt keeps the finished turns."""
-        settings, world = self.player.settings, self.model.world
-        steps = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance).steps
-        report = comfyui.progress(max(1, len(instructions)) * steps)
-        for index, instruction in enumerate(instructions):
-            played = self.player.step(instruction, self._on_step(report, index * steps))
-            # A turn that the story already had left no unfinished picture on the node.
-            clip = clip_of(self.story, played.turn.number) if played.drawn else None
-            report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
-            self._send(played, node)
-
-    def export(self, finish: bool) -> list[Path]:
-        """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here."""
-        if finish:
-            return self.player.finish()
-        self.story.end_branch(len(self.story.entries))  # publishes its clips, whichever branch was current
-        return export(self.story, self.player.session)
-
-    def files(self, after: int) -> list[Path]:
-        """The clips of the turns after `after`."""
-        return [clip for number, clip in self.story.clips().items() if after < number <= self.last]
-
-    def output(self, files: list[Path], after: int) -> io.NodeOutput:
-        """The node's outputs, with the frames of the turns after `after`, and its `ui` values."""
-        moment = self._moment(self.story.load_session(self.player.session))
-        images, fps = self._images(after), float(self.model.world.spec.decoder.fps)
-        values = story_ui(self.story, self.last, files) | clip_ui(self.story, self.last)
-        if moment.session.turns:
-            values["animegamer_state"] = [state_item(moment)]
-        if self.notes:
-            values["animegamer_notes"] = self.notes
-        return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
-
-    def _on_step(self, report: typing.Callable[..., None], before: int) -> OnStep:
-        watch: list[OnStep] = []
-
-        def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
-            if not (self.story.folder / LOCK).exists():  # anything written now would leave a broken story
-                raise ValueError(f"story {self.story.name!r} was removed from the output folder; start it again")
-            if not watch:  # asks for the decoder only while it draws, so that known turns do not load it
-                watch.append(step_watcher(self.model.decoder_at_work(), report, before))
-            watch[0](done, steps, clean_BTCHW)
-
-        return on_step
-
-    def _send(self, played: PlayedTurn, node: str) -> None:
-        """Send the turn to the page, and note its unknown words."""
-        moment = self._moment(self.player.session)
-        self.notes += unknown_notes(moment, self.model.world.spec.name)
-        event = {
-            "node": node,
-            "story": self.story.name,
-            "line": self.story.branch,
-            "turn": played.turn.number,
-            "clip": comfyui.output_item(shot_path(self.story, played.turn.number)),
-            "state": state_item(moment),
-        }
-        comfyui.send(TURN_EVENT, event)
-
-    def _images(self, after: int) -> Tensor:
-        """The frames of the turns after `after`; if there are too many, those of the last turns."""
-        import torch
-
-        frames, used = [], 0
-        for number in range(self.last, after, -1):
-            clip = clip_of(self.story, number)
-            if clip is not None:
-                used += clip.frames.size * 4
-                if frames and used > MAX_FRAMES_BYTES:
-                    self.notes.append(f"The frames of turns {after + 1} to {number} are left out; export has them all.")
-                    break
-                frames.append(image_of_bytes(clip.frames))
-        if not frames:
-            raise ValueError(f"story {self.story.name!r} has no drawn turn to show; write an instruction to play one")
-        return torch.cat(frames[::-1])

@@ -7,7 +7,7 @@ F frames, C channels, H height, W width. ComfyUI's IMAGE is (F, H, W, 3) float32
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from comfy_api.v0_0_2 import io, ui
 
@@ -31,7 +31,6 @@ DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder,
 CATEGORY = "AnimeGamer"
 WORLD = "world"  # a choice in lists: the world's own setting
 NONE = "none"  # a choice in lists: no file or folder
-STATS = ("stamina", "social", "entertainment")
 CHART_TURNS = 200  # turns that a chart on a page shows; of a longer game the last ones
 
 
@@ -112,12 +111,17 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
         "turn": turn.number,
         "instruction": turn.instruction,
         "motion": {"scope": scope_name(motion), "level": motion, "value": table.value(motion) if table else None},
-        "gauges": _stats(turn.character),
-        "changes": {name: getattr(turn.character, name) - getattr(before, name) for name in STATS},
+        "gauges": asdict(turn.character),
+        "changes": stat_changes(turn.character, before),
         "course": [_chart_item(item) for item in session.turns[-CHART_TURNS:]],
         "unknown_words": list(moment.unknown_words),
         "said": list(turn.state.raw_choices),
     }
+
+
+def stat_changes(now: CharacterState, before: CharacterState) -> dict[str, int]:
+    """By how many points each stat has changed."""
+    return {name: value - getattr(before, name) for name, value in asdict(now).items()}
 
 
 def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
@@ -155,8 +159,4 @@ def one_instruction(text: str) -> str:
 
 def _chart_item(turn: Turn) -> dict[str, typing.Any]:
     words = {"turn": turn.number, "motion": turn.state.motion, "instruction": turn.instruction}
-    return {**words, **_stats(turn.character)}
-
-
-def _stats(character: CharacterState) -> dict[str, int]:
-    return {name: getattr(character, name) for name in STATS}
+    return {**words, **asdict(turn.character)}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from comfy_api.v0_0_2 import io
 
 from . import worlds
+from .values import StateSocket
 
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
 LAST_TURN = 1_000_000
@@ -63,3 +64,14 @@ def turn_input(name: str, default: int, tooltip: str) -> io.Input:
 def branch_input(tooltip: str) -> io.Input:
     """The name of a branch of a story; empty means the current one."""
     return io.String.Input("line", default="", tooltip=tooltip)
+
+
+def story_input() -> io.Input:
+    """The name of a story."""
+    return io.String.Input("story", default="my-game", tooltip="The story's name, a folder in output/animegamer.")
+
+
+def opening_input() -> io.Input:
+    """The state that a game starts from."""
+    tooltip = "The state to start the game from, from Encode Shot: your own character or place."
+    return StateSocket.Input("opening", optional=True, tooltip=tooltip)

@@ -126,13 +126,7 @@ class ContentStore:
             raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to restore it")
         return self._path(address, record["suffix"])
 
-    def put(
-        self,
-        key: Key,
-        suffix: str,
-        values: Mapping[str, typing.Any],
-        write: Callable[[Path], None],
-    ) -> str:
+    def put(self, key: Key, suffix: str, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
         """Store the file that `write` makes at a path, then its record; returns the address."""
         address = address_of(key)
         path = self._path(address, suffix)

@@ -189,13 +189,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
 
 
 def save_turn(
-    story: Story,
-    session: GameSession,
-    profile: str,
-    precision: str,
-    shot: ShotKey,
-    frames: np.ndarray,
-    fps: float,
+    story: Story, session: GameSession, profile: str, precision: str, shot: ShotKey, frames: np.ndarray, fps: float
 ) -> Path:
     """Save the last turn of a session that was played without a story, with its shot; returns its clip.
 

@@ -24,6 +24,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from ..files import check_folder_name, replacing
@@ -141,7 +142,7 @@ class Story:
         """Store a prediction; returns its address."""
         values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
         self._write_first_index()
-        return self.states.put(key, ".safetensors", values, _writer(state.representation))
+        return self.states.put(key, ".safetensors", values, partial(_write_representation, state.representation))
 
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
@@ -152,8 +153,8 @@ class Story:
                     "the representation of the opening picture is neither in memory nor in the story; encode it again"
                 )
             self._write_first_index()
-            representation = None if picture is None else picture.state.representation
-            self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, _writer(representation))
+            write = partial(_write_representation, None if picture is None else picture.state.representation)
+            self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
         return with_opening_address(self.fingerprint, session)
 
     def load_turn(self, turn: Turn) -> Turn:
@@ -341,12 +342,8 @@ def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
         return None
 
 
-def _writer(representation: Tensor | None) -> Callable[[Path], None]:
-    """A function that writes a representation to a file; None gives a file without tensors."""
+def _write_representation(representation: Tensor | None, path: Path) -> None:
+    """Write a representation to a file; None gives a file without tensors."""
+    from safetensors.torch import save_file
 
-    def write(path: Path) -> None:
-        from safetensors.torch import save_file
-
-        save_file({} if representation is None else {"representation": representation.contiguous()}, path)
-
-    return write
+    save_file({} if representation is None else {"representation": representation.contiguous()}, path)

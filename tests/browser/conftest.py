@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from chromium import FLAGS, NEEDED, find_chromium
 from comfy_server import server  # noqa: F401  (the fixture)
+from pages import script
 
 READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
-SCRIPTS = Path(__file__).parent / "scripts"
 
 
 class ComfyPage:
     """ComfyUI's page. `errors`: exceptions of our own scripts. `shot`: a picture for people to look at."""
 
     def __init__(self, page, url, folder):
-        self.page, self.url, self.folder, self.errors = page, url, folder, []
+        self.page, self.url, self.folder, self.errors, self.first = page, url, folder, [], True
         page.on("pageerror", self._on_error)
 
     def _on_error(self, error):
@@ -27,8 +27,10 @@ class ComfyPage:
         """Load the page, or load it again, and wait for the nodes."""
         self.page.goto(self.url, wait_until="domcontentloaded")
         self.page.wait_for_function(READY, timeout=120_000)
-        self.page.wait_for_timeout(1500)
-        self.page.keyboard.press("Escape")  # the template dialog of a first start
+        if self.first:
+            self.page.wait_for_timeout(1500)
+            self.page.keyboard.press("Escape")  # the template dialog of a first start
+        self.first = False
 
     def set(self, key, value):
         """Change a setting of ComfyUI; most need `open` again."""
@@ -36,11 +38,7 @@ class ComfyPage:
 
     def run_script(self, name, argument=None):
         """What a function of scripts/ returns on the page."""
-        return self.page.evaluate(self.script(name), argument)
-
-    def script(self, name):
-        """A function of scripts/, for what the page has to evaluate itself."""
-        return (SCRIPTS / f"{name}.js").read_text("utf-8")
+        return self.page.evaluate(script(name), argument)
 
     def load_prompt(self, prompt):
         """Put a prompt in API form on the canvas, its nodes in rows and in view."""

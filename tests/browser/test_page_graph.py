@@ -3,69 +3,31 @@
 import os
 
 import pytest
+from graphs import PLAY, START, draw, load, node, predict, save_video
+from pages import script
 
 pytestmark = pytest.mark.usefixtures("world")
 
 WORLD = "toybox" if "ANIMEGAMER_SHOTS" in os.environ else "tiny"  # as the fixture `world`
 INSTRUCTION = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
-PLAY = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
+FOUND = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
   (part) => getComputedStyle(part).backgroundColor)"""
 PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
-def a_turn(first="swiftly run", second="barely sleep under a blanket", steps=2):
+def a_turn(first="swiftly run", second="barely sleep under a blanket"):
     """A graph of two turns; the second is shown and drawn."""
-    predict = {"model": ["1", 0], "seed": 0}
     return {
-        "1": {
-            "class_type": "LoadAnimeGamer",
-            "inputs": {
-                "world": WORLD,
-                "precision": "auto",
-                "placement": "auto",
-                "profile": "world",
-                "lora_strength": 1,
-                "lora_file": "none",
-                "lora_file_strength": 1,
-            },
-        },
-        "2": {
-            "class_type": "GameHistory",
-            "inputs": {"window": 4, "stamina": 50, "social": 50, "entertainment": 50, "rewind_to": -1},
-        },
-        "3": {
-            "class_type": "PredictNextState",
-            "inputs": {**predict, "history": ["2", 0], "instruction": INSTRUCTION.format(first, "day beach")},
-        },
-        "4": {
-            "class_type": "PredictNextState",
-            "inputs": {**predict, "history": ["3", 1], "instruction": INSTRUCTION.format(second, "night bedroom")},
-        },
-        "5": {"class_type": "StateDisplay", "inputs": {"state": ["4", 0]}},
-        "6": {
-            "class_type": "DecodeShot",
-            "inputs": {
-                "model": ["1", 0],
-                "state": ["5", 0],
-                "motion": "predicted",
-                "motion_value": 5,
-                "steps": steps,
-                "guidance": "world",
-                "seed": -1,
-            },
-        },
-        "7": {
-            "class_type": "SaveVideo",
-            "inputs": {"video": ["6", 2], "filename_prefix": "page", "format": "auto", "codec": "auto"},
-        },
+        "1": load(world=WORLD),
+        "2": node("GameHistory", **START),
+        "3": predict(["2", 0], INSTRUCTION.format(first, "day beach"), model="1"),
+        "4": predict(["3", 1], INSTRUCTION.format(second, "night bedroom"), model="1"),
+        "5": node("StateDisplay", state=["4", 0]),
+        "6": draw(["5", 0], model="1"),
+        "7": save_video("6"),
     }
-
-
-def shown(comfy):
-    """The text of the card in StateDisplay: {stat: (value, change)} and the motion's word."""
-    return comfy.run_script("card", CARD)
 
 
 def told(server):
@@ -79,12 +41,13 @@ def run(comfy):
     comfy.load_prompt(a_turn())
     assert comfy.page.locator(CARD).count() == 1, "the card is there before anything ran"
     comfy.run_graph()
-    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
     return comfy
 
 
 def assert_shows(comfy, state):
-    card = shown(comfy)
+    """The card in StateDisplay shows a state: its stats with their changes, and the motion's word."""
+    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
+    card = comfy.run_script("card", CARD)
     for name, value in state["gauges"].items():
         change = state["changes"][name]
         assert card[name] == [value, f"{change:+d}".replace("-", "\u2212") if change else ""]
@@ -96,22 +59,13 @@ def test_the_node_shows_what_the_server_predicted(run, server):
     state = told(server)
     assert_shows(run, state)
     assert run.page.locator(f"{CARD} .ag-number").inner_text() == "2"
-    assert run.page.locator(f"{CARD} .ag-words span").all_inner_texts() == [
-        "Miko",
-        "barely sleep under a blanket",
-        "night bedroom",
-    ]
+    words = run.page.locator(f"{CARD} .ag-words span").all_inner_texts()
+    assert words == ["Miko", "barely sleep under a blanket", "night bedroom"]
     assert len(run.page.locator(f"{CARD} .ag-steps rect").all()) == len(state["course"]) == 2
-    run.shot("graph-dark")
-
-
-def test_the_card_lies_inside_its_node_and_nothing_is_cut_off(run):
     sizes = run.run_script("card_size", CARD)
     assert all(inner <= outer + 1 for inner, outer in zip(sizes["inner"], sizes["outer"], strict=True)), sizes
-
-
-def test_the_clip_is_on_its_node(run):
     run.page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth > 0)")
+    run.shot("graph-dark")
 
 
 def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
@@ -142,17 +96,15 @@ def test_a_storys_instructions_stay_visible_above_a_picture(comfy):
 
 def a_story(*instructions, story):
     """A graph of one node that plays and draws these turns."""
-    draw = {"motion": "predicted", "motion_value": 5, "steps": 2, "guidance": "world"}
-    game = {"story": story, "after": 0, "line": "", "window": 4, "seed": 0, "export": False}
     told = "\n".join(INSTRUCTION.format(instruction, "day beach") for instruction in instructions)
-    play = {"model": ["1", 0], "instructions": told, **draw, **game}
-    return {"1": a_turn()["1"], "2": {"class_type": "PlayGameStory", "inputs": play}}
+    play = node("PlayGameStory", **PLAY, model=["1", 0], instructions=told, story=story)
+    return {"1": load(world=WORLD), "2": play}
 
 
 def assert_the_clip_is_shown(comfy, server):
     """The clip of the last run is what a video on the page plays, and no picture of the drawing lies over it."""
     clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
-    comfy.page.wait_for_function(comfy.script("plays"), arg=clip, timeout=15_000)
+    comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
     assert not comfy.page.get_by_text("Video failed to load").count()
 
 
@@ -162,7 +114,7 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
     told = INSTRUCTION.format("swiftly run", "day beach")
-    lines = f"{PLAY}.widgets.find((widget) => widget.name === 'instructions')"
+    lines = f"{FOUND}.widgets.find((widget) => widget.name === 'instructions')"
     comfy.page.evaluate(f"(told) => {{ {lines}.value = told; }}", told)
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
@@ -172,13 +124,12 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
-    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
     state = told(server)
+    assert_shows(comfy, state)
     saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
     comfy.set("Comfy.ColorPalette", "light")
     comfy.open()
     comfy.page.evaluate("async (saved) => { await app.loadGraphData(JSON.parse(saved), true, true, 'again'); }", saved)
-    comfy.page.wait_for_selector(f"{CARD} .ag-lines")
     assert_shows(comfy, state)
     comfy.shot("graph-light")
     comfy.set("Comfy.ColorPalette", "dark")
@@ -194,7 +145,6 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
     try:
         comfy.load_prompt(a_turn())
         comfy.run_graph()
-        comfy.page.wait_for_selector(f"{CARD} .ag-lines")
         assert_shows(comfy, told(server))
         assert "rgb(47, 174, 113)" in comfy.page.evaluate(COLOURS_IN, "5"), "slots have the colour of their links"
         comfy.shot("graph-nodes-2")

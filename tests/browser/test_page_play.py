@@ -4,6 +4,7 @@ import re
 import urllib.parse
 
 import pytest
+from pages import faint_texts, script
 
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
@@ -48,7 +49,7 @@ class PlayTab:
 
     def wait_for_turn(self, number):
         """Until turn `number` is the one on the stage and nothing is on its way."""
-        self.page.wait_for_function(self.comfy.script("turn_is_shown"), arg=str(number), timeout=TURN)
+        self.page.wait_for_function(script("turn_is_shown"), arg=str(number), timeout=TURN)
 
     def wait_until_idle(self):
         self.page.wait_for_function("() => document.querySelector('.ag-doing').hidden", timeout=TURN)
@@ -93,12 +94,9 @@ def test_two_turns_are_played_saved_and_shown(game):
     assert game.page.locator(".ag-play .ag-course rect").count() == 2
     assert "2" in game.page.locator(".ag-play [aria-live]").text_content(), "screen readers hear of the turn"
     assert game.page.input_value(".ag-text") == ""
-    game.comfy.shot("play-dark")
-
-
-def test_the_clip_really_plays(game):
-    game.page.wait_for_function(game.comfy.script("clip_plays"))
+    game.page.wait_for_function(script("clip_plays"))
     assert urllib.parse.unquote_plus(game.page.locator(".ag-screen video").get_attribute("src")).count("by the sea")
+    game.comfy.shot("play-dark")
 
 
 def test_every_turn_was_one_ordinary_prompt(game, server):
@@ -184,10 +182,10 @@ def test_a_reload_opens_the_story_again(game):
 @pytest.mark.parametrize("width", [250, 330, 500])
 def test_a_narrow_or_wide_sidebar_cuts_nothing_off(game, width):
     place = game.page.locator(".ag-play")
-    place.evaluate(game.comfy.script("widen"), width)
+    place.evaluate(script("widen"), width)
     cut = game.comfy.run_script("cut_off")
     game.comfy.shot(f"play-{width}")
-    place.evaluate(game.comfy.script("widen"), None)
+    place.evaluate(script("widen"), None)
     assert not cut
 
 
@@ -195,9 +193,7 @@ def test_a_narrow_or_wide_sidebar_cuts_nothing_off(game, width):
 def test_text_stands_out_in_both_themes(game, palette):
     game.comfy.set("Comfy.ColorPalette", palette)
     game.page.wait_for_timeout(700)
-    found = game.comfy.run_script("contrast")
-    assert len(found) > 15
-    assert [(round(ratio, 2), what) for ratio, what in found if ratio < 4.5] == []
+    assert faint_texts(game.page, ".ag-play", ".ag-unseen, .ag-clip") == []
 
 
 def test_everything_that_can_be_pressed_has_a_name(game):
@@ -207,6 +203,7 @@ def test_everything_that_can_be_pressed_has_a_name(game):
 def test_fields_write_the_instruction_with_the_worlds_own_words(game):
     page = game.page
     game.begin("words of the toybox", "toybox")
+    game.sketch(1)
     page.locator(".ag-fold summary").first.click()
     assert page.locator("#ag-list-character option[value=Miko]").count() == 1
     words = {"character": "Taro", "adverb": "gently", "motion": "read a book", "time": "night", "place": "library"}
@@ -218,7 +215,6 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
     game.wait_for_turn(1)
     assert page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Taro", "gently read a book", "night library"]
     page.locator(".ag-fold summary").first.click()
-    page.fill(".ag-text", "")
 
 
 def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
@@ -230,18 +226,13 @@ def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
     page.unroute("**/prompt")
     assert game.alert() == ["The world is asleep."]
     assert page.input_value(".ag-text") == "Miko dances"
-    page.fill(".ag-text", "")
-    page.press(".ag-text", "Enter")
-    assert len(game.alert()) == 1, "an empty instruction is answered, not sent"
-
-
-def test_a_comment_as_instruction_is_refused_not_sent(game):
     prompts = len(game.server.get("/history"))
-    game.tell("# what now")
+    for words in ("", "# what now"):
+        game.tell(words)
+        assert len(game.alert()) == 1 and page.input_value(".ag-text") == words, "answered, not sent"
     assert "begin with #" in game.alert()[0]
-    assert game.page.input_value(".ag-text") == "# what now"
-    assert not game.page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
-    game.page.fill(".ag-text", "")
+    assert not page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
+    page.fill(".ag-text", "")
 
 
 def test_an_invalid_folded_setting_does_not_block_a_turn(game):
@@ -278,17 +269,13 @@ def test_stop_does_not_change_the_story(game):
     assert sum(map(len, after.values())) - sum(map(len, before.values())) <= 1, "at most the take that was done"
 
 
-def test_markup_in_an_instruction_is_only_text(game):
+def test_markup_and_long_words_in_an_instruction_are_only_text(game):
     game.begin("markup")
     game.play("<img src=x onerror=alert(1)> Miko & <b>Taro</b> wave", 1)
     assert game.page.locator(".ag-play img[src='x'], .ag-words b").count() == 0
     assert re.search("onerror=alert", game.page.locator(".ag-stage .ag-words").inner_text())
     assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are told"
-
-
-def test_a_long_word_does_not_widen_the_tab(game):
-    game.begin("long words")
-    game.play(f"Miko {'x' * 2000}", 1)
+    game.play(f"Miko {'x' * 2000}", 2)
     assert game.page.locator(".ag-form .ag-notes").bounding_box()["height"] <= 120
 
 

@@ -7,7 +7,8 @@ import shutil
 
 import numpy as np
 import pytest
-from judging_world import ADVERBS, make_run, turn_record
+from judging_world import ADVERBS, turn_record
+from pages import DiskPage, faint_texts, opened, overflow
 
 from animegamer_core.evaluate.world.records import GameRecord, begin_run, game_folder
 from animegamer_core.evaluate.world.runner import write_moving
@@ -56,30 +57,11 @@ def study(tmp_path_factory):
     return folder / "out #?%41"
 
 
-class RaterPage:
-    """The page, and what it did that it must not: errors, requests that leave the disk."""
+class RaterPage(DiskPage):
+    """The page of one rater."""
 
-    def __init__(self, page, folder):
-        self.page, self.folder, self.wrong = page, folder, []
-        page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("console", lambda line: self.wrong.append(line.text) if line.type == "error" else None)
-        page.on("request", lambda request: self.wrong.append(request.url) if "file:" not in request.url[:5] else None)
-
-    def open(self):
-        self.page.goto((self.folder / "index.html").resolve().as_uri())
-        self.page.locator(".shot").first.wait_for()
-
-    def reopen(self, game):
-        """Open the page again; on a busy machine Chromium hands what was kept to the new page a moment later."""
-        for _ in range(50):
-            self.open()
-            if self.text("#game").startswith(game):
-                return
-            self.page.wait_for_timeout(100)
-        raise AssertionError(f"{self.text('#game')} is shown, not {game}")
-
-    def text(self, selector):
-        return self.page.locator(selector).first.inner_text()
+    entry = "index.html"
+    ready = "() => document.querySelector('.shot')"
 
     def rank(self, key, place, value):
         self.page.locator(f"[data-place='{key}-{place}-{value}']").check(force=True)
@@ -105,19 +87,11 @@ class RaterPage:
 
 @pytest.fixture
 def rater(browser, study, tmp_path):
-    yield from opened(browser, shutil.copytree(study / "rater-01", tmp_path / "alone"))
+    with opened(browser, RaterPage, shutil.copytree(study / "rater-01", tmp_path / "alone")) as rater:
+        yield rater
 
 
-def opened(browser, folder, **options):
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True, **options)
-    rater = RaterPage(context.new_page(), folder)
-    rater.open()
-    yield rater
-    context.close()
-    assert not rater.wrong
-
-
-def test_clips_stand_side_by_side_and_play(rater, shots):
+def test_clips_stand_side_by_side_and_play(rater):
     page = rater.page
     assert page.locator(".turn").count() == 3 and page.locator(".shot").count() == 9
     assert page.locator(".turn").first.locator(".letter").all_inner_texts() == ["A", "B", "C"]
@@ -133,7 +107,7 @@ def test_clips_stand_side_by_side_and_play(rater, shots):
     assert re.search(
         r"stamina\s+45\s+social\s+55\s+entertainment\s+55", " ".join(page.locator(".gauges").all_inner_texts())
     )
-    page.screenshot(path=str(shots / "raters.png"))
+    rater.shot("raters")
     first = page.locator(".turn video").first
     page.locator(".screen").first.click()
     assert first.evaluate("(film) => film.paused")
@@ -150,8 +124,8 @@ def test_words_stay_words(browser, study, tmp_path):
     text = (folder / "index.html").read_text("utf-8")
     told = EVIL.replace("<", "\\u003c").replace(">", "\\u003e")
     (folder / "index.html").write_text(text.replace("walk \\u0026amp, look", told).replace("=Miko 0", told), "utf-8")
-    for page in opened(browser, folder):
-        assert EVIL in page.text(".told") and page.page.evaluate("() => window.caught") is None
+    with opened(browser, RaterPage, folder) as rater:
+        assert EVIL in rater.text(".told") and rater.page.evaluate("() => window.caught") is None
 
 
 def test_two_never_share_a_rank(rater):
@@ -179,8 +153,9 @@ def test_ranks_can_be_given_by_keys(rater):
 def test_ranks_stay_after_the_page_is_closed_and_are_each_raters_own(rater, study):
     rater.rank_all([(1, 2, 3), (2, 1, 3), (3, 2, 1), (1, 3, 2)])
     rater.page.locator("#after").click()
+    assert rater.page.locator("#after").is_disabled(), "the last game"
     rater.rank("overall", 0, 2)
-    rater.reopen("Game 2")
+    rater.reopen(lambda: rater.text("#game").startswith("Game 2"))
     assert rater.ranks("overall") == [2, 0, 0]
     rater.page.locator("#before").click()
     assert rater.ranks("context") == [3, 2, 1] and rater.text("#done") == "4 of 8 rankings"
@@ -203,7 +178,7 @@ def test_what_was_kept_badly_is_forgotten(rater):
         assert rater.ranks("overall") == [0, 0, 0] and rater.text("#game").startswith("Game 1")
 
 
-def test_what_is_missing_is_shown_before_anything_is_saved(rater, shots):
+def test_what_is_missing_is_shown_before_anything_is_saved(rater):
     rater.page.locator("#after").click()
     rater.page.locator("#export").click()
     assert rater.text("#notice") == "8 rankings are still missing. The first: Game 1, Overall."
@@ -211,7 +186,7 @@ def test_what_is_missing_is_shown_before_anything_is_saved(rater, shots):
     assert rater.page.evaluate("() => document.activeElement.dataset.place") == "overall-0-1"
     assert rater.page.locator(".criterion.lacking").count() == 1
     assert rater.page.evaluate("() => document.getElementById('notice').getBoundingClientRect().bottom < innerHeight")
-    rater.page.screenshot(path=str(shots / "raters-missing.png"))
+    rater.shot("raters-missing")
 
 
 def test_the_saved_sheet_is_read_back_as_it_was_ranked(rater, study, tmp_path):
@@ -240,31 +215,25 @@ def test_a_missing_clip_is_told(browser, study, tmp_path):
     for path in (folder / "clips").iterdir():
         if "turn-02" in path.name:
             path.unlink()
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = RaterPage(context.new_page(), folder)
-    page.open()
-    page.page.wait_for_function("() => document.querySelectorAll('.no-film').length === 3")
-    assert "turn-02-A" in page.text(".no-film")
-    context.close()
+    with opened(browser, RaterPage, folder) as rater:
+        rater.page.wait_for_function("() => document.querySelectorAll('.no-film').length === 3")
+        assert "turn-02-A" in rater.text(".no-film")
+        rater.wrong.clear()  # the browser reports the missing files
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes_can_be_read(browser, study, scheme, shots):
-    for rater in opened(browser, study / "rater-01", color_scheme=scheme):
+def test_both_themes_can_be_read_also_in_a_narrow_window(browser, study, scheme):
+    with opened(browser, RaterPage, study / "rater-01", color_scheme=scheme) as rater:
         rater.rank("overall", 0, 1)
-        low = rater.page.evaluate(CONTRAST)
-        assert low == []
-        rater.page.screenshot(path=str(shots / f"raters-{scheme}.png"), full_page=True)
-
-
-def test_a_narrow_window_scrolls_only_down(rater, shots):
-    rater.page.set_viewport_size({"width": 390, "height": 800})
-    assert rater.page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
-    rater.page.screenshot(path=str(shots / "raters-narrow.png"), full_page=True)
+        assert faint_texts(rater.page, "body", ".screen") == []
+        rater.shot(f"raters-{scheme}")
+        rater.page.set_viewport_size({"width": 390, "height": 800})
+        assert overflow(rater.page) == 0
+        rater.shot(f"raters-{scheme}-narrow")
 
 
 def test_calm_systems_start_nothing_by_themselves(browser, study):
-    for rater in opened(browser, study / "rater-01", reduced_motion="reduce"):
+    with opened(browser, RaterPage, study / "rater-01", reduced_motion="reduce") as rater:
         rater.page.wait_for_timeout(600)
         assert rater.page.evaluate("() => [...document.querySelectorAll('video')].every((it) => it.paused)")
         rater.page.locator("#together").click()
@@ -272,47 +241,9 @@ def test_calm_systems_start_nothing_by_themselves(browser, study):
 
 
 def test_a_browser_that_keeps_nothing_still_ranks(browser, study):
-    context = browser.new_context()
-    context.add_init_script(
-        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
-    )
-    rater = RaterPage(context.new_page(), study / "rater-01")
-    rater.open()
-    rater.rank("overall", 1, 1)
-    assert rater.ranks("overall") == [0, 1, 0] and "keeps nothing" in rater.text("#notice") and not rater.wrong
-    context.close()
-
-
-def test_the_little_runs_show_too(browser, tmp_path):
-    runs = [make_run(tmp_path / name, name, {"game-001": 1}, 80) for name in ("a", "b")]
-    comparison = open_comparison(runs)
-    write_study(plan_study(comparison, 1, 1, 0), comparison, tmp_path / "out")
-    for rater in opened(browser, tmp_path / "out" / "rater-01"):
-        rater.rank("overall", 0, 2)
-        assert rater.ranks("overall") == [2, 1] and rater.page.locator("#after").is_disabled()
-
-
-# WCAG's contrast of 4.5 for every text that lies on a plain ground; returns what falls short.
-CONTRAST = """() => {
-  const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
-  const paint = canvas.getContext('2d', { willReadFrequently: true });
-  const over = (ground, colour) => {
-    paint.fillStyle = `rgb(${ground})`; paint.fillRect(0, 0, 1, 1);
-    paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1);
-    return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
-  };
-  const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
-  const low = [];
-  for (const node of document.body.querySelectorAll('*')) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
-    if (!own || !node.checkVisibility() || node.closest('.screen, script, :disabled, noscript')) continue;
-    const grounds = [];
-    for (let up = node; up; up = up.parentElement) grounds.unshift(getComputedStyle(up).backgroundColor);
-    const ground = grounds.reduce(over, [255, 255, 255]);
-    const [one, other] = [light(over(ground, getComputedStyle(node).color)), light(ground)];
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < 4.5) low.push(`${node.className} ${node.textContent.slice(0, 30)} ${ratio.toFixed(2)}`);
-  }
-  return [...new Set(low)];
-}"""
+    with opened(browser, RaterPage, study / "rater-01") as rater:
+        refuse = "get() { throw new DOMException('no', 'SecurityError'); }"
+        rater.page.context.add_init_script(f"Object.defineProperty(window, 'localStorage', {{ {refuse} }})")
+        rater.open()
+        rater.rank("overall", 1, 1)
+        assert rater.ranks("overall") == [0, 1, 0] and "keeps nothing" in rater.text("#notice")

@@ -19,10 +19,8 @@ def inside(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_pack_loads_quickly(inside):
-    assert inside["seconds"] < 0.3
-    assert inside["heavy"] == [], "loading the pack imports no heavy library"
-    assert inside["nodes"] >= 7
+def test_loading_the_pack_imports_no_heavy_library(inside):
+    assert inside["heavy"] == []
 
 
 def test_models_live_as_long_as_a_value_that_uses_them(inside):

@@ -3,19 +3,18 @@
 import http.client
 import json
 import shutil
-import threading
 import time
 import urllib.error
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from comfy_server import message
+from graphs import RUN, WAVE
 from tiny_world import save_tiny_world
 
 from animegamer_core.state import clean_text
 from animegamer_core.toybox.world import CHARACTERS, PLACES
-
-WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
-RUN = "Character: Miko; Motion: quickly run; Background: night forest."
 
 
 def turn(story, instruction=WAVE, **more):
@@ -76,13 +75,10 @@ def test_a_story_finds_its_world_after_its_folder_was_renamed(server, story):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_same_turn_twice_is_two_turns(server, story):
-    assert [play(server, story)["turn"] for _ in range(3)] == [1, 2, 3]
-
-
-def test_a_cached_turn_is_answered_too(server, story):
+def test_the_same_turn_again_is_another_turn_unless_it_says_after_which(server, story):
     first, again = (play(server, story, after=0) | {"prompt_id": None} for _ in range(2))
-    assert first == again and first["turn"] == 1
+    assert first == again and first["turn"] == 1, "from the cache"
+    assert [play(server, story)["turn"] for _ in range(2)] == [2, 3]
 
 
 def test_without_waiting_it_is_an_ordinary_prompt(server, story):
@@ -168,78 +164,53 @@ def test_a_damaged_branch_does_not_hide_the_others(server, story):
     play(server, story)
     play(server, story, RUN)
     play(server, story, WAVE, after=1)
-    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
-    lost = answer["lines"][0]["turns"][1]["state"]
-    (server.output_dir / "animegamer" / story / "turns" / f"{lost}.json").unlink()
-    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
-    assert answer["lines"][0]["turns"] == [] and lost[:12] in answer["lines"][0]["error"]
-    assert len(answer["lines"][1]["turns"]) == 2
-
-
-def test_an_unreadable_branch_hides_neither_its_story_nor_others(server, story):
-    play(server, story)
-    play(server, f"{story} b")
-    play(server, f"{story} b", RUN, after=0)
-    for name, line in ((story, "main"), (f"{story} b", "main")):
-        path = server.output_dir / "animegamer" / name / "lines" / f"{line}.jsonl"
-        path.write_text("no turn\n" + path.read_text())
+    address, folder = f"/animegamer/story?name={story.replace(' ', '%20')}", server.output_dir / "animegamer" / story
+    lost = server.get(address)["lines"][0]["turns"][1]["state"]
+    (folder / "turns" / f"{lost}.json").unlink()
+    damaged, whole = server.get(address)["lines"]
+    assert damaged["turns"] == [] and lost[:12] in damaged["error"] and len(whole["turns"]) == 2
+    path = folder / "lines" / "main.jsonl"
+    path.write_text("no turn\n" + path.read_text())
+    unread, whole = server.get(address)["lines"]
+    assert unread["turns"] == [] and "main.jsonl:1" in unread["error"] and len(whole["turns"]) == 2
     listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
-    assert "main.jsonl:1: not a turn" in listed[story]["error"] and listed[f"{story} b"]["line"] == "line-2"
-    answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}%20b")
-    assert [len(line["turns"]) for line in answer["lines"]] == [0, 1] and "main.jsonl:1" in answer["lines"][0]["error"]
+    assert listed[story]["line"] == "line-2", "its other branch is the current one"
 
 
-def test_waiting_does_not_block_the_server_and_reports_removed_turns(server, story):
-    """While a long game runs, the server answers, and turns that are removed or interrupted are reported."""
+def test_an_unreadable_story_stays_in_the_list_and_says_why(server, story):
     play(server, story)
-    prompt = json.loads(json.dumps(last_prompt(server)))
-    game = prompt["animegamer-turn"]["inputs"]
-    game["instructions"], game["steps"], game["story"] = "\n".join([WAVE] * 20), 60, f"{story} long"
-    prompt["animegamer-world"]["inputs"]["world"] = "toybox"  # which takes its time
+    path = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
+    path.write_text("no turn\n" + path.read_text())
+    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
+    assert "main.jsonl:1: not a turn" in listed[story]["error"]
+
+
+def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):
+    """While a long game runs, the server answers; turns that are removed or interrupted get an answer too."""
+    play(server, story)
+    prompt = next(iter(server.get("/history?max_items=1").values()))["prompt"][2]
+    prompt["animegamer-turn"]["inputs"] |= {"steps": 1000, "story": f"{story} long"}
     ahead = server.queue(prompt)
-    answers = []
+    with ThreadPoolExecutor(2) as pool:
 
-    def ask(number):
-        answers.append(server.post("/animegamer/turn?wait=1", turn(f"{story} {number}")))
+        def ask(name):
+            return pool.submit(server.post, "/animegamer/turn?wait=1", turn(f"{story} {name}"))
 
-    waits = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
-    for wait in waits:
-        wait.start()
-    waiting, slowest, end = [], 0.0, time.monotonic() + 60
-    while len(waiting) < 2 and time.monotonic() < end:
-        begun = time.monotonic()
-        waiting = server.get("/queue")["queue_pending"]
-        slowest = max(slowest, time.monotonic() - begun)
-    assert len(waiting) == 2 and slowest < 3
-    for item in waiting:
-        server.post("/queue", {"delete": [item[1]]})
-    for wait in waits:
-        wait.join(30)
-    assert [status for status, _ in answers] == [409, 409] and "removed from the queue" in answers[0][1]["error"]
-    server.post("/interrupt", {})
-    server.wait(ahead)
-    waited = threading.Thread(target=lambda: answers.append(interrupted(server, story)))
-    waited.start()
-    waited.join(30)
-    assert answers[-1][0] == 409 and "interrupted" in answers[-1][1]["error"]
-
-
-def interrupted(server, story):
-    """The answer to a turn that is interrupted as soon as it runs."""
-
-    def stop():
-        while not server.get("/queue")["queue_running"]:
-            time.sleep(0.02)
+        asked = [ask(1), ask(2)]
+        server.wait_until(lambda: len(server.get("/queue")["queue_pending"]) == 2)
+        for item in server.get("/queue")["queue_pending"]:
+            server.post("/queue", {"delete": [item[1]]})
+        answers = [answer.result(30) for answer in asked]
+        assert [status for status, _ in answers] == [409, 409]
+        assert "removed from the queue" in answers[0][1]["error"]
+        server.post("/interrupt", {})
+        assert message(server.wait(ahead), "execution_interrupted") is not None
+        long = pool.submit(server.post, "/animegamer/turn?wait=1", turn(f"{story} last", world="toybox"))
+        server.wait_until(lambda: server.get("/queue")["queue_running"])
         time.sleep(0.3)
         server.post("/interrupt", {})
-
-    threading.Thread(target=stop).start()
-    return server.post("/animegamer/turn?wait=1", turn(f"{story} last", world="toybox"))
-
-
-def last_prompt(server):
-    history = server.get("/history?max_items=1")
-    return next(iter(history.values()))["prompt"][2]
+        status, answer = long.result(30)
+        assert status == 409 and "interrupted" in answer["error"]
 
 
 def test_the_words_of_a_world(server):
@@ -266,4 +237,4 @@ def test_an_impossible_story_is_refused_before_its_first_turn(server):
 
 def test_the_routes_are_registered_once(server):
     assert server.get("/api/animegamer/stories") == server.get("/animegamer/stories")
-    assert not [line for line in server.log_text().splitlines() if "rror" in line and "/animegamer/" in line]
+    assert "Error handling request" not in server.log_text()

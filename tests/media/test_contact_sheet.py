@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media import fonts
@@ -32,18 +33,6 @@ def no_fonts(monkeypatch):
         cached.cache_clear()
 
 
-def test_equal_instructions_have_a_card_each():
-    turns = turns_of("Miko runs", "Miko runs", "Miko runs")
-    shades = [40, 120, 200]
-    picture = np.asarray(contact_sheet(turns, [clip(shade) for shade in shades], "tale"))
-    card = (picture.shape[0] - sheet._HEADER - sheet._MARGIN + sheet._PAD) // 3
-    for number, shade in enumerate(shades):
-        y = sheet._HEADER + number * card + sheet._PAD + sheet.TILE_HEIGHT // 2
-        assert (picture[y, sheet._MARGIN + sheet._PAD + 60] == shade).all()
-    panels = [picture[sheet._HEADER + n * card : sheet._HEADER + (n + 1) * card, -600:] for n in range(3)]
-    assert (panels[0] != panels[1]).any() and (panels[1] != panels[2]).any()  # their numbers and stats differ
-
-
 def test_words_that_no_font_has_are_question_marks_and_a_notice(no_fonts):
     assert fonts.drawable(f"Miko {KANJI}!") == "Miko ?????!"
     plain = np.asarray(contact_sheet(turns_of("Miko runs"), [clip(90)], "tale"))
@@ -53,9 +42,17 @@ def test_words_that_no_font_has_are_question_marks_and_a_notice(no_fonts):
     assert (foreign[below_title] != foreign[below_title, :1]).any()
 
 
-def test_missing_letters_of_a_font_are_recognised(no_fonts):
+def drawn(words):
+    """Words as a picture in the font that is chosen for them."""
+    picture = Image.new("L", (400, 60))
+    ImageDraw.Draw(picture).text((20, 30), fonts.drawable(words), fill=255, font=fonts.font_of(words, 32), anchor="lm")
+    return picture.tobytes()
+
+
+def test_question_marks_stand_for_missing_letters(no_fonts):
     assert fonts._draws(None, "M") and fonts._draws(None, " ")
     assert not fonts._draws(None, "\u5343") and not fonts._draws(None, "\U0001f600")
+    assert drawn(KANJI) == drawn("?????") and drawn("Miko") != drawn("????")
 
 
 def test_a_font_of_the_system_draws_what_pils_cannot():
@@ -63,6 +60,7 @@ def test_a_font_of_the_system_draws_what_pils_cannot():
     if not fonts._wide_fonts():
         pytest.skip("no font of Chinese and Japanese letters on this computer")
     assert fonts.drawable(KANJI) == KANJI
+    assert drawn("\u5343\u5c0b") != drawn("\u8d70\u308b"), "no empty boxes"
     assert fonts._font_for("Mikos") is None, "with PIL's own font sheets look the same everywhere"
 
 
@@ -105,31 +103,6 @@ def test_no_turns_or_no_clips_are_refused():
         contact_sheet(turns_of("a", "b"), [clip(1)], "tale")
 
 
-def test_question_marks_stand_for_missing_letters(no_fonts):
-    from PIL import Image, ImageDraw
-
-    def drawn(words):
-        sheet = Image.new("L", (400, 60))
-        ImageDraw.Draw(sheet).text(
-            (20, 30), fonts.drawable(words), fill=255, font=fonts.font_of(words, 32), anchor="lm"
-        )
-        return np.asarray(sheet)
-
-    assert (drawn(KANJI) == drawn("?????")).all() and (drawn("Miko") != drawn("????")).any()
-
-
-def test_kanji_are_drawn_with_a_font_of_the_system():
-    from PIL import Image, ImageDraw
-
-    fonts._font_for.cache_clear()
-    if not fonts._wide_fonts():
-        pytest.skip("no font of Chinese and Japanese letters on this computer")
-    pictures = [Image.new("L", (400, 60)) for _ in range(2)]
-    for picture, words in zip(pictures, ("\u5343\u5c0b", "\u8d70\u308b"), strict=True):
-        ImageDraw.Draw(picture).text((20, 30), words, fill=255, font=fonts.font_of(words, 32), anchor="lm")
-    assert pictures[0].tobytes() != pictures[1].tobytes(), "both are empty boxes"
-
-
 def played(*changes, instruction=PUBLISHED):
     session = GameSession()
     for change in changes:
@@ -143,13 +116,15 @@ def pixels(sheet, name):
     return (np.asarray(sheet) == colour).all(-1).any(0).sum()
 
 
-def test_a_sheet_shows_the_frames_of_every_turn():
+def test_a_sheet_has_a_card_with_frames_for_every_turn():
     clips = [np.full((17, 32, 48, 3), 40 * (index + 1), np.uint8) for index in range(2)]
-    sheet = contact_sheet(played({"stamina": 1}, {"stamina": 1}), clips, "a game")
-    shades = set(np.unique(np.asarray(sheet)[:, :800].reshape(-1, 3), axis=0)[:, 0].tolist())
-    assert {40, 80} <= shades
+    whole = np.asarray(contact_sheet(played({"stamina": 1}, {"stamina": 1}), clips, "a game"))
+    cards = np.split(whole[sheet._HEADER : sheet._HEADER + 2 * (sheet.TILE_HEIGHT + 3 * sheet._PAD)], 2)
+    for shade, card in zip((40, 80), cards, strict=True):
+        assert (card[:, :800] == shade).all(-1).sum() > 40_000
+    assert (cards[0][:, -600:] != cards[1][:, -600:]).any(), "the numbers and stats of equal instructions"
     one = contact_sheet(played({"stamina": 1}), clips[:1], "a game")
-    assert one.width == sheet.width and one.height < sheet.height
+    assert one.width == whole.shape[1] and one.height < len(whole)
 
 
 def test_a_strip_runs_from_the_first_frame_to_the_last():
@@ -163,7 +138,9 @@ def test_bars_grow_with_the_stats():
     frames = [clip(90)]
     low = contact_sheet(played({"stamina": -10, "social": -5, "entertainment": 0}), frames, "g")
     high = contact_sheet(played({"stamina": 10, "social": -5, "entertainment": 0}), frames, "g")
-    assert pixels(low, "stamina") == 0 < pixels(high, "stamina")
+    assert pixels(low, "stamina") == 0 and pixels(high, "stamina") == pytest.approx(224, abs=1), (
+        "nothing, and all of it"
+    )
     assert pixels(high, "stamina") == pytest.approx(2 * pixels(high, "entertainment"), rel=0.05)
     assert pixels(low, "social") == pytest.approx(pixels(low, "entertainment") / 2, rel=0.1)
 

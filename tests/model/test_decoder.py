@@ -37,10 +37,7 @@ def test_a_shot_has_the_specs_size_and_is_repeatable(tiny_decoder, states):
         tiny_decoder.shoot(states[0], 2.5, seed=7, steps=3),
     ):
         assert not torch.equal(shot, other)
-
-
-def test_a_motion_value_of_exactly_zero_is_legal(tiny_decoder, states):
-    assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all()
+    assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all(), "a motion value of exactly zero is legal"
 
 
 def test_a_batch_gives_the_same_as_single_shots(tiny_decoder, states):
@@ -54,8 +51,6 @@ def test_guidance_pulls_away_from_the_unconditional(tiny_decoder, states):
     plain = copy_of(tiny_decoder, replace(TINY, decoder=replace(TINY.decoder, guidance_scale=0.0)))
     guided, unguided = (d.sample(states[:1], torch.ones(1), [1], guidance="constant") for d in (tiny_decoder, plain))
     assert not torch.equal(guided, unguided)
-    with pytest.raises(ValueError, match="unknown guidance"):
-        tiny_decoder.shoot(states[0], 1.0, seed=0, guidance="strong")
 
 
 @pytest.mark.parametrize("how, named", [({"steps": 0}, "steps is 0"), ({"guidance": ""}, "unknown guidance ''")])
@@ -88,20 +83,15 @@ def test_skipping_the_unconditional_pass_changes_little(tiny_decoder, states):
     assert (skipped - whole).pow(2).mean() < 0.01 * whole.pow(2).mean()
 
 
-def test_decoding_is_three_latent_frames_and_then_two(tiny_decoder):
+def test_decoding_is_three_latent_frames_and_then_two_and_encoding_their_mean_or_a_sample(tiny_decoder):
     latents = torch.randn(1, *TINY.decoder.latent_shape, generator=torch.Generator().manual_seed(1))
     frames = tiny_decoder.decode_latents(latents)
     head = tiny_decoder.decode_latents(latents[:, :3])
     torch.testing.assert_close(frames[:, :9], head, atol=1e-5, rtol=1e-4)
     assert frames.shape[1] == 17
-
-
-def test_encoding_gives_the_mean_or_a_sample(tiny_decoder):
-    frames = torch.rand(1, 17, 3, 32, 48, generator=torch.Generator().manual_seed(2)) * 2 - 1
-    latents = tiny_decoder.encode_frames(frames)
-    assert latents.shape == (1, *TINY.decoder.latent_shape)
-    sampled = tiny_decoder.encode_frames(frames, torch.Generator().manual_seed(0))
-    assert not torch.equal(latents, sampled)
+    mean = tiny_decoder.encode_frames(frames)
+    assert mean.shape == latents.shape and torch.equal(mean, tiny_decoder.encode_frames(frames))
+    assert not torch.equal(mean, tiny_decoder.encode_frames(frames, torch.Generator().manual_seed(0)))
 
 
 def test_a_state_of_another_world_is_refused(tiny_decoder):

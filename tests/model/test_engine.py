@@ -3,13 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.model.engine import GameEngine, ReplyTree, additive_mask
 from animegamer_core.model.prompt import GRAMMAR, state_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession
-from animegamer_core.toybox.games import sample_game
-from animegamer_core.toybox.world import instruction
 
 TINY = SPECS["tiny"]
 LINES = (
@@ -39,12 +36,8 @@ def test_every_profile_plays(name, tiny_engine):
         assert turn.state.representation.shape == (TINY.state.tokens, TINY.state.width)
         if PROFILES[name].grammar:
             assert all(level in choice.allowed for level, choice in zip(turn.state.levels, GRAMMAR, strict=True))
-
-
-def test_an_unreadable_reply_gives_zeros_in_profile_as_run_only(tiny_engine):
-    as_run = with_profile(tiny_engine, "as_run")
-    assert as_run.predict((), LINES[0]).levels == (0, 0, 0, 0)  # random weights write no state block
-    assert tiny_engine.predict((), LINES[0]).levels[0] in range(1, 6)
+        else:
+            assert turn.state.levels == (0, 0, 0, 0)  # random weights write no state block that can be read
 
 
 @pytest.fixture
@@ -81,12 +74,6 @@ def test_a_free_reply_has_a_slot_only_if_all_other_logits_are_negative(scripted,
     last = {tiny_tokenizer.token("</s>"): 1.0}
     assert scripted({}, *[{}] * 8, last) == "</s>", "slots are left out of the reply"
     assert scripted({tiny_tokenizer.strength(3): 0.5}, last) == "<Strength_3> </s>"
-
-
-def test_a_state_has_the_unconstrained_choices(tiny_engine):
-    state = tiny_engine.predict((), LINES[0])
-    first = int(tiny_engine.first_logits(tiny_engine.prompt([], LINES[0]), torch.zeros(0, 8, 32)).argmax())
-    assert state.raw_choices[0] == tiny_engine.tokenizer.strength_of(first)
 
 
 def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):
@@ -186,17 +173,6 @@ def test_the_reply_tree_chooses_as_one_pass_per_number(name, tiny_tokenizer):
                 values.add(level)
             session = session.step(line, state)
     assert seen == [set(choice.allowed) for choice in GRAMMAR]
-
-
-def test_the_reply_tree_chooses_as_one_pass_per_number_in_the_toybox():
-    engine = open_world("toybox").load_engine("cpu", torch.float32)
-    session = GameSession(window=4)
-    for scene, level in zip(sample_game(3).scenes, (1, 5, 2, 4), strict=False):
-        line = instruction(scene, level)
-        state = engine.predict(session.past(), line)
-        assert (state.levels, state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
-        session = session.step(line, state)
-    assert len({turn.state.levels for turn in session.turns}) > 2
 
 
 def logits_token_by_token(engine, prompt, states, tokens):

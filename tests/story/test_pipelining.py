@@ -162,16 +162,11 @@ def test_an_error_ahead_is_raised_in_its_turn(world, tmp_path, plain):
 @both_ways
 @pytest.mark.parametrize("place", [0, 2])
 def test_an_empty_instruction_stops_the_game_there(world, tmp_path, place, ahead):
-    lines = [*GAME[:place], " \n", *GAME[place:]]
+    play(world, tmp_path, [], ahead)
+    assert not (tmp_path / "game").exists(), "no instructions write nothing"
     with pytest.raises(ValueError, match="empty instruction"):
-        play(world, tmp_path, lines, ahead)
-    assert (tmp_path / "game").exists() == bool(place)
-    if place:
-        assert len(opened(world, tmp_path).entries) == place
-
-
-def test_no_instructions_write_nothing(world, tmp_path):
-    assert play(world, tmp_path, []).session.turns == () and not (tmp_path / "game").exists()
+        play(world, tmp_path, [*GAME[:place], " \n", *GAME[place:]], ahead)
+    assert (tmp_path / "game").exists() == bool(place) and len(opened(world, tmp_path).entries) == place
 
 
 def test_a_callback_may_rewind(world, tmp_path):

@@ -45,15 +45,9 @@ def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path
     again.play(GAME[:2])
     assert second.asked == []
     assert content(again.story.folder) == content(played(world, tmp_path / "own", GAME[:2]).story.folder)
-
-
-def test_the_precision_of_the_models_is_in_the_addresses(world, tmp_path):
-    borrowed = BorrowedModels(world)
-    borrowed.precision = "bfloat16+float32"
-    player = Player(world, opened(world, tmp_path), PlaySettings(), models=borrowed)
-    turn = player.step(GAME[0]).turn
-    assert turn.address != played(world, tmp_path / "own", GAME[:1]).session.turns[0].address
-    assert player.story.states.record(turn.address)["key"]["precision"] == "bfloat16+float32"
+    second.precision = "bfloat16+float32"
+    turn = Player(world, opened(world, tmp_path / "bf16"), PlaySettings(), models=second).step(GAME[0]).turn
+    assert turn.address != again.session.turns[0].address, "the precision of the models is in the addresses"
 
 
 def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unloadable_engine):
@@ -124,18 +118,16 @@ def keep(world, root, turns, order):
     return opened(world, root)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0, 2)])
-def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, order):
-    story = keep(world, tmp_path / "graph", graph(world), order)
-    assert content(story.folder) == content(played(world, tmp_path / "player", GAME[:3]).story.folder)
-
-
-def test_a_graphs_game_is_saved_with_its_opening(world, tmp_path):
+@pytest.mark.parametrize("with_opening, order", [(False, (0, 1, 2)), (False, (1, 2, 0, 2)), (True, (2, 1, 0))])
+def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with_opening, order):
     opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture(world))
-    story = keep(world, tmp_path / "graph", graph(world, opening), (2, 1, 0))
+    opening = opening if with_opening else None
+    story = keep(world, tmp_path / "graph", graph(world, opening), order)
     player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)
     player.play(GAME[:3])
     assert content(story.folder) == content(player.story.folder)
+    note, entry = json.loads(read_clip(story.clips()[2]).metadata["animegamer"]), story.entries[1]
+    assert (note["turn"], note["instruction"], note["seed"], note["state"]) == (2, GAME[1], 1, entry.state)
 
 
 def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
@@ -146,31 +138,18 @@ def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
     assert len(story.entries) == CACHED_TURNS and story.session(CACHED_TURNS, 4).picture is not None
 
 
-def test_a_saved_turn_has_its_key_in_its_metadata(world, tmp_path):
-    story = keep(world, tmp_path, graph(world), (0, 1))
-    note = json.loads(read_clip(story.clips()[2]).metadata["animegamer"])
-    entry = story.entries[1]
-    assert (note["turn"], note["instruction"], note["seed"], note["state"]) == (2, GAME[1], 1, entry.state)
-
-
-def test_each_turns_window_is_its_own(world, tmp_path):
-    turns = graph(world)
-    session = replace(turns[1][0], window=0)
-    story = opened(world, tmp_path)
-    save_turn(story, session, world.profile.name, turns[1][1].precision, *turns[1][1:], world.spec.decoder.fps)
-    assert [story.states.record(entry.state)["key"]["window"] for entry in story.entries] == [4, 4]
-    assert opened(world, tmp_path).entries[1].state == turns[1][0].turns[1].address
-
-
-def test_a_turn_of_another_model_is_refused(world, tmp_path):
-    session, shot, frames = graph(world)[1]
+def test_each_turns_window_is_its_own_and_its_model_too(world, tmp_path):
+    (session, shot, frames) = graph(world)[1]
+    profile, story = world.profile.name, opened(world, tmp_path)
     with pytest.raises(ValueError, match="turn 1 was predicted with another model"):
-        save_turn(opened(world, tmp_path), session, world.profile.name, "float16", shot, frames, 8.0)
+        save_turn(story, session, profile, "float16", shot, frames, 8.0)
     turns = tuple(replace(turn, state=replace(turn.state, representation=None)) for turn in session.turns)
-    dropped = replace(session, turns=turns)
     with pytest.raises(ValueError, match="representation of turn 1 is not in memory"):
-        save_turn(opened(world, tmp_path), dropped, world.profile.name, shot.precision, shot, frames, 8.0)
+        save_turn(story, replace(session, turns=turns), profile, shot.precision, shot, frames, 8.0)
     with pytest.raises(ValueError, match="opening picture"):
         opening = GameSession().open_with("Miko waves", picture(world))
-        save_turn(opened(world, tmp_path), opening, world.profile.name, shot.precision, shot, frames, 8.0)
+        save_turn(story, opening, profile, shot.precision, shot, frames, 8.0)
     assert not (tmp_path / "game").exists()
+    save_turn(story, replace(session, window=0), profile, shot.precision, shot, frames, 8.0)
+    assert [story.states.record(entry.state)["key"]["window"] for entry in story.entries] == [4, 4]
+    assert opened(world, tmp_path).entries[1].state == session.turns[1].address

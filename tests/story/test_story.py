@@ -64,16 +64,11 @@ def files(folder):
 
 def test_a_story_reads_back_its_turns(tmp_path):
     player = StubPlayer(tmp_path).play(["one", "two \u96ea", "three"])
-    back = Story.open(tmp_path, "tale", "test", WORLD).session(3, 2)
-    assert [replace(t, state=replace(t.state, representation=None)) for t in player.session.turns] == list(back.turns)
-    assert back.window == 2 and back.character == player.session.character
-
-
-def test_a_dropped_representation_is_loaded_by_its_address(tmp_path):
-    player = StubPlayer(tmp_path).play(["one", "two"])
     story = Story.open(tmp_path, "tale", "test", WORLD)
-    for kept, gone in zip(player.session.turns, story.session(2, 2).turns, strict=True):
-        assert gone.state.representation is None
+    back = story.session(3, 2)
+    assert back.window == 2 and back.character == player.session.character
+    for kept, gone in zip(player.session.turns, back.turns, strict=True):
+        assert gone == replace(kept, state=replace(kept.state, representation=None))
         assert torch.equal(story.load_turn(gone).state.representation, kept.state.representation)
         assert story.load_turn(kept) is kept
 
@@ -86,14 +81,6 @@ def test_a_loaded_representation_does_not_keep_its_file_open(tmp_path):
     path = story.states.path(kept.address)
     path.write_bytes(bytes(path.stat().st_size))  # in place, which a view would show
     assert torch.equal(read, kept.state.representation)
-
-
-def test_the_clips_of_the_branch_are_published(tmp_path):
-    StubPlayer(tmp_path).play(["one", "two"])
-    story = Story.open(tmp_path, "tale", "test", WORLD)
-    assert {number: clip.name for number, clip in story.clips().items()} == {1: "turn-001.mp4", 2: "turn-002.mp4"}
-    for entry, clip in zip(story.entries, story.clips().values(), strict=True):
-        assert clip.read_text() == f"clip of {entry.state} 0"
 
 
 def test_branching_keeps_the_old_branch(tmp_path):
@@ -117,7 +104,7 @@ def test_ending_early_keeps_the_rest_as_another_branch(tmp_path):
     assert StubPlayer(tmp_path).play(["one", "two", "three"]).computed == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.sampled_from("abc"), min_size=1, max_size=4)), max_size=7))
 def test_any_order_of_branches_tells_the_right_story_and_computes_nothing_twice(tmp_path_factory, moves):
     root, computed, line = tmp_path_factory.mktemp("story"), [], []
@@ -183,7 +170,7 @@ def test_a_torn_branch_keeps_its_whole_entries(tmp_path):
     StubPlayer(tmp_path / "whole").play(["one", "two \u96ea", "three"])
     path = "tale/lines/main.jsonl"
     text = (tmp_path / "whole" / path).read_bytes()
-    for length in range(0, len(text), 7):
+    for length in range(0, len(text), 29):
         root = tmp_path / str(length)
         shutil.copytree(tmp_path / "whole", root)
         (root / path).write_bytes(text[:length])
@@ -290,23 +277,15 @@ def test_another_worlds_story_is_refused_by_name(tmp_path):
         Story.open(tmp_path, "tale", "qiqi", "0" * 64)
 
 
-@pytest.mark.parametrize(
-    "index, named",
-    [
-        ("{", "not the index of a story"),
-        ("[]", "not the index of a story"),
-        ('{"format": 1}', "not the index of a story"),
-        ('{"format": 1, "world": {"name": "test", "fingerprint": "f"}, "line": "../x"}', "not the index of a story"),
-        (
-            '{"format": 2, "world": {"name": "test", "fingerprint": "f"}, "line": "main"}',
-            "format 2, this program reads 1",
-        ),
-    ],
-)
-def test_a_foreign_or_newer_index_is_refused(tmp_path, index, named):
+INDEX = '{"format": %d, "world": {"name": "test", "fingerprint": "f"}, "line": "%s"}'
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"format": 1}', INDEX % (1, "../x"), INDEX % (2, "main")])
+def test_a_foreign_or_newer_index_is_refused(tmp_path, index):
     StubPlayer(tmp_path).play(["one"])
     (tmp_path / "tale" / "story.json").write_text(index)
-    with pytest.raises(ValueError, match=named):
+    newer = "format 2, this program reads 1"
+    with pytest.raises(ValueError, match=newer if index == INDEX % (2, "main") else "not the index of a story"):
         StubPlayer(tmp_path)
 
 
@@ -326,16 +305,6 @@ def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
     other = {"seed": seed + 1, "motion": motion + 1, "steps": 5, "guidance": "constant", "state": "b" * 64}
     assert address_of(key) == address_of(replace(key))
     assert address_of(key) != address_of(replace(key, **{field: other[field]}))
-
-
-def test_a_turn_without_a_shot_can_be_saved(tmp_path):
-    story = Story.open(tmp_path, "tale", "test", WORLD)
-    key = StateKey(WORLD, None, "one", 2, "paper", "float32")
-    state = predicted(address_of(key))
-    session = GameSession().step("one", state, 0, story.put_state(key, state))
-    assert story.add_turn(session.turns[0], None) is None
-    assert Story.open(tmp_path, "tale", "test", WORLD).clips() == {}
-    assert texts(Story.open(tmp_path, "tale", "test", WORLD)) == ["one"]
 
 
 def test_a_game_cannot_go_on_after_a_missing_turn(tmp_path):

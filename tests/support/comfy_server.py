@@ -117,18 +117,36 @@ class ComfyServer:
 
     def wait(self, prompt_id, timeout=180):
         """The history entry of a queued prompt, once it has ended in whatever way."""
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            if entry := self.get(f"/history/{prompt_id}").get(prompt_id):
-                return entry
-            time.sleep(0.05)
-        raise AssertionError(f"prompt {prompt_id} did not end in {timeout} s:\n{self.log_text()[-2000:]}")
+        self.wait_until(lambda: prompt_id in self.get(f"/history/{prompt_id}"), timeout)
+        return self.get(f"/history/{prompt_id}")[prompt_id]
 
     def run(self, prompt, timeout=180):
         """Queue a prompt and wait; the history entry of a run that succeeded."""
         entry = self.wait(self.queue(prompt), timeout)
         assert entry["status"]["status_str"] == "success", json.dumps(entry["status"], indent=1)
         return entry
+
+    def refusal(self, prompt, timeout=180):
+        """The one sentence that a prompt fails with; None if the server compares choices with their lists itself.
+
+        Newer versions do; older ones leave it to the node.
+        """
+        status, answer = self.post("/prompt", {"prompt": prompt})
+        if status == 400:
+            assert "Value not in list" in json.dumps(answer), answer
+            return None
+        failed = message(self.wait(answer["prompt_id"], timeout), "execution_error")
+        assert failed is not None
+        sentence = failed["exception_message"].strip()
+        assert len(sentence.splitlines()) == 1 and "Traceback" not in sentence, sentence
+        return sentence
+
+    def wait_until(self, reached, timeout=180):
+        """Wait until a condition holds."""
+        end = time.monotonic() + timeout
+        while not reached():
+            assert time.monotonic() < end, f"not reached in {timeout} s:\n{self.log_text()[-2000:]}"
+            time.sleep(0.02)
 
     def listen(self, prompt):
         """Run a prompt; everything that a page is told meanwhile: (event, data) pairs, and bytes for pictures."""
@@ -191,7 +209,7 @@ def running(base, **environment):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The server of this test run; without a ComfyUI the test is skipped."""
-    with running(tmp_path_factory.mktemp("comfyui")) as comfy:
+    with running(tmp_path_factory.mktemp("comfyui"), OPENAI_API_KEY="secret") as comfy:
         yield comfy
 
 

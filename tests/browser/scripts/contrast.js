@@ -1,5 +1,5 @@
-// [contrast of text to its ground (WCAG 2), class] of every text in the tab that can be read.
-() => {
+// [contrast of text to its ground (WCAG 2), element] of every text in a part of the page that can be read.
+([within, apart]) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
     canvas.clearRect(0, 0, 1, 1);
@@ -16,12 +16,13 @@
   };
   const ground = (element) => (element ? over(rgba(getComputedStyle(element).backgroundColor), ground(element.parentElement)) : [255, 255, 255]);
   const found = [];
-  for (const element of document.querySelectorAll(".ag-play *")) {
+  for (const element of document.querySelectorAll(`:is(${within}) *`)) {
     const own = [...element.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
-    if (!own || !element.offsetParent || element.closest(":disabled, .ag-unseen, .ag-clip, option, svg")) continue;
+    if (!own || !element.checkVisibility()) continue;
+    if (element.closest(`:disabled, option, datalist, svg, script, noscript, ${apart}`)) continue;
     const under = ground(element);
     const [a, b] = [light(over(rgba(getComputedStyle(element).color), under)), light(under)];
-    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), String(element.className || element.tagName)]);
+    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), `${element.className || element.tagName} ${element.textContent.slice(0, 30)}`]);
   }
   return found;
 }

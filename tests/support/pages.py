@@ -1,0 +1,72 @@
+"""Pages in a real Chromium: those opened from the disk, and what can be asked of any page."""
+
+import contextlib
+import os
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parents[1] / "browser" / "scripts"
+
+
+def script(name):
+    """A function of tests/browser/scripts, for a page to evaluate."""
+    return (SCRIPTS / f"{name}.js").read_text("utf-8")
+
+
+def faint_texts(page, within, apart):
+    """[(contrast, element)] of the texts in a part of a page that miss WCAG's contrast of 4.5; apart: not looked at."""
+    found = page.evaluate(script("contrast"), [within, apart])
+    assert len(found) > 5
+    return [(round(ratio, 2), what) for ratio, what in found if ratio < 4.5]
+
+
+def overflow(page):
+    """How many pixels a page is wider than its window."""
+    return page.evaluate("() => Math.max(0, document.documentElement.scrollWidth - innerWidth)")
+
+
+class DiskPage:
+    """A page in a folder on the disk. wrong: what it did that it must not, such as requests that leave the disk."""
+
+    entry: str  # the name of its file
+    ready: str  # JavaScript: whether the page can be used
+
+    def __init__(self, page, folder):
+        self.page, self.folder, self.wrong = page, folder, []
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("console", lambda line: self.wrong.append(line.text) if line.type == "error" else None)
+        page.on("request", lambda request: self.wrong.append(request.url) if "file:" not in request.url[:5] else None)
+
+    def open(self):
+        """Load the page."""
+        self.page.goto((self.folder / self.entry).resolve().as_uri())
+        self.page.wait_for_function(self.ready)
+
+    def reopen(self, remembered):
+        """Open the page again; on a busy machine Chromium hands what was kept to the new page a moment later."""
+        for _ in range(50):
+            self.open()
+            if remembered():
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError("what was kept is not shown")
+
+    def text(self, selector):
+        """The words of the first element."""
+        return self.page.locator(selector).first.inner_text()
+
+    def shot(self, name):
+        """Save a picture of the page, if ANIMEGAMER_SHOTS names a folder for pictures."""
+        if "ANIMEGAMER_SHOTS" in os.environ:
+            self.page.wait_for_timeout(700)  # some of it is animated
+            self.page.screenshot(path=str(Path(os.environ["ANIMEGAMER_SHOTS"]) / f"{name}.png"))
+
+
+@contextlib.contextmanager
+def opened(browser, kind, folder, **options):
+    """A DiskPage of this kind in a browser context of its own, which must have done nothing wrong at the end."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True, **options)
+    page = kind(context.new_page(), folder)
+    page.open()
+    yield page
+    context.close()
+    assert not page.wrong, page.wrong
