@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...evaluate.estimates import DRAWS, FEW, Estimate
+from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from .agreement import concordance, mean_of_known
-from .paper import RANKED, SOURCE
+from .paper import RANKED
 from .raters import Study
 from .rating_sheets import CRITERIA, LETTERS, check, read_sheet
 from .runs import as_json, plain

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...evaluate.estimates import FEW, Estimate, mean_over_games
+from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from .agreement import concordance, mean_difference, mean_of_known, ranks_of
 from .asking import Answers
 from .judge import CRITERIA, SCENES, Question, Verdict, by_agent
-from .paper import JUDGED, SOURCE
+from .paper import JUDGED
 from .runs import as_json, plain
 
 JUDGED_JSON, JUDGED_MD, VERDICTS = "judge.json", "judge.md", "verdicts.jsonl"
