@@ -33,7 +33,7 @@ from ...toybox.probes import FOLDER
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
 from ...train.learners import UNCONDITIONAL_MOTION
 from ...train.sampling import generator
-from ..toybox_recipe.calibrate import calibrated_table, decoder_response, played_states
+from ..toybox_recipe.calibrate import decoder_response, played_states
 from .run_dir import RunDir
 from .variants import GAMES, RECONSTRUCTION, Variant
 
@@ -106,8 +106,10 @@ class VariantScorer:
         """The motion values by level that the variant's decoder needs in play."""
         trained = variant.path(GAMES)
         if trained not in self._tables:
-            known = played_states(self.training.scenes, self._measured, context.engine, context.encoder)
-            self._tables[trained] = calibrated_table(self._measured, context.decoder, known, workers=context.workers)
+            table = self._measured
+            known = played_states(self.training.scenes, table, context.engine, context.encoder)
+            response = decoder_response(table, context.decoder, known, workers=context.workers)
+            self._tables[trained] = response.calibrated(table)
         return self._tables[trained]
 
     def score(self, variant: Variant, family: str) -> Samples:

@@ -22,7 +22,7 @@ from ...train.run import StageResult, train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from .build_dir import BuildDir, Deadline, clip_progress
-from .calibrate import calibrated_table, played_states
+from .calibrate import decoder_response, played_states
 from .probes import build_probes
 from .recipe import DRAWN
 from .scoring_checks import build_scoring_models
@@ -146,7 +146,7 @@ def _calibrate(work: BuildDir) -> None:
     def show(done: int, count: int) -> None:
         work.say(f"calibrate: {done}/{count}")
 
-    table = calibrated_table(measured, world.load_decoder(work.device), states, show)
+    table = decoder_response(measured, world.load_decoder(work.device), states, show).calibrated(measured)
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
     facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
