@@ -14,19 +14,7 @@ import numpy as np
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from .drawing.draw import draw_shot
-from .world import (
-    AMPLITUDES,
-    CHARACTERS,
-    COLOURS,
-    FRAMES,
-    HEIGHT,
-    MOTIONS,
-    PLACES,
-    PROPS,
-    TIMES,
-    WIDTH,
-    Scene,
-)
+from .world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...toybox.command import run_command
 from .build_dir import BuildDir, Deadline
 from .recipe import FULL, QUICK, STAGES
 
@@ -55,8 +56,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"build: {error}\n")
-        sys.exit(2)
+    run_command("build", main)
