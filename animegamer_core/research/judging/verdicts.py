@@ -110,15 +110,12 @@ def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]
     """The report for people."""
     names = [f"{name} <{tag}>".replace("<", "&lt;").replace(">", "&gt;") for tag, (name, _) in CRITERIA.items()]
     rows = [
-        [plain(agent), *(_cell(judged.score(number, tag)) for tag in CRITERIA)]
+        [plain(agent), *(interval_cell(judged.score(number, tag)) for tag in CRITERIA)]
         for number, agent in enumerate(judged.agents)
     ]
-    rows += [
-        [f"{agent} (paper)", *(f"{row[tag]:.2f}" if tag in row else "-" for tag in CRITERIA)]
-        for agent, row in JUDGED.items()
-    ]
+    rows += [[f"{agent} (paper)", *(number_cell(row.get(tag)) for tag in CRITERIA)] for agent, row in JUDGED.items()]
     agreement = [
-        [name, _number(judged.agreement(tag)), _number(judged.difference(tag)), *_places(judged, tag)]
+        [name, number_cell(judged.agreement(tag)), number_cell(judged.difference(tag)), *_places(judged, tag)]
         for name, tag in zip(names, CRITERIA, strict=True)
     ]
     places = [f"Place {number}" for number in range(1, len(judged.agents) + 1)]
@@ -143,17 +140,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(estimate: Estimate) -> str:
+def interval_cell(estimate: Estimate) -> str:
+    """An estimate with its interval, for a table."""
     return "-" if estimate.count == 0 else f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
+
+
+def number_cell(value: float | None) -> str:
+    """A number for a table; `-` for None."""
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _places(judged: Judged, tag: str) -> list[str]:
     places = zip(judged.by_place(tag), judged.lift(tag), strict=True)
     return [f"{mean:.2f} ({round(lift, 2) + 0:+.2f})" for mean, lift in places]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _verdict_line(question: Question, agents: Sequence[str], answers: Answers[Verdict]) -> str:
