@@ -151,10 +151,8 @@ def tally(results: Sequence[ClaimResult]) -> str:
 
 def read_scores(run_dir: RunDir) -> dict[tuple[str, str], Samples]:
     """(variant, family) -> its samples, for all scored variants."""
-    places = {
-        (row.name, family): run_dir.scores_file(row.name, family) for row in VARIANTS.values() for family in FAMILIES
-    }
-    return {key: Samples.read(path) for key, path in places.items() if path.is_file()}
+    keys = [(row.name, family) for row in VARIANTS.values() for family in FAMILIES]
+    return {key: Samples.read(path) for key in keys if (path := run_dir.scores_file(*key)).is_file()}
 
 
 def claim_results(scores: Mapping[tuple[str, str], Samples], budget: str) -> tuple[ClaimResult, ...]:
@@ -219,13 +217,12 @@ def _table(rows: Sequence[tuple[Variant, Samples]], family: str, stand_in: bool)
         paper = variant.published(family).values
         cells = (_cell(estimate(row, name), paper.get(name)) for name in seen)
         lines.append(f"| {variant.name} | {' | '.join(cells)} |")
-    return [*lines, "", *(f"- {variant.name}: {variant.about}{_whence(variant, family)}" for variant, _ in rows)]
-
-
-def _whence(variant: Variant, family: str) -> str:
-    """Where the paper gives the values in a row's brackets."""
-    paper = variant.published(family)
-    return f" (in brackets: the paper's {paper.table}, row {paper.row})" if paper.values else ""
+    lines.append("")
+    for variant, _ in rows:
+        paper = variant.published(family)
+        whence = f" (in brackets: the paper's {paper.table}, row {paper.row})" if paper.values else ""
+        lines.append(f"- {variant.name}: {variant.about}{whence}")
+    return lines
 
 
 def _cell(found: Estimate, paper: float | None) -> str:

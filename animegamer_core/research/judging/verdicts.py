@@ -114,11 +114,12 @@ def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]
         for number, agent in enumerate(judged.agents)
     ]
     rows += [[f"{agent} (paper)", *(number_cell(row.get(tag)) for tag in CRITERIA)] for agent, row in JUDGED.items()]
-    agreement = [
-        [name, number_cell(judged.agreement(tag)), number_cell(judged.difference(tag)), *_places(judged, tag)]
-        for name, tag in zip(names, CRITERIA, strict=True)
-    ]
-    places = [f"Place {number}" for number in range(1, len(judged.agents) + 1)]
+    agreement = []
+    for name, tag in zip(names, CRITERIA, strict=True):
+        places = zip(judged.by_place(tag), judged.lift(tag), strict=True)
+        shown = [f"{mean:.2f} ({round(lift, 2) + 0:+.2f})" for mean, lift in places]
+        agreement.append([name, number_cell(judged.agreement(tag)), number_cell(judged.difference(tag)), *shown])
+    heads = ["Criterion", "W", "Difference", *(f"Place {number + 1}" for number in range(len(judged.agents)))]
     lines = [
         f"- {plain(str(name))}: {plain(str(value))}" for name, value in facts.items() if not isinstance(value, dict)
     ]
@@ -126,7 +127,7 @@ def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]
         "# Judged by a model",
         table(["Agent", *names], rows),
         "## Agreement and places",
-        table(["Criterion", "W", "Difference", *places], agreement),
+        table(heads, agreement),
         "## How",
         "\n".join([*lines, *(f"- {plain(line)}" for line in answers.text.split("\n"))]),
         "\n".join(f"- {note}" for note in NOTES),
@@ -148,11 +149,6 @@ def interval_cell(estimate: Estimate) -> str:
 def number_cell(value: float | None) -> str:
     """A number for a table; `-` for None."""
     return "-" if value is None else f"{value:.2f}"
-
-
-def _places(judged: Judged, tag: str) -> list[str]:
-    places = zip(judged.by_place(tag), judged.lift(tag), strict=True)
-    return [f"{mean:.2f} ({round(lift, 2) + 0:+.2f})" for mean, lift in places]
 
 
 def _verdict_line(question: Question, agents: Sequence[str], answers: Answers[Verdict]) -> str:
