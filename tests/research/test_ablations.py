@@ -497,6 +497,9 @@ def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
     played = text[text.index(table.TITLES[GAMES]) : text.index("## What the paper says")]
     assert "[0.813]" in played and "0.867" not in played and "the paper's main table" in played
     assert told["tally"] in text
+    clips, games = (line for line in text.splitlines() if line.startswith("| variant |"))
+    assert clips.endswith("| MAE-F | PSNR, dB | character | place | motion | colour |")
+    assert games.endswith("| states right | level right | character | place | motion | colour told before |")
 
 
 def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeypatch, capsys):
