@@ -8,7 +8,6 @@ follow from seed and step (`sampling.py`) and need no state.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -172,9 +171,9 @@ def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: St
     """
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}
-    now = json.loads(json.dumps(dataclasses.asdict(config)))
-    for name, value in now.items():
+    for name, value in dataclasses.asdict(config).items():
         before = stored.get(name, defaults[name])
+        before = tuple(before) if isinstance(before, list) else before
         if name not in free and before != value:
             raise ValueError(
                 f"{path} was trained with {name} {before!r}, now it is {value!r}; "

@@ -69,9 +69,7 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
             data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
             device, files = options.device or processes().device, [path for path, _ in job.start]
             loading = how_to_load(job.stage, job.config, job.world, data, device, files)
-            parts = needed_parts(job.world, job.stage, loading)
-            for path, strength in job.start:
-                parts = parts.with_stage_file(path, strength)
+            parts = needed_parts(job.world, job.stage, loading).with_stage_files(job.start)
             return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 

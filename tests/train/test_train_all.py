@@ -28,8 +28,8 @@ from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.train.chain import begins_from, played_with, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
-from animegamer_core.train.pace import FirstSteps
 from animegamer_core.train.plan import bytes_in, size_text
+from animegamer_core.train.progress import FirstSteps
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
 
