@@ -64,6 +64,7 @@ TINY = dataclasses.replace(
 COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
 MOTIONS = {"rest": 0, "walk": 1, "run": 2}
 UPDATES = {"lora_targets": LORA["joint"].lora_targets}
+JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
 GO_ON = RunOptions()
 GAME_TURNS = 6
 GAMES = 4
@@ -150,6 +151,18 @@ def run(stage, parts, data, out, options=GO_ON, **changes):
     return train_stage(stage, tiny_config(stage, **changes), parts, data, out, listening), lines
 
 
+def stopping(after: int) -> RunOptions:
+    """Options that stop a run after so many steps."""
+    taken = itertools.count(1)
+    return RunOptions(should_stop=lambda: next(taken) == after)
+
+
+def same_tensors(one: pathlib.Path, other: pathlib.Path) -> bool:
+    """Whether two adapter files hold the same."""
+    left, right = read_adapter(one)[2], read_adapter(other)[2]
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
 def losses_of(lines) -> list[float]:
     return [line["loss"] for line in lines]
 
@@ -187,32 +200,26 @@ def test_every_stage_learns(stage, ready, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stage", "changes"),
+    ("stage", "changes", "same_parts"),
     [
-        ("joint", {}),
-        ("joint", {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, "lora_dropout": 0.3, **UPDATES}),
-        ("predict", {"history_noise": 0.5, "history_own": 0.3, "accumulation": 2}),
-        ("towers", {"ema": 0.0}),
+        ("joint", {}, False),
+        ("joint", {**JOINT, "lora_dropout": 0.3}, True),
+        ("predict", {"history_noise": 0.5, "history_own": 0.3, "accumulation": 2}, False),
+        ("towers", {"ema": 0.0}, False),
+        ("distill", {}, True),
+        ("distill", {}, False),
+        ("distill", {"lora_rank": 2, "lr": 1e-3, "trainable": (), **UPDATES}, True),
     ],
 )
-def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_path):
+def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, same_parts, ready, tmp_path):
     whole, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
-    taken = []
-
-    def third_step() -> bool:
-        taken.append(None)
-        return len(taken) == 3
-
-    first, before = run(
-        stage, new_parts(ready), ready, tmp_path / "parted", RunOptions(should_stop=third_step), **changes
-    )
+    first, before = run(stage, new_parts(ready), ready, tmp_path / "parted", stopping(3), **changes)
     assert not first.done and first.step == 3 and first.file is None
-    parts = first.parts if changes.get("lora_rank") else new_parts(ready)  # either may go on
+    parts = first.parts if same_parts else new_parts(ready)  # either may go on
     second, after = run(stage, parts, ready, tmp_path / "parted", **changes)
     assert losses_of(before) + losses_of(after) == losses_of(unbroken)
-    assert [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")] == losses_of(unbroken)
-    left, right = (read_adapter(result.file)[2] for result in (whole, second))
-    assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+    assert losses_of(read_log(tmp_path / "parted" / "log.jsonl")) == losses_of(unbroken)
+    assert same_tensors(whole.file, second.file)
 
 
 class Tripled(torch.autograd.Function):
@@ -265,14 +272,22 @@ def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, rea
     assert not list_checkpoints(tmp_path / "checkpoints")
 
 
-def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, tmp_path):
-    run("towers", new_parts(ready), ready, tmp_path)
-    with pytest.raises(ValueError, match="--resume"):
-        run("towers", new_parts(ready), ready, tmp_path, RunOptions(resume=False))
-    with pytest.raises(ValueError, match="lr 0.001, now it is 0.002"):
-        run("towers", new_parts(ready), ready, tmp_path, lr=2e-3)
+def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_path):
+    run("towers", new_parts(ready), ready, tmp_path, stopping(1))
+    with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
+        with pytest.raises(ValueError, match="holds a run already; continue it .--resume"):
+            run("towers", new_parts(data), data, tmp_path, RunOptions(resume=False))
+    for changes, sentence in (
+        ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
+        ({"seed": 2}, "seed 0, now it is 2"),
+        ({"accumulation": 2}, "accumulation 1, now it is 2"),  # a clip is told from those of its part
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            run("towers", new_parts(ready), ready, tmp_path, **changes)
     with pytest.raises(ValueError, match="stage 'towers', not 'joint'"):
         run("joint", new_parts(ready), ready, tmp_path)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", stopping(1))
+    run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
 
 
 class Interrupted(Exception):
@@ -290,21 +305,14 @@ def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        train_stage(
-            "towers",
-            tiny_config("towers"),
-            new_parts(ready),
-            ready,
-            tmp_path / "parted",
-            RunOptions(**{asked: interrupt}),
-        )
+        options = RunOptions(**{asked: interrupt})
+        train_stage("towers", tiny_config("towers"), new_parts(ready), ready, tmp_path / "parted", options)
     assert [path.name for path in list_checkpoints(tmp_path / "parted" / "checkpoints")] == ["step-0000003"]
     run("towers", new_parts(ready), ready, tmp_path / "parted")
     logged = [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")]
     kept = [0, 1, 2, 3, 4, 5] if asked == "on_step" else [0, 1, 3, 4, 5]  # asked before the third was logged
     assert logged == [losses_of(unbroken)[step] for step in kept]
-    one, other = (read_adapter(tmp_path / folder / "towers.safetensors")[2] for folder in ("whole", "parted"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert same_tensors(*(tmp_path / folder / "towers.safetensors" for folder in ("whole", "parted")))
 
 
 def test_a_sheet_that_cannot_be_drawn_costs_no_step(ready, tmp_path, monkeypatch):
@@ -316,17 +324,6 @@ def test_a_sheet_that_cannot_be_drawn_costs_no_step(ready, tmp_path, monkeypatch
     with pytest.raises(Interrupted):
         run("joint", new_parts(ready), ready, tmp_path, shots_every=1)
     assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")] == ["step-0000003"]
-
-
-def test_a_run_keeps_what_its_draws_depend_on(ready, tmp_path):
-    once = RunOptions(should_stop=lambda: True)
-    run("towers", new_parts(ready), ready, tmp_path, once)
-    with pytest.raises(ValueError, match="seed 0, now it is 2"):
-        run("towers", new_parts(ready), ready, tmp_path, seed=2)
-    with pytest.raises(ValueError, match="accumulation 1, now it is 2"):  # a clip is told from those of its part
-        run("towers", new_parts(ready), ready, tmp_path, accumulation=2)
-    run("joint", new_parts(ready), ready, tmp_path / "joint", once)
-    run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
 
 
 @pytest.mark.parametrize(
@@ -401,29 +398,32 @@ def test_a_stage_changes_only_what_it_names(ready, tmp_path):
     assert torch.allclose(parts.decoder.unconditional_ND, parts.encoder.unconditional())
 
 
-def test_a_stage_file_brings_the_trained_weights_to_other_parts(ready, tmp_path):
-    trained, other = new_parts(ready), new_parts(ready)
-    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
-    result, _ = run("joint", trained, ready, tmp_path, **changes)
-    stage = apply_adapter(result.file, {"encoder": other.encoder, "decoder": other.decoder})
-    assert stage == "joint"
+@pytest.fixture(scope="module")
+def joint(ready, tmp_path_factory):
+    """(adapter of stage joint, the parts that were trained)."""
+    trained = new_parts(ready)
+    return run("joint", trained, ready, tmp_path_factory.mktemp("joint"), **JOINT)[0].file, trained
+
+
+def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tmp_path):
+    (file, trained), other, plain = joint, new_parts(ready), new_parts(ready).decoder.state_dict()
+    assert apply_adapter(file, {"encoder": other.encoder, "decoder": other.decoder}) == "joint"
     left, right = trained.decoder.state_dict(), other.decoder.state_dict()
-    assert left.keys() == right.keys() == new_parts(ready).decoder.state_dict().keys()
+    assert left.keys() == right.keys() == plain.keys()
     assert all(torch.allclose(left[name], right[name], atol=1e-6) for name in left)
-    assert not torch.equal(
-        left["transformer.transformer_blocks.0.attn1.to_q.weight"],
-        new_parts(ready).decoder.transformer.transformer_blocks[0].attn1.to_q.weight,
-    )
+    name = "transformer.transformer_blocks.0.attn1.to_q.weight"
+    assert not torch.equal(left[name], plain[name])
     with pytest.raises(ValueError, match="encoder"):
-        apply_adapter(result.file, {"decoder": other.decoder})
+        apply_adapter(file, {"decoder": other.decoder})
     alone = new_parts(ready)
-    assert apply_adapter(result.file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
+    assert apply_adapter(file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
     assert all(torch.equal(left[name], value) for name, value in alone.decoder.state_dict().items())
     with pytest.raises(ValueError, match="of another spec"):
-        apply_adapter(result.file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
-    result.file.write_bytes(result.file.read_bytes()[:-100])
+        apply_adapter(file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(ValueError, match="cut off"):
-        apply_adapter(result.file, {"encoder": other.encoder, "decoder": other.decoder})
+        apply_adapter(cut, {"encoder": other.encoder, "decoder": other.decoder})
 
 
 def new_release_like(decoder):
@@ -433,19 +433,14 @@ def new_release_like(decoder):
     return wider
 
 
-def test_strength_lies_between_the_world_and_what_was_trained(ready, tmp_path):
-    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
-    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
+def test_strength_lies_between_the_world_and_what_was_trained(joint, ready):
+    file, _ = joint
 
     def weights(strength):
-        parts = new_parts(ready).with_stage_file(file, strength)
+        parts = new_parts(ready) if strength is None else new_parts(ready).with_stage_file(file, strength)
         return {**parts.decoder.state_dict(prefix="decoder."), **parts.encoder.state_dict(prefix="encoder.")}
 
-    base = {
-        **new_parts(ready).decoder.state_dict(prefix="decoder."),
-        **new_parts(ready).encoder.state_dict(prefix="encoder."),
-    }
-    none, half, full, twice, against = (weights(strength) for strength in (0.0, 0.5, 1.0, 2.0, -1.0))
+    base, none, half, full, twice, against = (weights(strength) for strength in (None, 0.0, 0.5, 1.0, 2.0, -1.0))
     assert all(torch.equal(none[name], base[name]) for name in base)
     changed = [name for name in base if not torch.equal(full[name], base[name])]
     assert any(".to_q." in name for name in changed) and any(".norm1.linear." in name for name in changed)
@@ -458,10 +453,8 @@ def test_strength_lies_between_the_world_and_what_was_trained(ready, tmp_path):
     assert all(torch.equal(full[name], trained[name]) for name in whole)
 
 
-def test_a_stage_file_fits_half_precision(ready, tmp_path):
-    changes = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
-    file = run("joint", new_parts(ready), ready, tmp_path, **changes)[0].file
-    exact, halved = new_parts(ready), new_parts(ready)
+def test_a_stage_file_fits_half_precision(joint, ready):
+    (file, _), exact, halved = joint, new_parts(ready), new_parts(ready)
     halved.decoder.to(torch.bfloat16)
     for parts in (exact, halved):
         apply_adapter(file, {"decoder": parts.decoder}, 0.7, whole=False)
@@ -474,22 +467,24 @@ def test_a_stage_file_fits_half_precision(ready, tmp_path):
         torch.testing.assert_close(whole, wanted[name].float(), atol=1e-2, rtol=1e-2)
 
 
-def test_a_trained_vae_brings_its_scale(data, tmp_path):
-    parts, other = new_parts(data), new_parts(data)
-    result, _ = run("vae", parts, data, tmp_path, steps=1)
-    other = other.with_stage_file(result.file)
-    assert other.spec == result.parts.spec
-    assert other.decoder.vae.config.scaling_factor == result.parts.decoder.vae.config.scaling_factor
+def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
+    """A deterministic stage measures the scale with deterministic kernels too."""
+    parts, seen = new_parts(data), []
 
+    def measured(*given):
+        seen.append(torch.are_deterministic_algorithms_enabled())
+        return measured_scale(*given)
 
-def test_the_vae_stage_scales_latents_to_one(data, tmp_path):
-    parts = new_parts(data)
-    result, _ = run("vae", parts, data, tmp_path, steps=1)
+    with mock.patch("animegamer_core.train.run.measured_scale", measured):
+        result, _ = run("vae", parts, data, tmp_path, steps=1, deterministic=True)
+    assert seen == [True] and not torch.are_deterministic_algorithms_enabled()
     factor = result.parts.spec.decoder.vae.scaling_factor
     assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is result.parts.spec
     latents = add_latents(result.data, result.parts.decoder).store.features["latents"].shards[0]
     assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
     assert "latents" not in result.data.store
+    other = new_parts(data).with_stage_file(result.file)
+    assert other.spec == result.parts.spec and other.decoder.vae.config.scaling_factor == factor
 
 
 # --- the formulas ---------------------------------------------------------------------------------------------------
@@ -683,21 +678,6 @@ def test_cached_predictions_are_what_play_predicts(ready):
 # --- before the first step ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("stage", "changes", "sentence"),
-    [
-        ("joint", {"batch": 6, "accumulation": 4}, "batch 6 cannot be split"),
-        ("joint", {"trainable": ("no_such_module",)}, "matches no parameter"),
-        ("joint", {"lora_rank": 2, "lr": 1e-3, "lora_targets": ("nothing",)}, "no linear layer"),
-        ("vae", {"clip_lengths": (5,)}, "clip length 5"),
-    ],
-)
-def test_settings_that_do_not_fit_end_before_the_first_step(stage, changes, sentence, ready, tmp_path):
-    with pytest.raises(ValueError, match=sentence):
-        run(stage, new_parts(ready), ready, tmp_path, **changes)
-    assert not (tmp_path / "log.jsonl").exists()
-
-
 def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     parts = new_parts(data)
     folder = data.folder
@@ -721,7 +701,7 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
             run(stage, lacking, given, tmp_path)
 
 
-@pytest.mark.parametrize("stage", ["towers", "warmup", "joint", "predict", "adapt"])
+@pytest.mark.parametrize("stage", ["towers", "joint", "predict"])
 def test_motions_that_an_encoder_has_no_words_for_end_before_the_first_step(stage, ready, tmp_path):
     names = ("somersault", "cartwheel", "handstand", "headspin")
     turns = tuple(dataclasses.replace(turn, motion=name) for turn, name in zip(ready.folder.turns, names, strict=False))
@@ -741,12 +721,8 @@ def test_an_encoder_that_spells_out_words_knows_all_of_them(ready, tmp_path):
     assert run("towers", parts, ready, tmp_path, steps=1)[0].done
 
 
-def test_an_unusual_learning_rate_is_warned_of():
-    assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1))
-    assert lr_warning(tiny_config("joint")) is None
-
-
-def test_a_learning_rate_that_is_never_reached_is_warned_of():
+def test_a_learning_rate_that_is_unusual_or_never_reached_is_warned_of():
+    assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1)) and lr_warning(tiny_config("joint")) is None
     warning = lr_warning(tiny_config("joint", lr=1e-3, steps=50, lr_warmup=100))
     assert "lr_warmup 100 of 50 steps, so it ends at 0.0005 and never reaches 0.001" in warning
     assert lr_warning(tiny_config("joint", lr=1e-3, steps=100, lr_warmup=100)) is None
@@ -761,8 +737,7 @@ def test_held_out_losses_do_not_wait_for_a_line_of_the_log(ready, tmp_path):
 
 @pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3, "loss": 0.1}', "\0" * 40])
 def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(torn, ready, tmp_path):
-    stopping = iter([False, True])
-    run("predict", new_parts(ready), ready, tmp_path, RunOptions(should_stop=lambda: next(stopping)))
+    run("predict", new_parts(ready), ready, tmp_path, stopping(2))
     log = tmp_path / "log.jsonl"
     whole = log.read_text()
     log.write_text(whole + torn)
@@ -772,18 +747,6 @@ def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(torn, rea
     run("predict", new_parts(ready), ready, tmp_path)
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
     assert log.read_text().startswith(whole)
-
-
-def test_the_end_of_a_deterministic_stage_is_deterministic_too(data, tmp_path):
-    seen, measure = [], measured_scale
-
-    def measured(*given):
-        seen.append(torch.are_deterministic_algorithms_enabled())
-        return measure(*given)
-
-    with mock.patch("animegamer_core.train.run.measured_scale", measured):
-        run("vae", new_parts(data), data, tmp_path, steps=1, deterministic=True)
-    assert seen == [True] and not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
@@ -796,6 +759,7 @@ def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
 
 
 def test_configurations_check_themselves():
+    at_least_0 = "lora_rank per_card minutes validate_every shots_every window lr_warmup"
     for changes, sentence in (
         ({"steps": 0}, "steps"),
         ({"drop_both": 1.5}, "drop_both"),
@@ -806,10 +770,14 @@ def test_configurations_check_themselves():
         ({"ema": 1.0}, "ema is 1.0; expected 0 or more and below 1"),
         ({"clip_lengths": ()}, "clip_lengths is empty"),
         ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'; choose adamw or adamw8bit"),
+        *(({name: -1}, f"{name} is -1; expected 0 or more") for name in at_least_0.split()),
     ):
         with pytest.raises(ValueError, match=sentence):
             tiny_config("joint", **changes)
-    with pytest.raises(ValueError, match="unknown stage"):
+    with pytest.raises(ValueError, match="recipe 'lora24' has no stage 'vae', only warmup"):
+        stage_config("vae", "lora24")
+    with pytest.raises(ValueError, match="recipe 'scratch' has no stage 'finetune', only vae, towers"):
         stage_config("finetune")
     assert all(field.metadata["help"] for field in dataclasses.fields(StageConfig))
 
@@ -910,35 +878,26 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
 
 
 def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
-    run_job(job)
-    shown = dataclasses.replace(job.world, motion_table=MOTION_TABLES["released_app"])
-    cases = {
-        "another stage": dataclasses.replace(job, stage="joint"),
-        "another world": dataclasses.replace(job, world=shown),
-        "another start": dataclasses.replace(job, start=[(job.out / "adapt.safetensors", 0.5)]),
-    }
-    for sentence, other in cases.items():
-        with pytest.raises(ValueError, match=sentence):
-            run_job(other)
-
-
-def test_a_job_that_never_began_leaves_its_name_to_another(job):
+    lost = dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)])
     with pytest.raises(ValueError, match="there is no adapter file"):
-        run_job(dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)]))
-    assert run_job(job).done
-
-
-def test_a_start_of_the_same_name_and_other_weights_is_another(job, tmp_path):
-    run_job(job)
+        run_job(lost)
+    assert run_job(job).done, "a job that never began leaves its name to another"
     start = tmp_path / "start" / "adapt.safetensors"
     start.parent.mkdir()
     start.write_bytes((job.out / "adapt.safetensors").read_bytes())
-    begun = dataclasses.replace(job, start=[(start, 1.0)], out=tmp_path / "next")
+    begun = dataclasses.replace(job, start=[(start, 1.0)], out=tmp_path / "next", cache=job.out / "features")
     assert run_job(begun).done and run_job(begun).done
     stage, config, tensors = read_adapter(start)
     save_adapter(start, stage, config, {name: value + 1 for name, value in tensors.items()}, TINY.to_dict())
-    with pytest.raises(ValueError, match="another start"):
-        run_job(begun)
+    for sentence, other in {
+        "another stage": dataclasses.replace(job, stage="joint"),
+        "another world": dataclasses.replace(
+            job, world=dataclasses.replace(job.world, motion_table=MOTION_TABLES["released_app"])
+        ),
+        "another start": begun,  # of the same name and other weights
+    }.items():
+        with pytest.raises(ValueError, match=sentence):
+            run_job(other)
 
 
 def test_a_brief_run_warms_up_briefly_and_keeps_what_is_not_asked():
