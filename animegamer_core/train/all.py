@@ -153,9 +153,8 @@ def _stage_run(
     done = _is_done(request.out) and (recipe != SCRATCH or is_in_world(request))
     if saved or done:
         read = world and to_train(request.stage, world, request.start, request.profile)
-        profile = read.profile.name if read is not None and STAGES[request.stage].games else None
-        begun_from = None if recipe == SCRATCH else read
-        check_origin(request.out, RunOrigin(request.stage, folder, request.starts, begun_from, profile))
+        origin = RunOrigin(request.stage, folder, request.starts, read, in_place=recipe == SCRATCH)
+        check_origin(request.out, origin)
         left = saved[-1] if saved else stage_file(request.out)
         stored = read_json(left / "state.json")["config"] if saved else asdict(read_config(left)[1])
         if "window" not in request.options:  # a world may have its own

@@ -46,7 +46,7 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
         return status
     except KeyboardInterrupt:
         if read_log(request.out / LOG):
-            _plot_losses(request.out, report)
+            _plot_losses(request.out)
         report(how_it_stopped(request.out))
         return 130
     except torch.OutOfMemoryError as error:
@@ -117,19 +117,15 @@ def _options(request: TrainRequest, progress: RunProgress) -> RunOptions:
 
 def _finished(request: TrainRequest, result: StageResult, config: StageConfig, report: Report) -> bool:
     """Whether the stage is done; draws its losses, and reports how to continue a run that was stopped."""
-    _plot_losses(request.out, report)
+    _plot_losses(request.out)
     if not result.done:
         report(f"stopped at step {result.step} of {config.steps}; the same command with --resume continues")
     return result.done
 
 
-def _plot_losses(out: Path, report: Report) -> None:
-    if not processes().is_main_process:
-        return
-    try:
+def _plot_losses(out: Path) -> None:
+    if processes().is_main_process:
         plot_log(out / LOG, out / PICTURE)
-    except ImportError:
-        report(f"no {PICTURE} is drawn, since matplotlib is not installed; `pip install matplotlib` draws it next time")
 
 
 def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, report: Report) -> int:
@@ -153,10 +149,7 @@ def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, 
             f"lora_rank is {config.lora_rank}, and recipe scratch trains whole weights in place; leave it out, or give "
             "--recipe lora, which leaves an adapter"
         )
-    # Adapters to begin from would be applied twice to a world that changed since, so the run notes the world's digest.
-    begun_from = world if request.start else None
-    profile = world.profile.name if STAGES[request.stage].games else None
-    with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, begun_from, profile)):
+    with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, world, in_place=True)):
         progress = RunProgress(request.stage, report)
         # features of a small world fit into memory
         data = TrainingData(folder, FeatureStore(), cache=request.cache, on_progress=progress.feature)

@@ -20,8 +20,8 @@ from unittest import mock
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train import TINY
-from test_train_worlds import ages, train
+from test_train import TINY, same_tensors, train
+from test_train_worlds import ages
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
@@ -56,13 +56,8 @@ def begun_from(out: Path) -> list[str]:
     return [name.removesuffix(".safetensors") for name, *_ in starts]
 
 
-def tensors_of(out: Path, stage: str) -> dict[str, torch.Tensor]:
-    return read_adapter(stage_file(out / stage))[2]
-
-
 def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
-    pairs = [(tensors_of(one, stage), tensors_of(other, stage)) for stage in stages]
-    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
+    return all(same_tensors(stage_file(one / stage), stage_file(other / stage)) for stage in stages)
 
 
 # --- the stages ------------------------------------------------------------------------------------------------------
@@ -248,7 +243,7 @@ def test_the_plan_alone_writes_nothing(places, tmp_path):
 
 
 def assert_planned(said: list[str], out: Path) -> float:
-    """The plan's bytes of checkpoints and files are those that were written; returns those of the largest checkpoint."""
+    """The plan's bytes of checkpoints and files are those that were written; returns the largest checkpoint."""
     units, largest = {"B": 1, "KiB": 2**10, "MiB": 2**20}, 0.0
     for stage, row in list(rows_of(said).items())[1:]:
         count, checkpoint, unit, file, other = re.search(r"(\d) x ([\d.]+) (\w+) +([\d.]+) (\w+)$", row).groups()
