@@ -37,8 +37,6 @@ STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-LAUNCH = "--use_fsdp --fsdp_version 2 --num_machines 1 --num_processes 2 --main_process_port 0"
-LAUNCH += " --mixed_precision no --dynamo_backend no"
 LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
 
 
@@ -206,18 +204,6 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
     with pytest.raises(ValueError, match="joint holds a run that is not done; add joint to --stages"):
         train("all", *places, tmp_path, f"{LORA} --stages adapt")
     assert not (tmp_path / "adapt").exists()
-
-
-def test_two_processes_that_accelerate_launches_run_all_stages_and_one_of_them_reports(places, tmp_path):
-    out = tmp_path / "run"
-    options = f"{LORA.replace('--steps 4', '--steps 2')} --stages warmup,joint --out {out}"
-    words = ["train", "all", *options.split(), "--dataset", str(places[0]), "--world", str(places[1])]
-    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH.split(), "-m", "animegamer_core", *words]
-    environment = {**ENVIRONMENT, "ACCELERATE_USE_CPU": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("plan: recipe lora") == 1 and done.stdout.count("joint 2/2") == 1
-    assert all(stage_file(out / stage).is_file() for stage in ("warmup", "joint"))
 
 
 def rows_of(said: list[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import shutil
 from unittest import mock
 
@@ -293,19 +292,6 @@ def test_no_sheet_without_a_decoder(ready, tmp_path):
     parts = dataclasses.replace(new_parts(ready), decoder=None)
     assert run("predict", parts, ready, tmp_path, shots_every=2, steps=2)[0].done
     assert not (tmp_path / "shots").exists()
-
-
-def test_measuring_runs_on_the_tiny_spec(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1] / "measure")
-    import release as measure_release
-
-    out = pathlib.Path(tmp_path / "rows.jsonl")
-    rows = ["lora:joint:2", "lora24:predict:1"]
-    monkeypatch.setattr("sys.argv", ["x", "--spec", "tiny", "--steps", "1", "--out", str(out), "--rows", *rows])
-    measure_release.main()
-    found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [f"{row['recipe']}:{row['stage']}:{row['batch']}" for row in found] == rows
-    assert all(row["seconds"] > 0 and row["cards"] == 1 for row in found) and "samples/s" in capsys.readouterr().out
 
 
 # --- before the first step -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Training on several processes: DDP and FSDP2 on the CPU, through gloo. test_train_all.py has `accelerate launch`."""
+"""Training on several processes: DDP and FSDP2 on the CPU, through gloo."""
 
 from __future__ import annotations
 
@@ -67,9 +67,12 @@ def folder(tmp_path_factory) -> pathlib.Path:
     new_parts(data).save(save_world(path / "world", TINY))
     places = {"dataset": "dataset", "world": "world", "out": "run", "cache": "cache"}
     given = [word for name, place in places.items() for word in (f"--{name}", str(path / place))]
-    command = {"command": ["joint", *given, *"--recipe scratch --steps 2 --batch 2 --log-every 1".split()]}
+    brief = "--steps 2 --batch 2 --log-every 1".split()
+    joint = {"command": ["joint", *given, *brief, "--recipe", "scratch"]}
+    chain = "--recipe lora --stages warmup,joint --set joint.lora_rank=2 --accumulation 1".split()
+    whole = {"command": ["all", *given, *brief, *chain, "--out", str(path / "all")]}
     jobs = [{"interrupted": ["broken", "joint", JOINT]}, *JOBS, *again(""), ["parted", "predict", WHOLE, 3]]
-    groups = [("ddp", 2, [*jobs, command]), ("fsdp2", 2, jobs), ("ddp", 3, again("3", batch=6))]
+    groups = [("ddp", 2, [*jobs, joint]), ("fsdp2", 2, [*jobs, whole]), ("ddp", 3, again("3", batch=6))]
     for kind in KINDS:
         shutil.copytree(path / "one" / "parted", path / kind / "parted")
     (path / "jobs.json").write_text(json.dumps(groups))
@@ -157,6 +160,27 @@ def test_one_process_fills_the_cache_writes_and_reports(folder):
     assert said.count("wrote ") == 2 and said.count("joint 2/2") == 1
     assert said.count("in place") == 1 and said.count("reading clips") == 0 < said.count("latents of clips")
     assert open_world(folder / "world").has("decoder")
+
+
+def test_two_processes_run_all_stages_and_one_of_them_reports(folder):
+    said = [(folder / "fsdp2" / f"said-2-{rank}.txt").read_text() for rank in (0, 1)]
+    assert said[0].count("plan: recipe lora") == 1 and said[0].count("joint 2/2") == 1 and not said[1]
+    assert all((folder / "all" / stage / f"{stage}.safetensors").is_file() for stage in ("warmup", "joint"))
+
+
+def test_what_accelerate_launches_is_seen(tmp_path):
+    script = tmp_path / "seen.py"
+    script.write_text(
+        "from animegamer_core.train.distributed import fsdp_wanted, processes\n"
+        "print(processes().num_processes, processes().device, fsdp_wanted(), flush=True)\n"
+    )
+    options = (
+        "--use_fsdp --fsdp_version 2 --num_machines 1 --num_processes 2 --main_process_port 0 --mixed_precision no"
+    )
+    command = [sys.executable, "-m", "accelerate.commands.launch", *options.split(), "--dynamo_backend=no", str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["2 cpu True"] * 2, done.stderr[-3000:]
 
 
 def test_fsdp_of_another_version_is_refused(monkeypatch):
