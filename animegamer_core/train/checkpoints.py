@@ -80,7 +80,11 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
         "stage": state.stage,
         "step": state.step,
         "seconds": state.seconds,
-        "optimizer_steps": _optimizer_steps(state),
+        "optimizer_steps": {
+            name: float(state.optimizer.state[parameter]["step"])
+            for name, parameter in state.parameters.items()
+            if parameter in state.optimizer.state
+        },
         "config": dataclasses.asdict(state.config),
     }
     write_json(part / "state.json", info)
@@ -131,14 +135,6 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
             if keep:  # a tensor that was complete already stays on its device until its file is written
                 tensors[key] = full.cpu() if is_sharded(value) else full
     return tensors
-
-
-def _optimizer_steps(state: RunState) -> dict[str, float]:
-    return {
-        name: float(state.optimizer.state[parameter]["step"])
-        for name, parameter in state.parameters.items()
-        if parameter in state.optimizer.state
-    }
 
 
 def _moments(source: SafetensorsSource, name: str, parameter: nn.Parameter) -> dict[str, tuple[Tensor, Tensor | None]]:

@@ -21,6 +21,8 @@ from .sampling import MicroBatch, SampleNoise, WindowSampler
 from .stages import StageConfig
 from .training_data import TrainingData, autocast, weights_digest
 
+TURNS_AT_ONCE = 64  # that the engine predicts for the decoder
+
 
 class EngineLearner(Learner):
     """CE on the state block + alpha MSE + beta (1 - cosine) of the representation (supplement, formula 1).
@@ -101,9 +103,7 @@ def _windows(data: TrainingData, name: str, rows_BK: Tensor, device: torch.devic
     return values.reshape(*rows_BK.shape, *values.shape[1:])
 
 
-def add_predictions(
-    data: TrainingData, engine: GameEngine, window: int, free_running: bool = False, rows: int = 64
-) -> TrainingData:
+def add_predictions(data: TrainingData, engine: GameEngine, window: int, free_running: bool = False) -> TrainingData:
     """The engine's representation of every clip of a game, `predicted`, for decoder adaptation.
 
     Each turn is read with as many past turns as in play. Their representations are the true ones, or with free_running
@@ -111,7 +111,7 @@ def add_predictions(
     states of past turns are the true ones.
     """
     engine.eval()
-    reader = cache(lambda: _GameReader(data, engine, window, rows))
+    reader = cache(lambda: _GameReader(data, engine, window))
     free = cache(lambda: reader().free_running())
 
     def compute(part: range) -> Tensor:
@@ -125,10 +125,10 @@ def add_predictions(
 
 
 class _GameReader:
-    """The engine reading the games of a dataset, `rows` turns at a time."""
+    """The engine reading the games of a dataset, a few turns at a time."""
 
-    def __init__(self, data: TrainingData, engine: GameEngine, window: int, rows: int) -> None:
-        self._data, self._engine, self._rows = data, engine, rows
+    def __init__(self, data: TrainingData, engine: GameEngine, window: int) -> None:
+        self._data, self._engine = data, engine
         self._table = PromptTable(engine, data.folder.turns)
         self._device = engine.project_in[0].weight.device
         self._home = "cpu" if data.cache else self._device
@@ -159,7 +159,7 @@ class _GameReader:
     def _batches(self, windows: Collection[tuple[int, ...]]) -> Iterator[Tensor]:
         """(B, K + 1): the windows, those of one length together."""
         for length in sorted({len(window) for window in windows}):
-            yield from torch.tensor([window for window in windows if len(window) == length]).split(self._rows)
+            yield from torch.tensor([window for window in windows if len(window) == length]).split(TURNS_AT_ONCE)
 
     @torch.no_grad()
     def _predict(self, rows: Tensor, past_BKND: Tensor) -> Tensor:

@@ -277,7 +277,7 @@ def add_encoder_features(
 
 
 @torch.no_grad()
-def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 256) -> TrainingData:
+def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -> TrainingData:
     """The shot encoder's representations of all clips, `states`, from their text and image features."""
     device = encoder.text_norm.weight.device
 
@@ -290,7 +290,7 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", r
         mixing = [child for child in encoder.children() if child not in (encoder.text_tower, encoder.image_tower)]
         return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
 
-    return data.with_feature("states", compute, rows, depends_on)
+    return data.with_feature("states", compute, 256, depends_on)
 
 
 def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:
