@@ -96,7 +96,7 @@ def test_the_teacher_stays_as_the_stage_began(changes, ready):
     assert not torch.equal(learner(batch)["loss"].detach(), loss)  # the student did move
 
 
-def test_distilled_shots_ask_for_one_half_at_every_step():
+def test_distilled_shots_ask_for_one_half_at_every_step(ready):
     rows = []
 
     def velocity(latents, timestep, alone):
@@ -112,6 +112,10 @@ def test_distilled_shots_ask_for_one_half_at_every_step():
     decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     decoder.shoot(torch.randn(8, 32), 2.0, seed=1, steps=4, guidance="distilled")
     assert seen == [1] * 4
+    learner = learner_of(ready)
+    learner.decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    learner.sample(torch.randn(1, 8, 32), torch.ones(1), [1], steps=4)
+    assert seen == [1] * 8, "contact sheets of the stage too"
 
 
 @pytest.mark.parametrize("steps", [10, 50, 333])
