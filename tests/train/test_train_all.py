@@ -25,14 +25,17 @@ from test_train_worlds import ages
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
+from animegamer_core.train.all import _trial_request
 from animegamer_core.train.chain import begins_from, played_with, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
-from animegamer_core.train.plan import size_text, stage_file
+from animegamer_core.train.plan import StageRun, size_text, stage_file
 from animegamer_core.train.progress import FirstSteps
+from animegamer_core.train.request import TrainRequest
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
 
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
@@ -211,6 +214,12 @@ def rows_of(said: list[str]) -> dict[str, str]:
     return {line.split()[0]: line for line in said if line.startswith("  ")}
 
 
+def memory_of(row: str) -> float:
+    """The bytes of memory in a row of a plan's table."""
+    size, unit = re.search(r"([\d.]+) (\w+)  \d x", row).groups()
+    return float(size) * UNITS[unit]
+
+
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
@@ -224,20 +233,25 @@ def test_the_plan_alone_writes_nothing(places, tmp_path):
     assert re.search(r"warmup +- +1,000 of 1,000 +2 clips", rows["joint"])
     assert re.search(r"joint +states +4 of 4 +2 games", rows["predict"])
     assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"])
-    printed = "\n".join(said)
+    printed, memory = "\n".join(said), memory_of(rows["predict"])
+    said.clear()
+    alone = f"{LORA} --plan --stages predict,adapt --set predict.history_own=0.5"
+    assert train("all", *places, out, alone, said.append) == 0
+    assert memory_of(rows_of(said)["predict"]) > memory, "text and image encoder are loaded too"
+    assert re.search(r"predict +predicted +4 of 4", rows_of(said)["adapt"]), "predict makes its own out of date"
     assert "measured on the first 20 steps" in printed and "activations come on top" in printed and " free" in printed
 
 
 def assert_planned(said: list[str], out: Path) -> float:
     """The plan's bytes of checkpoints and files are those that were written; returns the largest checkpoint."""
-    units, largest = {"B": 1, "KiB": 2**10, "MiB": 2**20}, 0.0
+    largest = 0.0
     for stage, row in list(rows_of(said).items())[1:]:
         count, checkpoint, unit, file, other = re.search(r"(\d) x ([\d.]+) (\w+) +([\d.]+) (\w+)$", row).groups()
-        checkpoints = int(count) * float(checkpoint) * units[unit]
+        checkpoints = int(count) * float(checkpoint) * UNITS[unit]
         assert checkpoints == pytest.approx(tensor_bytes(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1), (
             stage
         )
-        assert float(file) * units[other] == pytest.approx(tensor_bytes(out / stage, "*.safetensors"), rel=0.1)
+        assert float(file) * UNITS[other] == pytest.approx(tensor_bytes(out / stage, "*.safetensors"), rel=0.1)
         largest = max(largest, checkpoints / int(count))
     return largest
 
@@ -254,7 +268,7 @@ def test_the_plans_disk_figures_are_what_is_written(whole):
     (line,) = [line for line in said if line.startswith("features: ")]
     for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line.partition(";")[0]):
         written = tensor_bytes(out / "features", f"{name}-*.safetensors")
-        assert float(size) * {"B": 1, "KiB": 1024}[unit] == pytest.approx(written, rel=0.1), name
+        assert float(size) * UNITS[unit] == pytest.approx(written, rel=0.1), name
     (line,) = [line for line in said if line.startswith("disk: ")]
     planned = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
     assert planned - spare == pytest.approx(tensor_bytes(out, "**/*.safetensors"), rel=0.1)
@@ -277,7 +291,7 @@ def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
     before = living()
     assert train("all", *places, tmp_path, f"{LORA} --stages adapt", hear) == 0
     row = next(line for line in said if line.startswith("  adapt"))
-    planned = float(re.search(r"([\d.]+) MiB  \d x", row)[1]) * 2**20
+    planned = memory_of(row)
     gradients = tensor_bytes(tmp_path / "adapt", "*.safetensors")
     assert found[0] + gradients == pytest.approx(planned, rel=0.2)
 
@@ -315,6 +329,16 @@ def test_a_trial_measures_all_stages_before_the_first_and_leaves_the_run_as_it_w
     (line,) = [line for line in said if line.startswith("time left on this machine: ")]
     assert re.search(r": warmup \d+ s; joint \d+ s$", line), line
     assert same_weights(tmp_path, whole[0], stages) and not (tmp_path / "trial").exists()
+
+
+def test_a_trial_begins_from_given_adapters_and_those_of_done_stages_and_of_trials():
+    given, file = Path("given.safetensors"), Path("warmup", "warmup.safetensors")
+    request = TrainRequest(stage="joint", dataset=Path("dataset"), world="world", out=Path("out"), start=(given,))
+    joint = StageRun(request, stage_config("joint", "lora"), ("warmup",), False, 0)
+    for done, folder in ((True, Path("out")), (False, Path("out", "trial"))):
+        warmup = StageRun(dataclasses.replace(request, stage="warmup"), joint.config, (), done, 0)
+        chain = SimpleNamespace(request=request, runs=(warmup, joint))
+        assert _trial_request(chain, joint, print).start == (given, folder / file)
 
 
 def test_a_pace_leaves_out_the_first_step_which_compiles():
