@@ -238,7 +238,9 @@ def test_the_plan_alone_writes_nothing(places, tmp_path):
     alone = f"{LORA} --plan --stages predict,adapt --set predict.history_own=0.5"
     assert train("all", *places, out, alone, said.append) == 0
     assert memory_of(rows_of(said)["predict"]) > memory, "text and image encoder are loaded too"
-    assert re.search(r"predict +predicted +4 of 4", rows_of(said)["adapt"]), "predict makes its own out of date"
+    assert re.search(r"predict +latents, predicted +4 of 4", rows_of(said)["adapt"]), (
+        "predict makes its own out of date"
+    )
     assert "measured on the first 20 steps" in printed and "activations come on top" in printed and " free" in printed
 
 
