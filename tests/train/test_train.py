@@ -479,6 +479,7 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
         for name in ("ids_L", "past_L", "query_L"):
             assert torch.equal(getattr(short, name), getattr(wanted, name))
             assert torch.equal(getattr(whole, name)[: len(wanted.ids_L)], getattr(wanted, name))
+        assert len(whole.ids_L) <= table.longest(len(clips) - 1)
         answer = table.answer(whole)
         assert torch.equal(whole.ids_L[len(wanted.ids_L) :], answer)
         numbers = [engine.tokenizer.strength_of(int(answer[at])) for at in table.choices]
