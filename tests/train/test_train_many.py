@@ -172,7 +172,7 @@ def test_what_accelerate_launches_is_seen(tmp_path):
     script = tmp_path / "seen.py"
     script.write_text(
         "from animegamer_core.train.distributed import fsdp_wanted, processes\n"
-        "print(processes().num_processes, processes().device, fsdp_wanted(), flush=True)\n"
+        "print(processes().num_processes, processes().device.type, fsdp_wanted(), flush=True)\n"
     )
     options = (
         "--use_fsdp --fsdp_version 2 --num_machines 1 --num_processes 2 --main_process_port 0 --mixed_precision no"
