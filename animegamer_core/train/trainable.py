@@ -80,13 +80,19 @@ def lora_off(learner: nn.Module) -> Iterator[None]:
         set_strength(learner, ADAPTER, 1.0)
 
 
-def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
+def read_config(path: Path) -> tuple[str, StageConfig]:
+    """(stage, configuration) of an adapter file, whose tensors stay unread; ValueError names what is wrong with it."""
     with open_adapter(path) as file:
-        notes, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    stage, settings = read_settings(path, notes)
+        stage, settings = read_settings(path, file.metadata())
     try:
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-        return stage, StageConfig(**values), tensors
+        return stage, StageConfig(**values)
     except (TypeError, ValueError) as error:
         raise unreadable_settings(path, error) from error
+
+
+def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
+    """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
+    stage, config = read_config(path)
+    with open_adapter(path) as file:
+        return stage, config, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
