@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..checkpoint import open_world
 from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
@@ -21,13 +20,10 @@ from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from ..files import write_text
 from ..state import StateChange
+from .command import run_command
 from .drawing.draw import draw_shot
 from .games import Game, sample_game
 from .world import MOTIONS, Scene, adverb, characters, motion_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 BENCHMARK = Path(__file__).with_name("games") / "benchmark.txt"
 SPLIT = "heldout"
@@ -48,17 +44,6 @@ def true_game(name: str) -> Game | None:
     match = _NAME.fullmatch(name)
     seed = int(match[1]) if match else -1
     return sample_game(seed, turns=TURNS, split=SPLIT) if FIRST <= seed < FIRST + GAMES else None
-
-
-def true_shot(name: str, turn: int) -> NDArray[np.uint8]:
-    """The true shot of turn 1..10 of such a game: uint8 RGB (17, 96, 144, 3). ValueError if there is none."""
-    game = true_game(name)
-    if game is None or not 1 <= turn <= TURNS:
-        last = FIRST + GAMES - 1
-        raise ValueError(
-            f"{name}, turn {turn}: expected a game from {SPLIT}-{FIRST} to {SPLIT}-{last}, turn 1..{TURNS}"
-        )
-    return draw_shot(game.scenes[turn - 1])
 
 
 def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[BenchmarkGame]:
@@ -105,8 +90,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"benchmark: {error}\n")
-        sys.exit(2)
+    run_command("benchmark", main)

@@ -112,20 +112,14 @@ def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | Non
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     listed = [json.loads(line)["clip"] for line in lines]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
-    make = functools.partial(_redraw, folder=folder, pictures_only=pictures_only)
-    for _ in parallel_map(make, list(lacking.items()), workers):
+    redraw = functools.partial(_make, folder=folder, pictures_only=pictures_only, measure=False)
+    for _ in parallel_map(redraw, list(lacking.items()), workers):
         pass
 
 
-def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool) -> tuple[str, float]:
-    """Draw a clip and write its file; returns its path in the folder and its motion value."""
+def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: bool = True) -> tuple[str, float]:
+    """Draw a clip and write its file; returns its path in the folder and its motion value, 0 if not measured."""
     clip, scene = item
-    frames = draw_shot(scene)
+    frames = draw_shot(scene) if measure or not pictures_only else draw_frame(scene, 0)[None]
     write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)
-    return clip, motion_value(frames)
-
-
-def _redraw(item: tuple[str, Scene], folder: Path, pictures_only: bool) -> None:
-    """Write the file of a clip that was measured before."""
-    clip, scene = item
-    write_clip(folder / clip, draw_frame(scene, 0)[None] if pictures_only else draw_shot(scene), FPS)
+    return clip, motion_value(frames) if measure else 0.0

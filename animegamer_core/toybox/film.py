@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import replacing, write_text
+from .command import run_command
 from .film_parts import FilmPlan, Part, parts_of
 from .film_pictures import MARGIN, crop_of, film_frames, picture_size, starts_of
 from .world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_text
@@ -239,8 +240,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"film: {error}\n")
-        sys.exit(2)
+    run_command("film", main)

@@ -107,11 +107,12 @@ def parts_of(plan: FilmPlan) -> tuple[Part, ...]:
     parts = _scene_parts(plan, rng)
     for special, count in (("still", plan.stills), ("repeat", plan.repeats)):
         for index in _free(parts, rng, count):
-            parts[index] = _still(parts[index]) if special == "still" else _repeat(parts, index, rng)
+            still = replace(parts[index], kind="still", rate=0.0, drift=(0.0, 0.0))
+            parts[index] = still if special == "still" else _repeat(parts, index, rng)
     if plan.dark_opening:
         parts[0] = replace(parts[0], kind="dark", frames=max(parts[0].frames, round(3 * plan.fps)))
     opening, closing = _credits(plan, rng) if plan.credits else ([], [])
-    parts = [replace(part, repeats=_moved(part.repeats, len(opening))) for part in parts]
+    parts = [part if part.repeats is None else replace(part, repeats=part.repeats + len(opening)) for part in parts]
     parts = _joined([*opening, *parts, *closing], plan, rng)
     return tuple(_with_flashes(parts, plan, rng))
 
@@ -160,10 +161,6 @@ def _free(parts: list[Part], rng: random.Random, count: int) -> list[int]:
     return sorted(rng.sample(free, count))
 
 
-def _still(part: Part) -> Part:
-    return replace(part, kind="still", rate=0.0, drift=(0.0, 0.0))
-
-
 def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
     """The pictures of an earlier scene from its beginning, in the border of the place where they are shown again."""
     earlier = [
@@ -171,10 +168,6 @@ def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
     ]
     source = max(rng.sample(earlier, min(2, len(earlier))), key=lambda number: parts[number].frames)
     return replace(parts[source], border=parts[index].border, repeats=source)
-
-
-def _moved(index: int | None, by: int) -> int | None:
-    return None if index is None else index + by
 
 
 def _credits(plan: FilmPlan, rng: random.Random) -> tuple[list[Part], list[Part]]:

@@ -12,17 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .world import (
-    AMPLITUDES,
-    CHARACTERS,
-    COLOURS,
-    MOTIONS,
-    PLACES,
-    PROPS,
-    TIMES,
-    UNSEEN_PAIRS,
-    Scene,
-)
+from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PLACES, PROPS, TIMES, UNSEEN_PAIRS, Scene
 
 SPLITS = ("train", "heldout", "unseen")
 PROP_FRACTION = 0.6  # of a game's turns show its prop
@@ -42,7 +32,7 @@ class Game:
 def scene_seed(split: str, seed: int, turn: int) -> int:
     """Return a 58-bit seed; no seed of one split ever occurs in another."""
     digest = hashlib.sha256(f"toybox/{split}/{seed}/{turn}".encode()).digest()
-    return int.from_bytes(digest[:7], "big") * 4 + _split_number(split)
+    return int.from_bytes(digest[:7], "big") * 4 + SPLITS.index(split)
 
 
 def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
@@ -52,8 +42,12 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     prop's colour is named at its first visible turn and never again.
     Raises ValueError for an unknown split or fewer than one turn.
     """
-    rng = _generator(split, seed, turns)
-    character = _main_character(rng, split)
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
+    if turns < 1:
+        raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
+    rng = random.Random(f"toybox/game/{split}/{seed}")
+    character = rng.choice(sorted(UNSEEN_PAIRS))[0] if split == "unseen" else rng.choice(tuple(CHARACTERS))
     prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
     visible = _visible_turns(rng, turns)
     motions, settings = _motions(rng, character, split), _settings(rng)
@@ -96,25 +90,6 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
         seed=scene_seed(split, seed, 0),
     )
     return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
-
-
-def _split_number(split: str) -> int:
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
-    return SPLITS.index(split)
-
-
-def _generator(split: str, seed: int, turns: int) -> random.Random:
-    _split_number(split)
-    if turns < 1:
-        raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
-    return random.Random(f"toybox/game/{split}/{seed}")
-
-
-def _main_character(rng: random.Random, split: str) -> str:
-    if split == "unseen":
-        return rng.choice(sorted(UNSEEN_PAIRS))[0]
-    return rng.choice(tuple(CHARACTERS))
 
 
 def _motions(rng: random.Random, character: str, split: str) -> Iterator[str]:

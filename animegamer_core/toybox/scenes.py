@@ -14,19 +14,7 @@ import numpy as np
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from .drawing.draw import draw_shot
-from .world import (
-    AMPLITUDES,
-    CHARACTERS,
-    COLOURS,
-    FRAMES,
-    HEIGHT,
-    MOTIONS,
-    PLACES,
-    PROPS,
-    TIMES,
-    WIDTH,
-    Scene,
-)
+from .world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,11 +78,7 @@ def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDA
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
     """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one a core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
-    for index, clip in enumerate(parallel_map(draw_shot, scenes, workers)):
-        clips[index] = clip
-        if on_clip is not None:
-            on_clip(index + 1, len(scenes))
-    return clips
+    return _filled(clips, parallel_map(draw_shot, scenes, workers), on_clip)
 
 
 def measure_clips(
@@ -102,8 +86,13 @@ def measure_clips(
 ) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px a frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
-    for index, value in enumerate(parallel_map(motion_value, clips_MFHWC, workers)):
-        values[index] = value
+    return _filled(values, parallel_map(motion_value, clips_MFHWC, workers), on_clip)
+
+
+def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) -> NDArray:
+    """The array with a result in each of its rows, reported as they come."""
+    for index, result in enumerate(results):
+        rows[index] = result
         if on_clip is not None:
-            on_clip(index + 1, len(values))
-    return values
+            on_clip(index + 1, len(rows))
+    return rows

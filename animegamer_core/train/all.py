@@ -1,17 +1,20 @@
 """`train all`: a plan, then the stages of a recipe one after another as `train STAGE` runs them; done ones are skipped.
 
 The time is measured on the first 20 steps of each stage as it runs. Those steps are part of the run; but since a stage
-begins from what the one before learned, its pace is not known before. `--trial` measures all stages first.
+begins from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
+that are thrown away: each takes its first 20 in a folder of its own, from the trial adapters of those before. Features
+of text encoder, image encoder and VAE stay in the cache, so that only loading, these steps and the engine's
+predictions are done twice.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..checkpoint import World, open_world
@@ -23,15 +26,16 @@ from .chain import SCRATCH, begins_from, played_with, read_settings, stages_of
 from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, step_of
 from .distributed import processes
 from .job import FEATURES, RunOrigin, check_origin, to_train
-from .one_stage import IN_WORLD, train_one_stage
-from .pace import MEASURED_STEPS, FirstSteps, Pace
-from .plan import Chain, Plan, StagePlan, StageRun, make_plan, size_text, stage_file, with_paces
-from .progress import Report, duration
+from .one_stage import is_in_world, train_one_stage
+from .plan import Chain, Plan, StageRun, make_plan, size_text, stage_file, with_paces
+from .progress import MEASURED_STEPS, FirstSteps, Pace, Report, duration
 from .request import TrainRequest
 from .run import RESULT
 from .stages import SCRATCH_SPECS, STAGES, StageConfig
-from .trial import run_trial
+from .trainable import read_config
 from .world_setup import words_tokenizer, world_exists
+
+TRIAL = "trial"  # in the run's folder
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,12 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
     """Print the plan and train the stages; returns the exit status. ValueError, before the first step, for options,
     data or files that do not fit any of the stages, and where the disk is too full for what they write.
     """
-    request, chain = _open(request, options)
-    plan = make_plan(chain, request.world, request.out)
+    chain = _open(request, options)
+    plan = make_plan(chain)
     if options.trial:
         plan.check_disk()
         processes().wait_for_everyone()
-        paces = run_trial(chain, request.out, report)
+        paces = _run_trial(chain, report)
         if paces is None:
             report("the trial was stopped, and no stage was started; the same command starts again")
             return 130
@@ -66,16 +70,14 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
     if options.plan:
         return 0
     processes().wait_for_everyone()  # nothing is written before every process has checked the disk
-    status, done = _train_stages(request, chain, plan, report)
+    status, done = _train_stages(chain, plan, report)
     if done:
-        _report_how_to_play(request, chain, report)
+        _report_how_to_play(chain, report)
     return status
 
 
-def _open(request: TrainRequest, options: AllOptions) -> tuple[TrainRequest, Chain]:
-    """The request with its cache folder, and world, dataset and stages of the run; ValueError where they do not fit, or
-    an earlier run is in the way.
-    """
+def _open(request: TrainRequest, options: AllOptions) -> Chain:
+    """World, dataset and stages of the run; ValueError where they do not fit, or an earlier run is in the way."""
     folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage looks for them if a stage reads any
     world = open_world(request.world) if world_exists(request.world) else None
     if world is None and not request.spec:
@@ -107,7 +109,7 @@ def _open(request: TrainRequest, options: AllOptions) -> tuple[TrainRequest, Cha
         runs.append(_stage_run(stage, own[name], begins, recipe, world, folder))
     has_engine = world is not None and world.has("engine")
     tokenizer = world.tokenizer() if has_engine else words_tokenizer(folder.turns, spec)
-    return request, Chain(recipe, world, spec, tokenizer, folder, runs, configs)
+    return Chain(request, recipe, world, spec, tokenizer, folder, runs, configs)
 
 
 def _stage_request(request: TrainRequest, stage: str, settings: Mapping[str, object]) -> TrainRequest:
@@ -126,9 +128,7 @@ def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig
         if name in own:
             found[name] = own[name]
         elif _is_done(out / name):
-            values = _settings_of(stage_file(out / name))
-            plain = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-            found[name] = StageConfig(**plain)
+            found[name] = read_config(stage_file(out / name))[1]
         elif list_checkpoints(out / name / CHECKPOINTS):
             raise ValueError(f"{out / name} holds a run that is not done; add {name} to --stages, or move it away")
     return found
@@ -138,14 +138,6 @@ def _is_done(out: Path) -> bool:
     """Whether a folder holds a stage's result and its adapter."""
     path = out / RESULT
     return path.is_file() and read_json(path).get("stage") == out.name and stage_file(out).is_file()
-
-
-def _settings_of(file: Path) -> dict[str, object]:
-    """The settings that an adapter was trained with; its tensors stay unread."""
-    from safetensors import safe_open
-
-    with safe_open(file, framework="pt") as opened:
-        return json.loads(opened.metadata()["config"])
 
 
 def _stage_run(
@@ -158,30 +150,69 @@ def _stage_run(
 ) -> StageRun:
     """A stage and how far it is; ValueError where its folder holds another run, or one with other settings."""
     saved = list_checkpoints(request.out / CHECKPOINTS)
-    done = _is_done(request.out) and (recipe != SCRATCH or _is_in_world(request))
+    done = _is_done(request.out) and (recipe != SCRATCH or is_in_world(request))
     if saved or done:
         read = world and to_train(request.stage, world, request.start, request.profile)
-        profile = read.profile.name if read is not None and STAGES[request.stage].games else None
-        begun_from = None if recipe == SCRATCH else read
-        check_origin(request.out, RunOrigin(request.stage, folder, request.starts, begun_from, profile))
-        stored = read_json(saved[-1] / "state.json")["config"] if saved else _settings_of(stage_file(request.out))
+        origin = RunOrigin(request.stage, folder, request.starts, read, in_place=recipe == SCRATCH)
+        check_origin(request.out, origin)
+        left = saved[-1] if saved else stage_file(request.out)
+        stored = read_json(left / "state.json")["config"] if saved else asdict(read_config(left)[1])
         if "window" not in request.options:  # a world may have its own
             config = replace(config, window=stored["window"])
-        check_settings(saved[-1] if saved else request.out, request.stage, stored, config)
+        check_settings(left, request.stage, stored, config)
     return StageRun(request, config, begins, done, step_of(saved[-1]) if saved else 0)
 
 
-def _is_in_world(request: TrainRequest) -> bool:
-    """Whether the world has the weights that the stage trained; ValueError where another world has them."""
-    trained = read_json(request.out / RESULT).get(IN_WORLD)
-    if trained is not None and trained != str(Path(request.world).resolve()):
-        raise ValueError(f"{request.out} trained {trained}, not {request.world}; choose another folder for this world")
-    return trained is not None
+def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
+    """The pace of each stage that is not done; None where Ctrl-C stopped the trial. Leaves only the cache behind."""
+    paces: dict[str, Pace] = {}
+    folder = chain.request.out / TRIAL
+    _remove(folder)
+    try:
+        for run in (run for run in chain.runs if not run.done):
+            report(f"trial of stage {run.stage}")
+            request = _trial_request(chain, run, lambda pace, stage=run.stage: paces.update({stage: pace}))
+            if train_one_stage(request, lambda line: None):  # losses of a trial mean nothing
+                return None
+            processes().wait_for_everyone()  # the main process writes the adapter that the next stage begins from
+            if pace := paces.get(run.stage):
+                report(f"trial of stage {run.stage}: {pace.seconds:.2g} s a step{_peak(', ', pace)}")
+    finally:
+        _remove(folder)
+    return paces
 
 
-def _train_stages(request: TrainRequest, chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
+def _trial_request(chain: Chain, run: StageRun, measured: Callable[[Pace], object]) -> TrainRequest:
+    """A stage's first steps alone, from the adapters of done stages and of trials."""
+    out, tried = chain.request.out, {other.stage for other in chain.runs if not other.done}
+    folders = [(out / TRIAL if name in tried else out) / name for name in run.begins]
+    steps = min(MEASURED_STEPS, run.config.steps)
+    brief = {"steps": steps, "lr_warmup": min(steps, run.config.lr_warmup), "save_every": steps}
+    brief |= {"minutes": 0.0, "validate_every": 0, "shots_every": 0}
+    return replace(
+        run.request,
+        out=out / TRIAL / run.stage,
+        start=(*chain.request.start, *map(stage_file, folders)),
+        resume=False,
+        options={**run.request.options, **brief},
+        after_step=FirstSteps(steps, processes().device, measured),
+    )
+
+
+def _remove(folder: Path) -> None:
+    """Remove a trial's folder; the main process does, and the others wait."""
+    if processes().is_main_process:
+        shutil.rmtree(folder, ignore_errors=True)
+    processes().wait_for_everyone()
+
+
+def _peak(before: str, pace: Pace) -> str:
+    return f"{before}at most {size_text(pace.peak_bytes)} of GPU memory" if pace.peak_bytes else ""
+
+
+def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
     """Train the stages that are not done; returns (exit status, whether all of them are done now)."""
-    begun, limit = time.monotonic(), request.options.get("minutes", 0.0)
+    begun, limit = time.monotonic(), chain.request.options.get("minutes", 0.0)
     for at, run in enumerate(chain.runs):
         if run.done:
             continue
@@ -204,23 +235,23 @@ def _train_stages(request: TrainRequest, chain: Chain, plan: Plan, report: Repor
 
 def _pace_report(plan: Plan, at: int, report: Report) -> Callable[[Pace], None]:
     """Reports how long a stage takes by its first steps, and which stages are still to be measured."""
-    stage: StagePlan = plan.stages[at]
+    stage = plan.stages[at]
 
     def measured(pace: Pace) -> None:
         steps = min(MEASURED_STEPS, stage.steps_left)
-        peak = f"; at most {size_text(pace.peak_bytes)} of GPU memory" if pace.peak_bytes else ""
-        later = [other.stage for other in plan.stages[at + 1 :] if other.size is not None]
+        later = [other.run.stage for other in plan.stages[at + 1 :] if not other.run.done]
         report(
-            f"measured on the first {steps} steps: {pace.seconds:.2g} s a step, stage {stage.stage} takes "
-            f"{duration(pace.seconds * (stage.steps_left - steps))} more{peak}"
+            f"measured on the first {steps} steps: {pace.seconds:.2g} s a step, stage {stage.run.stage} takes "
+            f"{duration(pace.seconds * (stage.steps_left - steps))} more{_peak('; ', pace)}"
             + (f"; then {', '.join(later)}, measured when they run" if later else "")
         )
 
     return measured
 
 
-def _report_how_to_play(request: TrainRequest, chain: Chain, report: Report) -> None:
+def _report_how_to_play(chain: Chain, report: Report) -> None:
     """Report the command that plays what was trained, if the world is complete with it."""
+    request = chain.request
     words = [*PROGRAM.split(), "play", "--world", request.world]
     if chain.recipe == SCRATCH:
         playable = not open_world(request.world).missing(PLAY_PARTS)

@@ -25,17 +25,14 @@ from .training_data import (
     add_encoder_features,
     add_latents,
     add_states,
+    bytes_in,
     check_captions,
     check_clips,
 )
 from .weights import on_device
 
 DEFAULT_FEATURES = ("latents", "text", "image")  # what warmup and joint read
-FEATURES = (
-    *DEFAULT_FEATURES,
-    "image_random",
-    "states",
-)  # training the encoder changes states
+FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # training the encoder changes states
 CLIP_BYTES = 2**28  # of clips that are read at a time for the image encoder
 ENCODER_ROWS = 64
 
@@ -79,7 +76,8 @@ def cache_features(
     _check(opened, data, features)
     with torch.no_grad():
         data = _compute(opened, data, set(features), torch.device(choose_device(device)))
-    return tuple(_described(Path(cache), name, len(folder.turns), name in fresh) for name in data.store.features)
+    sizes = {name: bytes_in(Path(cache), f"{name}-[0-9]*.safetensors") for name in data.store.features}
+    return tuple(CachedFeature(name, len(folder.turns), size, name in fresh) for name, size in sizes.items())
 
 
 def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
@@ -112,8 +110,3 @@ def _compute(world: World, data: TrainingData, features: set[str], device: torch
             if image in features or (frame == "first" and {"text", "states"} & features):
                 data = add_encoder_features(data, encoder, frame, rows)
         return add_states(data, encoder) if "states" in features else data
-
-
-def _described(cache: Path, name: str, clips: int, fresh: bool) -> CachedFeature:
-    size = sum(file.stat().st_size for file in cache.glob(f"{name}-[0-9]*.safetensors"))
-    return CachedFeature(name, clips, size, fresh)

@@ -8,7 +8,6 @@ follow from seed and step (`sampling.py`) and need no state.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -81,7 +80,11 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
         "stage": state.stage,
         "step": state.step,
         "seconds": state.seconds,
-        "optimizer_steps": _optimizer_steps(state),
+        "optimizer_steps": {
+            name: float(state.optimizer.state[parameter]["step"])
+            for name, parameter in state.parameters.items()
+            if parameter in state.optimizer.state
+        },
         "config": dataclasses.asdict(state.config),
     }
     write_json(part / "state.json", info)
@@ -134,14 +137,6 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
     return tensors
 
 
-def _optimizer_steps(state: RunState) -> dict[str, float]:
-    return {
-        name: float(state.optimizer.state[parameter]["step"])
-        for name, parameter in state.parameters.items()
-        if parameter in state.optimizer.state
-    }
-
-
 def _moments(source: SafetensorsSource, name: str, parameter: nn.Parameter) -> dict[str, tuple[Tensor, Tensor | None]]:
     """(values, None) or (codes, scales) of each moment of a parameter."""
     found = {}
@@ -172,9 +167,9 @@ def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: St
     """
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}
-    now = json.loads(json.dumps(dataclasses.asdict(config)))
-    for name, value in now.items():
+    for name, value in dataclasses.asdict(config).items():
         before = stored.get(name, defaults[name])
+        before = tuple(before) if isinstance(before, list) else before
         if name not in free and before != value:
             raise ValueError(
                 f"{path} was trained with {name} {before!r}, now it is {value!r}; "

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-from collections.abc import Iterable
 
 import torch
 from accelerate import PartialState
@@ -79,19 +78,14 @@ def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:
             module.register_parameter(name, nn.Parameter(empty, requires_grad=value.requires_grad))
     mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
     settings = {"mesh": mesh, "offload_policy": plugin.cpu_offload}
-    for block in _blocks(sharded):
-        fully_shard(block, reshard_after_forward=plugin.reshard_after_forward, **settings)
+    for name, module in sharded.named_modules():
+        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in _BLOCK_LISTS:
+            for block in module:
+                fully_shard(block, reshard_after_forward=plugin.reshard_after_forward, **settings)
     fully_shard(sharded, **settings)
     for method in {"states", "sample"} & set(dir(sharded)):  # that contact sheets call
         register_fsdp_forward_method(sharded, method)
     return sharded
-
-
-def _blocks(learner: nn.Module) -> Iterable[nn.Module]:
-    """The equal blocks that a learner's models are made of."""
-    for name, module in learner.named_modules():
-        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in _BLOCK_LISTS:
-            yield from module
 
 
 def reshard(learner: nn.Module) -> None:

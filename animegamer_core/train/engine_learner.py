@@ -5,6 +5,7 @@ B batch, K past turns, N state tokens, D state width, A answer tokens, V vocabul
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from functools import cache
 
 import torch
@@ -16,9 +17,11 @@ from .compiling import compile_for_training
 from .learners import Batch, Learner, Losses
 from .losses import cosine_error
 from .prompts import PromptTable
-from .sampling import MicroBatch, WindowSampler
+from .sampling import MicroBatch, SampleNoise, WindowSampler
 from .stages import StageConfig
 from .training_data import TrainingData, autocast, weights_digest
+
+TURNS_AT_ONCE = 64  # that the engine predicts for the decoder
 
 
 class EngineLearner(Learner):
@@ -59,7 +62,8 @@ class EngineLearner(Learner):
 
     def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, micro: MicroBatch) -> Tensor:
         """Past representations, some of them the engine's own, with noise of a strength drawn for each."""
-        config, random = self.settings, self._noise(true_BKND.device, micro, rows, "history")
+        config = self.settings
+        random = SampleNoise(true_BKND.device, config.seed, micro, len(rows), "history")
         own, strength = random.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
         past = true_BKND
         if config.history_own and past.shape[1]:
@@ -96,14 +100,10 @@ class EngineLearner(Learner):
 def _windows(data: TrainingData, name: str, rows_BK: Tensor, device: torch.device) -> Tensor:
     """(B, K, ...) fp32: a feature of every clip of some windows."""
     values = data.store.gather([name], rows_BK.flatten(), device)[name].float()
-    return (
-        values.unflatten(0, rows_BK.shape) if rows_BK.numel() else values.new_zeros(*rows_BK.shape, *values.shape[1:])
-    )
+    return values.reshape(*rows_BK.shape, *values.shape[1:])
 
 
-def add_predictions(
-    data: TrainingData, engine: GameEngine, window: int, free_running: bool = False, rows: int = 64
-) -> TrainingData:
+def add_predictions(data: TrainingData, engine: GameEngine, window: int, free_running: bool = False) -> TrainingData:
     """The engine's representation of every clip of a game, `predicted`, for decoder adaptation.
 
     Each turn is read with as many past turns as in play. Their representations are the true ones, or with free_running
@@ -111,7 +111,7 @@ def add_predictions(
     states of past turns are the true ones.
     """
     engine.eval()
-    reader = cache(lambda: _GameReader(data, engine, window, rows))
+    reader = cache(lambda: _GameReader(data, engine, window))
     free = cache(lambda: reader().free_running())
 
     def compute(part: range) -> Tensor:
@@ -125,42 +125,43 @@ def add_predictions(
 
 
 class _GameReader:
-    """The engine reading the games of a dataset, `rows` turns at a time."""
+    """The engine reading the games of a dataset, a few turns at a time."""
 
-    def __init__(self, data: TrainingData, engine: GameEngine, window: int, rows: int) -> None:
-        self._data, self._engine, self._rows = data, engine, rows
+    def __init__(self, data: TrainingData, engine: GameEngine, window: int) -> None:
+        self._data, self._engine = data, engine
         self._table = PromptTable(engine, data.folder.turns)
         self._device = engine.project_in[0].weight.device
         self._home = "cpu" if data.cache else self._device
         self._turns = _by_turn(data, window)
 
-    @torch.no_grad()
     def teacher_forced(self, part: range) -> Tensor:
         """(n, N, D): what is predicted for some clips when the past is the true one."""
+        found = self._empty(len(part))
         windows = {window[-1]: window for turn in self._turns for window in turn if window[-1] in part}
-        found: Tensor | None = None
-        for length in sorted({len(window) for window in windows.values()}):
-            rows_BK = torch.tensor([window for window in windows.values() if len(window) == length])
-            for rows in rows_BK.split(self._rows):
-                states = self._predict(rows, _windows(self._data, "states", rows[:, :-1], self._device))
-                found = states.new_empty(len(part), *states.shape[1:]) if found is None else found
-                found[rows[:, -1].to(found.device) - part.start] = states
-        assert found is not None, "every clip is the last of a window"
+        for rows in self._batches(windows.values()):
+            past = _windows(self._data, "states", rows[:, :-1], self._device)
+            found[rows[:, -1].to(found.device) - part.start] = self._predict(rows, past)
         return found
 
-    @torch.no_grad()
     def free_running(self) -> Tensor:
         """(n, N, D): what is predicted for all clips when the past is what was predicted before, turn after turn."""
-        count = len(self._data.folder.turns)
-        first = self._data.store.gather(["states"], torch.tensor([0]), self._home)["states"]
-        predicted = first.new_zeros(count, *first.shape[1:])
+        found = self._empty(len(self._data.folder.turns))
         for turn in self._turns:
-            for length in sorted({len(window) for window in turn}):
-                for rows in torch.tensor([window for window in turn if len(window) == length]).split(self._rows):
-                    past = predicted[rows[:, :-1].to(predicted.device)].to(self._device).float()
-                    predicted[rows[:, -1].to(predicted.device)] = self._predict(rows, past)
-        return predicted
+            for rows in self._batches(turn):
+                past = found[rows[:, :-1].to(found.device)].to(self._device).float()
+                found[rows[:, -1].to(found.device)] = self._predict(rows, past)
+        return found
 
+    def _empty(self, clips: int) -> Tensor:
+        state = self._engine.spec.state
+        return torch.empty(clips, state.tokens, state.width, dtype=torch.half, device=self._home)
+
+    def _batches(self, windows: Collection[tuple[int, ...]]) -> Iterator[Tensor]:
+        """(B, K + 1): the windows, those of one length together."""
+        for length in sorted({len(window) for window in windows}):
+            yield from torch.tensor([window for window in windows if len(window) == length]).split(TURNS_AT_ONCE)
+
+    @torch.no_grad()
     def _predict(self, rows: Tensor, past_BKND: Tensor) -> Tensor:
         prompts = [self._table.prompt(clips, answered=False) for clips in rows.tolist()]
         with autocast(self._device):

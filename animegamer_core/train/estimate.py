@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
-import torch
 from accelerate import init_empty_weights
 from torch import nn
 
 from ..checkpoint import World
 from ..checkpoint.parts import build_model
-from ..data.cache import SHARD_BYTES
-from ..model.decoder import ShotDecoder
-from ..model.encoder import ShotEncoder
-from ..model.engine import GameEngine
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_profile
 from .checkpoints import KEPT
 from .distributed import fsdp_wanted, processes
 from .learners import Learner
-from .parts import MODELS, WorldParts, name_of
+from .parts import WorldParts, name_of, new_model
 from .run import LEARNERS, check_stage
 from .stages import STAGES, StageConfig
 from .trainable import set_trainable
@@ -29,8 +25,6 @@ from .training_data import IMAGE_FEATURES, TrainingData, name_weights
 from .weights import keeps_frozen_in_bf16
 
 FLOAT32, HALF = 4, 2
-HEADER = 72  # bytes of a tensor's entry in a safetensors file, without its name
-NOTES = 4096  # bytes of an adapter's settings and spec in its header
 BLOCK = 256  # values that share a scale in an 8-bit moment
 _ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 
@@ -56,12 +50,7 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
     if world is not None and world.has("encoder"):
         reader = world.storage.text_tokenizer() if world.has("text_tower") else None
     profile = world.profile if world is not None else get_profile("paper")
-    build = {
-        "encoder": lambda: ShotEncoder(spec, reader),
-        "decoder": lambda: ShotDecoder(spec, profile),
-        "engine": lambda: GameEngine(spec, tokenizer, profile),
-    }
-    made = {name: build_model(build[name]) for name in models}
+    made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
     if "encoder" in made:  # on the meta device, T5's shared embedding is built as two
         made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
     for path in ("decoder.vae", *_ENCODERS):  # so that cached features of theirs are found again
@@ -89,56 +78,36 @@ def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts
 
     With FSDP2 each process holds a shard of weights and state.
     """
-    trained = {name: value.numel() for name, value in learner.named_parameters() if value.requires_grad}
-    values = FLOAT32 * sum(trained.values())
-    average, moments = values if config.ema else 0, _moments(config, trained)
+    trained = sum(value.numel() for value in learner.parameters() if value.requires_grad)
+    # AdamW's two moments; of 8-bit ones, BLOCK values share a scale
+    moments = 2 * FLOAT32 * trained if config.optimizer == "adamw" else 2 * trained * (BLOCK + FLOAT32) // BLOCK
+    average = FLOAT32 * trained if config.ema else 0
     shards = processes().num_processes if fsdp_wanted() else 1
-    tensors = 3 + bool(config.ema)  # of each trained one: itself, its moments, its average
-    constant = FLOAT32 * math.prod(learner.decoder.unconditional_ND.shape) if STAGES[stage].mixes else 0
+    constant = learner.decoder.unconditional_ND.numel() if STAGES[stage].mixes else 0
     return Size(
         weights=_weights(config, learner, parts, encoders) // shards,
-        state=(values + moments + average) // shards,  # the first are gradients
-        checkpoint=values + moments + average + tensors * _headers(trained),
+        state=(FLOAT32 * trained + moments + average) // shards,  # the first are gradients
+        checkpoint=FLOAT32 * trained + moments + average,
         kept=min(KEPT, math.ceil(config.steps / config.save_every)),
-        stage_file=values + constant + _headers(trained) + NOTES,
+        stage_file=FLOAT32 * (trained + constant),
     )
 
 
 def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> int:
-    """The bytes of the weights on the device."""
-    device = processes().device
+    """The bytes of the weights on the device. Models that no step reads wait on the CPU, if they are loaded."""
+    device, found = processes().device, dict(learner.named_parameters())
+    if device.type == "cpu":
+        idle = nn.ModuleDict({name: model for name, model in parts.models.items() if not hasattr(learner, name)})
+        found |= dict(idle.named_parameters())
+        absent = () if encoders else tuple(path for path in _ENCODERS if path in learner.idle or "encoder" in idle)
+    else:
+        absent = learner.idle
     half = keeps_frozen_in_bf16(config, device)
-    total = _idle(learner, parts, encoders) if device.type == "cpu" else 0
-    for name, value in learner.named_parameters():
-        if _is_loaded(name, learner, device, encoders):
-            whole = value.requires_grad or not half or name.startswith("encoder.")
-            total += value.numel() * (FLOAT32 if whole else HALF)
-    return total
-
-
-def _idle(learner: Learner, parts: WorldParts, encoders: bool) -> int:
-    """The bytes of models that are loaded beside those that train."""
-    idle = {name: model for name in MODELS if (model := getattr(parts, name)) and not hasattr(learner, name)}
-    names = ((f"{name}.{path}", value) for name, model in idle.items() for path, value in model.named_parameters())
-    return FLOAT32 * sum(value.numel() for path, value in names if encoders or not path.startswith(_ENCODERS))
-
-
-def _is_loaded(name: str, learner: Learner, device: torch.device, encoders: bool) -> bool:
-    """Whether a weight takes memory on the device: models that no step reads wait on the CPU, if they are loaded."""
-    if not any(name.startswith(f"{model}.") for model in learner.idle):
-        return True
-    return device.type == "cpu" and (encoders or not name.startswith(_ENCODERS))
-
-
-def _moments(config: StageConfig, trained: Mapping[str, int]) -> int:
-    """The bytes of AdamW's two moments."""
-    if config.optimizer == "adamw":
-        return 2 * FLOAT32 * sum(trained.values())
-    return 2 * sum(trained.values()) * (BLOCK + FLOAT32) // BLOCK
-
-
-def _headers(trained: Iterable[str]) -> int:
-    return sum(HEADER + len(name) for name in trained)
+    return sum(
+        value.numel() * (HALF if half and not value.requires_grad and not name.startswith("encoder.") else FLOAT32)
+        for name, value in found.items()
+        if not name.startswith(tuple(f"{path}." for path in absent))
+    )
 
 
 def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts) -> int:
@@ -164,18 +133,8 @@ def _values(model: nn.Module) -> int:
 
 def world_bytes(parts: WorldParts) -> tuple[int, int]:
     """The bytes of a world's files if all of its models are stored as they are trained: (all, the largest one)."""
-    models = [model for name in MODELS if (model := getattr(parts, name)) is not None]
-    sizes = [FLOAT32 * _values(model) for model in models]
+    sizes = [FLOAT32 * _values(model) for model in parts.models.values()]
     return sum(sizes), max(sizes)
-
-
-def features_read(stage: str, config: StageConfig) -> tuple[str, ...]:
-    """The features that a stage reads, or needs to compute others."""
-    names = dict.fromkeys((*STAGES[stage].reads, *(("predicted",) if config.history_own else ())))
-    if "states" in names:
-        names |= dict.fromkeys(("text", "image"))
-    image = IMAGE_FEATURES[config.encoder_frame]
-    return tuple(image if name == "image" else name for name in names)
 
 
 def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
@@ -189,5 +148,4 @@ def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
         "states": state.tokens * state.width * HALF,
     }
     per_clip |= {"image_random": per_clip["image"], "predicted": per_clip["states"]}
-    shards = math.ceil(clips * per_clip[name] / SHARD_BYTES)
-    return clips * per_clip[name] + shards * 4 * HEADER
+    return clips * per_clip[name]

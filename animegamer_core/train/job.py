@@ -64,14 +64,11 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
     check_free(job.out, options)
     folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
-        profile = job.world.profile.name if STAGES[job.stage].games else None
-        with hold_run_folder(job.out, RunOrigin(job.stage, folder, job.start, job.world, profile)):
+        with hold_run_folder(job.out, RunOrigin(job.stage, folder, job.start, job.world)):
             data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
             device, files = options.device or processes().device, [path for path, _ in job.start]
             loading = how_to_load(job.stage, job.config, job.world, data, device, files)
-            parts = needed_parts(job.world, job.stage, loading)
-            for path, strength in job.start:
-                parts = parts.with_stage_file(path, strength)
+            parts = needed_parts(job.world, job.stage, loading).with_stage_files(job.start)
             return train_stage(job.stage, job.config, parts, data, job.out, options)
 
 
@@ -136,22 +133,24 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """What a run begins from. start: adapters with their strengths. world: None where the run writes to it, so that it
-    differs afterwards. profile: how turns are read; None for stages that read none.
+    """What a run begins from. start: adapters with their strengths. world: as the stage reads it; None where it reads
+    no world. in_place: whether the run writes to the world, so that it differs afterwards.
     """
 
     stage: str
     folder: DatasetFolder
     start: Sequence[tuple[Path, float]]
     world: World | None
-    profile: str | None = None
+    in_place: bool = False
 
     def notes(self) -> dict[str, object]:
         """The origin as the run's folder notes it."""
+        # adapters would be applied twice to a world that changed since, so their run notes the world in any case
+        is_noted = self.world is not None and (self.start or not self.in_place)
         return {
             "stage": self.stage,
-            "profile": self.profile,
-            "world": self.world and self.world.fingerprint,
+            "profile": self.world.profile.name if self.world is not None and STAGES[self.stage].games else None,
+            "world": self.world.fingerprint if is_noted else None,
             "dataset": self.folder.digest(captions=True),
             # digits of what an adapter holds, since many have one name; a missing file is refused when it is read
             "start": [

@@ -81,9 +81,6 @@ class Learner(nn.Module):
     def restore_start(self) -> None:
         """Undo the changes of a stopped run that its continuation must not begin with and no checkpoint restores."""
 
-    def _noise(self, device: torch.device, micro: MicroBatch, rows: Tensor, purpose: str) -> SampleNoise:
-        return SampleNoise(device, self.settings.seed, micro, len(rows), purpose)
-
 
 class VaeLearner(Learner):
     """The VAE reconstructs clips: one pass of its encoder, and its decoder in chunks as in play."""
@@ -104,7 +101,7 @@ class VaeLearner(Learner):
         clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
         spec = self.decoder.spec.decoder
         _, channels, height, width = spec.latent_shape
-        noise = self._noise(device, micro, rows, "noise")
+        noise = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
         return {"clip": clip, "noise": noise.normal(channels, (length - 1) // 4 + 1, height, width)}
 
     def forward(self, batch: Batch) -> Losses:
@@ -134,11 +131,6 @@ class ContrastiveHeads(nn.Module):
         self.patches = nn.Linear(image_width, 3 * patch * patch)
         self.log_scale = nn.Parameter(torch.tensor([2.66]))  # log(1 / 0.07), as CLIP begins; FSDP2 refuses scalars
 
-    @property
-    def scale(self) -> Tensor:
-        """The factor on cosines, at most 100."""
-        return self.log_scale.exp().clamp(max=100)
-
     def embed(self, text_BLW: Tensor, valid_BL: Tensor, image_BPW: Tensor) -> tuple[Tensor, Tensor]:
         """Unit vectors (B, width) of texts and images, from the means of their tokens (padding left out)."""
         weight = valid_BL[..., None].to(text_BLW)
@@ -162,7 +154,9 @@ class ContrastiveLearner(Learner):
         texts = [turn.instruction for turn in data.folder.turns]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._captions = torch.tensor([numbers[text] for text in texts])
-        self._ids = _whole_ids(encoder, texts)
+        end, tokenizer = encoder.tokenizer.token_to_id("</s>"), encoder.tokenizer
+        ids = [[*tokenizer.encode(clean_text(text), add_special_tokens=False).ids, end] for text in texts]
+        self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # zeros to the longest
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         frames = data.store.gather(["frames"], rows, device)["frames"][:, 0]
@@ -177,38 +171,16 @@ class ContrastiveLearner(Learner):
         image_BPW = self.encoder.image_features(batch["images"])
         text, image = (all_gather(unit) for unit in self.heads.embed(text_BLW, batch["ids"] > 0, image_BPW))
         captions = all_gather(batch["captions"])  # samples of all processes are each other's negatives
-        match = contrastive(text, image, self.heads.scale, captions)
+        match = contrastive(text, image, self.heads.log_scale.exp().clamp(max=100), captions)
         found = captions[(text @ image.T).argmax(1)] == captions
         parts = {"contrastive": match, "retrieval": found.float().mean()}
         if not self.settings.pixels:
             return {"loss": match, **parts}
         spec = self.encoder.spec.encoder.image
-        wanted = rearrange(
-            clip_pixels(batch["images"], spec.image_size),
-            "b c (h p) (w q) -> b (h w) (c p q)",
-            p=spec.patch,
-            q=spec.patch,
-        )
+        pixels = clip_pixels(batch["images"], spec.image_size)
+        wanted = rearrange(pixels, "b c (h p) (w q) -> b (h w) (c p q)", p=spec.patch, q=spec.patch)
         rebuilt = F.mse_loss(self.heads.patches(image_BPW).float(), wanted)
         return {"loss": match + self.settings.pixels * rebuilt, **parts, "pixels": rebuilt}
-
-
-def _whole_ids(encoder: ShotEncoder, texts: list[str]) -> Tensor:
-    """(n, L) ids of whole instructions, each ended and padded with zeros to the longest."""
-    end = encoder.tokenizer.token_to_id("</s>")
-    rows = [
-        torch.tensor([*encoder.tokenizer.encode(clean_text(text), add_special_tokens=False).ids, end]) for text in texts
-    ]
-    return nn.utils.rnn.pad_sequence(rows, batch_first=True)
-
-
-def compile_transformer(decoder: ShotDecoder) -> None:
-    """Compile a decoder's transformer, once for each number of samples that it is called with.
-
-    There are few: a micro-batch, twice that for a guided teacher, and the shots of contact sheets. A graph for any
-    number, which torch would compile at the second, is slower.
-    """
-    compile_for_training(decoder.transformer, dynamic=False)
 
 
 class DiffusionLearner(Learner):
@@ -216,6 +188,8 @@ class DiffusionLearner(Learner):
 
     The motion value is the clip's own and is never dropped (docs/reference.md, training).
     """
+
+    guidance: str | None = None  # of contact sheets; None for the world's own
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
         super().__init__(config)
@@ -226,10 +200,12 @@ class DiffusionLearner(Learner):
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
         if config.compile:
-            compile_transformer(decoder)
+            # Once for each number of samples. There are few: a micro-batch, twice that for a guided teacher, and the
+            # shots of contact sheets. A graph for any number, which torch would compile at the second, is slower.
+            compile_for_training(decoder.transformer, dynamic=False)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        random = self._noise(device, micro, rows, "diffusion")
+        random = SampleNoise(device, self.settings.seed, micro, len(rows), "diffusion")
         values = data.store.gather(self.features, rows, device)
         mean, deviation = values["latents"].float().unbind(1)
         clean, noise = mean, random.normal(*mean.shape[1:])
@@ -260,7 +236,7 @@ class DiffusionLearner(Learner):
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
         """(B, T, C, H, W) latents of shots."""
-        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps)
+        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.guidance)
 
     def _bands(self, random: SampleNoise) -> tuple[Tensor, int]:
         """((B,) first timesteps, width) of the bands that the samples draw their timesteps from."""
@@ -284,8 +260,12 @@ class DiffusionLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        velocity = self._velocity(latents, batch)
-        return {"loss": F.mse_loss(velocity.float(), velocity_target(batch["clean"], batch["noise"], sqrt_alpha))}
+        wanted = self._wanted(latents, batch, sqrt_alpha)
+        return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
+
+    def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
+        """The velocity to learn at these noised latents."""
+        return velocity_target(batch["clean"], batch["noise"], sqrt_alpha)
 
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
         states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
@@ -301,6 +281,8 @@ class DistillLearner(DiffusionLearner):
     `distilled`.
     """
 
+    guidance = "distilled"
+
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)
         # LoRA is switched off for the teacher's pass; whole weights need a copy that stays. The tuple hides the copy
@@ -309,21 +291,16 @@ class DistillLearner(DiffusionLearner):
         for teacher in self._copy:
             teacher.transformer.requires_grad_(False)
             if config.compile:  # a copy of a compiled model is not compiled
-                compile_transformer(teacher)
+                compile_for_training(teacher.transformer, dynamic=False)
 
-    def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
-        """(B, T, C, H, W) latents of shots."""
-        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance="distilled")
-
-    def forward(self, batch: Batch) -> Losses:
-        sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
-        latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        with torch.no_grad(), self._teacher() as teacher:
+    @torch.no_grad()
+    def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
+        with self._teacher() as teacher:
             wanted = self._guided(teacher, latents, batch)
         # Autocast caches the weights that it casts. Before pytorch's pull request 165068 (torch 2.6 to 2.9) those of
         # the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
-        return {"loss": F.mse_loss(self._velocity(latents, batch).float(), wanted)}
+        return wanted
 
     def restore_start(self) -> None:
         for teacher in self._copy:  # the next learner's teacher is a copy of this decoder

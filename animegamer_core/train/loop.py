@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +67,7 @@ def run_loop(
         if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
             load_checkpoint(found[-1], state)
         with _finish_step_on_ctrl_c(options.on_interrupt) as interrupted:
-            _Loop(trainer, out, options, interrupted, idle).run()
+            _Loop(trainer, out, options, interrupted, idle.get("decoder.vae")).run()
         result = LoopResult(state.step >= config.steps, state.step, state.seconds, trainer.finish(learner))
         if interrupted():  # perhaps in this process alone, while the others wait for it to leave with them
             raise KeyboardInterrupt
@@ -78,16 +78,11 @@ class _Loop:
     """One run of a stage: what happens after each of its steps."""
 
     def __init__(
-        self,
-        trainer: Trainer,
-        out: Path,
-        options: RunOptions,
-        interrupted: Callable[[], bool],
-        idle: Mapping[str, nn.Module],
+        self, trainer: Trainer, out: Path, options: RunOptions, interrupted: Callable[[], bool], vae: nn.Module | None
     ) -> None:
         self.trainer, self.config, self.state = trainer, trainer.config, trainer.state
         self.options, self.interrupted = options, interrupted
-        self.checkpoints, self.vae = out / CHECKPOINTS, idle.get("decoder.vae")
+        self.checkpoints, self.vae = out / CHECKPOINTS, vae
         self.log = RunLog(out / LOG, self.state.step) if trainer.processes.is_main_process else None
         self.losses, self.begun, self.seconds_before = Means(), time.monotonic(), self.state.seconds
 
@@ -153,9 +148,7 @@ class _Loop:
         try:
             yield
         except BaseException:
-            if (
-                self.trainer.processes.is_main_process and not self.trainer.is_sharded
-            ):  # one process has only its shards
+            if self.trainer.processes.is_main_process and not self.trainer.is_sharded:  # which one could not save alone
                 save_checkpoint(self.checkpoints, self.state)
             raise
 

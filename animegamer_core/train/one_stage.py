@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from .distributed import close_at_exit, processes
 from .job import FEATURES, Job, RunOrigin, hold_run_folder, run_job, to_train
 from .log import LOG, PICTURE, read_log
 from .loop import RunOptions
-from .parts import WorldParts
 from .plot import plot_log
 from .progress import Report, RunProgress, how_it_stopped, report_interrupt
 from .request import TrainRequest
@@ -48,7 +46,7 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
         return status
     except KeyboardInterrupt:
         if read_log(request.out / LOG):
-            _plot_losses(request.out, report)
+            _plot_losses(request.out)
         report(how_it_stopped(request.out))
         return 130
     except torch.OutOfMemoryError as error:
@@ -62,7 +60,11 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
 
 def _train(request: TrainRequest, report: Report) -> int:
     folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage looks for them if it reads any
-    if request.stage in BASELINE_STAGES:
+    is_baseline = request.stage in BASELINE_STAGES
+    for file in request.start:
+        adapted_models(file, is_baseline)  # refuses a file that is no adapter for it
+        report(f"begins from {file}")
+    if is_baseline:
         return _train_baseline(request, folder, report)
     with processes().main_process_first():
         world = open_or_make_world(request, folder, report)
@@ -71,9 +73,6 @@ def _train(request: TrainRequest, report: Report) -> int:
         return _train_scratch(request, world, folder, report)
     world = _as_trained(request, world, report)
     config = _checked_config(request, recipe, report, world)
-    for file in request.start:
-        adapted_models(file)  # refuses a file that is no adapter, before the next line names it
-        report(f"begins from {file}")
     job = Job(request.stage, config, world, request.dataset, request.out, request.starts, request.cache)
     progress = RunProgress(request.stage, report)
     result = run_job(job, _options(request, progress), progress.feature)
@@ -111,14 +110,6 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
     return config
 
 
-def _begun_from(parts: WorldParts, files: Sequence[Path], report: Report) -> WorldParts:
-    """The parts with the adapters that training begins from."""
-    for file in files:
-        parts = parts.with_stage_file(file)
-        report(f"begins from {file}")
-    return parts
-
-
 def _options(request: TrainRequest, progress: RunProgress) -> RunOptions:
     on_interrupt = report_interrupt if processes().is_main_process else None
     return RunOptions(request.resume, progress.step, request.after_step, on_interrupt=on_interrupt)
@@ -126,25 +117,21 @@ def _options(request: TrainRequest, progress: RunProgress) -> RunOptions:
 
 def _finished(request: TrainRequest, result: StageResult, config: StageConfig, report: Report) -> bool:
     """Whether the stage is done; draws its losses, and reports how to continue a run that was stopped."""
-    _plot_losses(request.out, report)
+    _plot_losses(request.out)
     if not result.done:
         report(f"stopped at step {result.step} of {config.steps}; the same command with --resume continues")
     return result.done
 
 
-def _plot_losses(out: Path, report: Report) -> None:
-    if not processes().is_main_process:
-        return
-    try:
+def _plot_losses(out: Path) -> None:
+    if processes().is_main_process:
         plot_log(out / LOG, out / PICTURE)
-    except ImportError:
-        report(f"no {PICTURE} is drawn, since matplotlib is not installed; `pip install matplotlib` draws it next time")
 
 
 def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, report: Report) -> int:
     """Recipe scratch: writes the trained weights into the world, once, since a later stage may train it further."""
     check_writable(request, world)
-    if request.resume and _is_in_world(request, world):
+    if request.resume and is_in_world(request):
         report(f"{request.out} is done, and {request.world} has its weights; choose another --out to train further")
         return 0
     with writing(world.folder) if processes().is_main_process else nullcontext():
@@ -162,14 +149,11 @@ def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, 
             f"lora_rank is {config.lora_rank}, and recipe scratch trains whole weights in place; leave it out, or give "
             "--recipe lora, which leaves an adapter"
         )
-    # Adapters to begin from would be applied twice to a world that changed since, so the run notes the world's digest.
-    begun_from = world if request.start else None
-    profile = world.profile.name if STAGES[request.stage].games else None
-    with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, begun_from, profile)):
+    with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, world, in_place=True)):
         progress = RunProgress(request.stage, report)
         # features of a small world fit into memory
         data = TrainingData(folder, FeatureStore(), cache=request.cache, on_progress=progress.feature)
-        parts = _begun_from(load_or_make_models(world, request, config, folder), request.start, report)
+        parts = load_or_make_models(world, request, config, folder).with_stage_files(request.starts)
         report(f"trains {request.world} in place")
         result = train_stage(request.stage, config, parts, data, request.out, _options(request, progress))
         if _finished(request, result, config, report):
@@ -182,13 +166,13 @@ def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, 
     return 0
 
 
-def _is_in_world(request: TrainRequest, world: World) -> bool:
+def is_in_world(request: TrainRequest) -> bool:
     """Whether the folder's run of this stage is done and the world has its weights; ValueError where another has."""
     path = request.out / RESULT
     result = read_json(path) if path.is_file() else {}
     if result.get("stage") != request.stage or IN_WORLD not in result:
         return False
-    if result[IN_WORLD] != str(world.folder.resolve()):
+    if result[IN_WORLD] != str(Path(request.world).resolve()):
         raise ValueError(
             f"{request.out} is done, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
             f"--out, or use {request.out / request.stage}.safetensors (--stage-file to play with it, --start to train)"
@@ -214,11 +198,17 @@ def _train_baseline(request: TrainRequest, folder: DatasetFolder, report: Report
             parts = open_text_video(path, torch.bfloat16 if half else torch.float32)
         else:
             parts = new_text_video(world, folder, config.seed)
-        parts = _begun_from(parts, request.start, report)
         progress = RunProgress(request.stage, report)
         cache = request.cache or (request.out / FEATURES if stock else None)
         data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)
-        result = train_stage(request.stage, config, parts, data, request.out, _options(request, progress))
+        result = train_stage(
+            request.stage,
+            config,
+            parts.with_stage_files(request.starts),
+            data,
+            request.out,
+            _options(request, progress),
+        )
         if _finished(request, result, config, report) and processes().is_main_process:
             folder_gc = save_text_video(result.parts.decoder, result.file, request.out / request.stage)
             report(f"wrote {folder_gc}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -23,6 +24,9 @@ from ..spec import ModelSpec, Profile
 from .sampling import random_seed
 from .stages import StageConfig, matching
 from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names, name_weights
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 MODELS = ("encoder", "decoder", "engine")
 
@@ -62,16 +66,11 @@ class WorldParts:
 
         Engine and text encoder have the same tokenizer.
         """
-        build: dict[str, Callable[[], nn.Module]] = {
-            "encoder": lambda: ShotEncoder(spec, tokenizer.backend),
-            "decoder": lambda: ShotDecoder(spec, profile),
-            "engine": lambda: GameEngine(spec, tokenizer, profile),
-        }
         made = {}
         for name in models:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random_seed(seed, name))
-                made[name] = build[name]()
+                made[name] = new_model(name, spec, tokenizer, profile, tokenizer.backend)
         return cls(spec, **made)
 
     @classmethod
@@ -100,6 +99,11 @@ class WorldParts:
                 take_in(made[name])
         return cls(world.spec, **made)
 
+    @property
+    def models(self) -> dict[str, nn.Module]:
+        """The models that are there, by name."""
+        return {name: model for name in MODELS if (model := getattr(self, name)) is not None}
+
     def of(self, name: str) -> nn.Module:
         """The model `name`; ValueError where this world has none."""
         model = getattr(self, name)
@@ -113,7 +117,7 @@ class WorldParts:
         """The parts with their weights copied into memory: on a CPU they are loaded as views of the world's files, and
         Windows refuses to replace a file that is mapped.
         """
-        for model in filter(None, (self.encoder, self.decoder, self.engine)):
+        for model in self.models.values():
             for value in model.parameters():
                 value.data = value.data.clone()
             for module in model.modules():
@@ -132,16 +136,15 @@ class WorldParts:
             licence=world.licence,
             trained_window=world.trained_window,
         )
-        for name in MODELS:
-            if getattr(self, name) is not None:
-                world = save_part(world, getattr(self, name), dtype=dtype, max_shard_bytes=max_shard_bytes)
+        for model in self.models.values():
+            world = save_part(world, model, dtype=dtype, max_shard_bytes=max_shard_bytes)
         return world
 
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
         """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`); ValueError
         if it trained none of them, and for a baseline's adapter on a world's models or the other way round.
         """
-        models = {name: model for name in MODELS if (model := getattr(self, name)) is not None}
+        models = self.models
         baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
         shared = adapted_models(path, baseline) & set(models)  # the engine's stage reads the encoder that joint trained
         apply_adapter(path, models, strength, whole=not shared)
@@ -150,16 +153,31 @@ class WorldParts:
             forget_names(nn.ModuleDict({kind: model}), changed)
         return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
 
+    def with_stage_files(self, files: Sequence[tuple[Path, float]]) -> WorldParts:
+        """The parts with adapters applied one after another, each with its strength."""
+        parts = self
+        for path, strength in files:
+            parts = parts.with_stage_file(path, strength)
+        return parts
+
     def with_scaling_factor(self, factor: float) -> WorldParts:
         """The parts with another scaling factor of the VAE's latents, in spec and models."""
         vae = replace(self.spec.decoder.vae, scaling_factor=factor)
         spec = replace(self.spec, decoder=replace(self.spec.decoder, vae=vae))
-        for model in (self.encoder, self.decoder, self.engine):
-            if model is not None:
-                model.spec = spec
+        for model in self.models.values():
+            model.spec = spec
         if self.decoder is not None:
             self.decoder.vae.register_to_config(scaling_factor=factor)
         return replace(self, spec=spec)
+
+
+def new_model(
+    name: str, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile, reader: Tokenizer | None
+) -> nn.Module:
+    """A model of a world without trained weights. reader: the text encoder's tokenizer."""
+    if name == "encoder":
+        return ShotEncoder(spec, reader)
+    return ShotDecoder(spec, profile) if name == "decoder" else GameEngine(spec, tokenizer, profile)
 
 
 def has_encoder_features(world: World, config: StageConfig, data: TrainingData) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..checkpoint import World
@@ -20,18 +20,17 @@ from .estimate import (
     bare_learner,
     bare_parts,
     feature_bytes,
-    features_read,
     preparing_bytes,
     size_of,
     world_bytes,
 )
 from .job import models_of
-from .pace import MEASURED_STEPS, Pace, seconds_a_step
 from .parts import MODELS, has_encoder_features, name_of
-from .progress import duration
+from .progress import MEASURED_STEPS, Pace, duration, seconds_a_step
 from .request import TrainRequest
+from .run import features_read
 from .stages import STAGES, StageConfig
-from .training_data import IMAGE_FEATURES, TrainingData, digest_of
+from .training_data import IMAGE_FEATURES, TrainingData, bytes_in, digest_of
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 SPARE = 64 * 2**20  # bytes for logs, pictures and the file system itself
@@ -56,11 +55,11 @@ class StageRun:
 @dataclass(frozen=True)
 class Chain:
     """All stages of a run and what they have in common. world: None if the first stage makes it. tokenizer: the
-    engine's.
-
-    configs: of the stages of this run and of those that an earlier run left an adapter of, in the order of training.
+    engine's. configs: of the stages of this run and of those that an earlier run left an adapter of, in the order of
+    training.
     """
 
+    request: TrainRequest
     recipe: str
     world: World | None
     spec: ModelSpec
@@ -73,47 +72,32 @@ class Chain:
 @dataclass(frozen=True)
 class StagePlan:
     """One stage of the plan. size: None where the stage is done. features: bytes, on disk or in memory, of those to be
-    computed before its first step. preparing: bytes of the largest model that computes them. steps_left: of
-    config.steps. seconds: of a step, if known.
+    computed before its first step. preparing: bytes of the largest model that computes them. seconds: of a step; None
+    where no pace is known yet.
     """
 
-    stage: str
-    config: StageConfig
-    begins: tuple[str, ...]
-    size: Size | None
-    features: Mapping[str, int]
-    preparing: int
-    steps_left: int
-    seconds: float | None
+    run: StageRun
+    size: Size | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    preparing: int = 0
+    seconds: float | None = None
 
     @property
-    def seconds_left(self) -> float | None:
-        """The time for the remaining steps; None where no pace is known yet."""
-        return None if self.seconds is None else self.seconds * self.steps_left
-
-    @property
-    def samples(self) -> str:
-        """What a step learns from."""
-        return f"{self.config.batch} {'games' if self.stage == 'predict' else 'clips'}"
-
-
-@dataclass(frozen=True)
-class DiskUse:
-    """A folder that the run writes to. bytes: still to be written there."""
-
-    folder: Path
-    bytes: int
+    def steps_left(self) -> int:
+        """The steps that are not done yet."""
+        return 0 if self.run.done else self.run.config.steps - self.run.steps
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages of a run, including done ones. about: a sentence on recipe, world and dataset. in_memory: whether
-    features are kept in memory instead of on disk.
+    """All stages of a run, including done ones. about: a sentence on recipe, world and dataset. disk_use: folders that
+    the run writes to, and the bytes still to be written there. in_memory: whether features are kept in memory instead
+    of on disk.
     """
 
     about: str
     stages: Sequence[StagePlan]
-    disk_use: Sequence[DiskUse]
+    disk_use: Sequence[tuple[Path, int]]
     in_memory: bool
 
     def lines(self) -> list[str]:
@@ -147,15 +131,17 @@ def size_text(count: float) -> str:
 def _table(plan: Plan) -> list[str]:
     rows = [("stage", "begins from", "features to compute", "steps left", "a step", "memory", "checkpoints", "file")]
     for stage in plan.stages:
-        begins, left = ", ".join(stage.begins) or "the world", f"{stage.steps_left:,} of {stage.config.steps:,}"
-        if stage.size is None:
-            rows.append((stage.stage, begins, "-", "done", stage.samples, "-", "-", "-"))
+        run, size = stage.run, stage.size
+        begins = ", ".join(run.begins) or "the world"
+        samples = f"{run.config.batch} {'games' if run.stage == 'predict' else 'clips'}"
+        if size is None:
+            rows.append((run.stage, begins, "-", "done", samples, "-", "-", "-"))
             continue
-        size = stage.size
+        left = f"{stage.steps_left:,} of {run.config.steps:,}"
         memory = size_text(size.weights + size.state + (sum(stage.features.values()) if plan.in_memory else 0))
         kept = f"{size.kept} x {size_text(size.checkpoint)}"
         features = ", ".join(stage.features) or "-"
-        rows.append((stage.stage, begins, features, left, stage.samples, memory, kept, size_text(size.stage_file)))
+        rows.append((run.stage, begins, features, left, samples, memory, kept, size_text(size.stage_file)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
@@ -176,32 +162,31 @@ def _memory(plan: Plan) -> list[str]:
         preparing = max(plan.stages, key=lambda stage: stage.preparing)
         lines.append(
             f"features: {features}, {'kept in memory' if plan.in_memory else 'kept on disk'}; the largest model that "
-            f"computes them, before stage {preparing.stage}, has {size_text(preparing.preparing)} of weights"
+            f"computes them, before stage {preparing.run.stage}, has {size_text(preparing.preparing)} of weights"
         )
     return lines
 
 
 def _time(plan: Plan) -> list[str]:
     """The remaining time, for the stages whose pace is known."""
-    left = [stage for stage in plan.stages if stage.size is not None]
-    known = {stage.stage: stage.seconds_left for stage in left if stage.seconds_left is not None}
-    unknown = [stage.stage for stage in left if stage.stage not in known]
-    parts = [f"{name} {duration(seconds)}" for name, seconds in known.items()]
-    if unknown:
+    left = [stage for stage in plan.stages if not stage.run.done]
+    known = [stage for stage in left if stage.seconds is not None]
+    parts = [f"{stage.run.stage} {duration(stage.seconds * stage.steps_left)}" for stage in known]
+    if unknown := [stage.run.stage for stage in left if stage.seconds is None]:
         parts.append(f"{', '.join(unknown)} measured on the first {MEASURED_STEPS} steps of each")
     return [f"time left on this machine: {'; '.join(parts)}"] if parts else []
 
 
-def _by_disk(uses: Sequence[DiskUse]) -> list[tuple[str, int, int]]:
+def _by_disk(uses: Sequence[tuple[Path, int]]) -> list[tuple[str, int, int]]:
     """(folders, bytes needed, bytes free) of each disk that is written to."""
-    disks: dict[int, list[DiskUse]] = {}
-    for use in uses:
-        disks.setdefault(os.stat(_existing(use.folder)).st_dev, []).append(use)
+    disks: dict[int, list[tuple[Path, int]]] = {}
+    for folder, count in uses:
+        disks.setdefault(os.stat(_existing(folder)).st_dev, []).append((folder, count))
     return [
         (
-            " and ".join(dict.fromkeys(str(use.folder) for use in found)),
-            sum(use.bytes for use in found),
-            shutil.disk_usage(_existing(found[0].folder)).free,
+            " and ".join(dict.fromkeys(str(folder) for folder, _ in found)),
+            sum(count for _, count in found),
+            shutil.disk_usage(_existing(found[0][0])).free,
         )
         for found in disks.values()
     ]
@@ -220,13 +205,13 @@ def stage_file(out: Path) -> Path:
 def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
     """The plan with the paces that a trial measured, by stage."""
     seconds = {name: pace.seconds for name, pace in paces.items()}
-    stages = [replace(stage, seconds=seconds.get(stage.stage, stage.seconds)) for stage in plan.stages]
+    stages = [replace(stage, seconds=seconds.get(stage.run.stage, stage.seconds)) for stage in plan.stages]
     return replace(plan, stages=stages)
 
 
-def make_plan(chain: Chain, world: str, out: Path) -> Plan:
+def make_plan(chain: Chain) -> Plan:
     """The plan of a run; ValueError for whatever would make one of its stages fail before its first step."""
-    cache = chain.runs[0].request.cache
+    cache = chain.request.cache
     data = TrainingData(chain.folder, FeatureStore(), cache=cache)
     known, stages = _cached(chain, data), []
     for run in chain.runs:
@@ -235,25 +220,27 @@ def make_plan(chain: Chain, world: str, out: Path) -> Plan:
         if not run.done:
             known = (known | set(names) if cache else set()) - set(STAGES[run.stage].outdates)
     about = (
-        f"plan: recipe {chain.recipe}, world {world} (spec {chain.spec.name}), dataset {chain.folder.path} with "
-        f"{len(data.clips()):,} clips and {len(data.games()):,} games to train on"
+        f"plan: recipe {chain.recipe}, world {chain.request.world} (spec {chain.spec.name}), dataset "
+        f"{chain.folder.path} with {len(data.clips()):,} clips and {len(data.games()):,} games to train on"
     )
-    return Plan(about, stages, _disk_use(chain, stages, world, out), cache is None)
+    return Plan(about, stages, _disk_use(chain, stages), cache is None)
 
 
 def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
     """One stage, which computes these features; ValueError for whatever would make it fail before its first step."""
-    features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
     if run.done:
-        return StagePlan(run.stage, run.config, run.begins, None, features, 0, 0, None)
+        return StagePlan(run)
     models = models_of(run.stage, run.config.shots_every > 0)
     parts = bare_parts(chain.world, chain.spec, chain.tokenizer, models)
-    preparing = preparing_bytes(names, run.config, parts)
     learner = bare_learner(run.stage, run.config, parts, data)
     encoders = bool({"text", *IMAGE_FEATURES.values()} & set(names))
-    size = size_of(run.stage, run.config, learner, parts, encoders)
-    left, pace = run.config.steps - run.steps, seconds_a_step(run.request.out)
-    return StagePlan(run.stage, run.config, run.begins, size, features, preparing, left, pace)
+    return StagePlan(
+        run,
+        size=size_of(run.stage, run.config, learner, parts, encoders),
+        features={name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names},
+        preparing=preparing_bytes(names, run.config, parts),
+        seconds=seconds_a_step(run.request.out),
+    )
 
 
 def _cached(chain: Chain, data: TrainingData) -> set[str]:
@@ -270,24 +257,20 @@ def _cached(chain: Chain, data: TrainingData) -> set[str]:
     return known
 
 
-def _disk_use(chain: Chain, stages: Sequence[StagePlan], world: str, out: Path) -> list[DiskUse]:
+def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int]]:
     """How much is still to be written where; checkpoints of an unfinished stage are overwritten."""
-    sizes = {stage.stage: stage.size for stage in stages if stage.size is not None}
+    sizes = {stage.run.stage: stage.size for stage in stages if stage.size is not None}
     needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
     needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written beside the old ones
-    uses = [DiskUse(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
-    cache = chain.runs[0].request.cache
+    out, cache = chain.request.out, chain.request.cache
+    uses = [(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
     if cache is not None:
         features = {name: count for stage in stages for name, count in stage.features.items()}
         there = sum(bytes_in(cache, f"{name}-[0-9]*.safetensors") for name in features)
-        uses.append(DiskUse(cache, max(0, sum(features.values()) - there)))
+        uses.append((cache, max(0, sum(features.values()) - there)))
     if chain.recipe == SCRATCH and sizes:
         whole, largest = world_bytes(bare_parts(chain.world, chain.spec, chain.tokenizer, MODELS))
         known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
-        uses.append(DiskUse(Path(world), max(0, whole + largest - known)))  # a new part is written beside the old one
+        # a new part is written beside the old one
+        uses.append((Path(chain.request.world), max(0, whole + largest - known)))
     return uses
-
-
-def bytes_in(folder: Path, pattern: str = "**/*") -> int:
-    """The bytes of a folder's files."""
-    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())

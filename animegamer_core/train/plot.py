@@ -25,9 +25,7 @@ def plot_log(log: Path, picture: Path) -> None:
 
 
 def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
-    """The finite losses of logged lines over their steps, 960 x 600; ValueError if there are none, ImportError without
-    matplotlib.
-    """
+    """The finite losses of logged lines over their steps, 960 x 600; ValueError if there are none."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

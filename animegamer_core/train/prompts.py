@@ -15,38 +15,36 @@ from ..data.records import ClipRecord
 from ..model.engine import GameEngine
 from ..model.prompt import TurnPrompt, state_block
 
+Piece = tuple[Tensor, Tensor]  # ids, and which of them are slots; both (L,)
+
 
 class PromptTable:
     """The pieces of all turns of a dataset, for one engine's vocabulary and profile."""
 
     def __init__(self, engine: GameEngine, turns: Sequence[ClipRecord]) -> None:
         self._tokenizer, self._profile = engine.tokenizer, engine.profile
-        self._scenes = [engine.prompt((), turn.instruction) for turn in turns]
+        scenes = [engine.prompt((), turn.instruction) for turn in turns]  # <s>, the scene, and <ML>, which is given
+        self._scenes = [(scene.ids_L[1:], scene.query_L[1:]) for scene in scenes]
         self._blocks = [self._block(turn.levels) for turn in turns]
         zeros = self._block((0, 0, 0, 0))
         self._past_blocks = self._blocks if engine.profile.history_states else [zeros] * len(turns)
-        self._end = torch.tensor([engine.tokenizer.token("</s>")])
-        # the block's first token, <ML>, already ends the scene; it is given, not predicted
-        self.answers = len(self._blocks[0])
+        self._start, self._end = (_without_slots([engine.tokenizer.token(name)]) for name in ("<s>", "</s>"))
+        self.answers = len(zeros[0]) + 1
         self.choices = tuple(range(0, 12, 3))  # where the four numbers stand among the answers
 
     def prompt(self, clips: Sequence[int], answered: bool = True) -> TurnPrompt:
         """The prompt whose last clip is the turn to predict; with its answer, or ending in `<ML>` as in play."""
         *past, target = clips
-        pieces = [self._scenes[past[0] if past else target].ids_L[:1]]
-        slots = [torch.zeros(1, dtype=torch.bool)]
+        pieces = [self._start]
         for clip in past:
-            pieces += [self._scenes[clip].ids_L[1:], self._past_blocks[clip][1:]]
-            slots += [self._scenes[clip].query_L[1:], torch.zeros(len(self._past_blocks[clip]) - 1, dtype=torch.bool)]
-        before = sum(len(piece) for piece in pieces)
-        pieces.append(self._scenes[target].ids_L[1:])
-        slots.append(self._scenes[target].query_L[1:])
+            pieces += [self._scenes[clip], self._past_blocks[clip]]
+        before = sum(len(ids_L) for ids_L, _ in pieces)
+        pieces.append(self._scenes[target])
         if answered:
-            pieces += [self._blocks[target][1:], self._end]
-            slots.append(torch.zeros(self.answers, dtype=torch.bool))
-        slot_L = torch.cat(slots)
+            pieces += [self._blocks[target], self._end]
+        ids_L, slot_L = (torch.cat(side) for side in zip(*pieces, strict=True))
         is_target_L = torch.arange(len(slot_L)) >= before
-        return TurnPrompt(torch.cat(pieces), slot_L & ~is_target_L, slot_L & is_target_L)
+        return TurnPrompt(ids_L, slot_L & ~is_target_L, slot_L & is_target_L)
 
     def answer(self, prompt: TurnPrompt) -> Tensor:
         """(A,): the tokens to predict in an answered prompt."""
@@ -55,8 +53,11 @@ class PromptTable:
     def longest(self, window: int) -> int:
         """The number of tokens of the longest prompt that a window of past turns can give."""
         turns = zip(self._scenes, self._past_blocks, strict=True)
-        piece = max(len(scene.ids_L) + len(block) for scene, block in turns)
-        return 1 + piece * (window + 1)
+        return 2 + (window + 1) * max(len(scene) + len(block) for (scene, _), (block, _) in turns)
 
-    def _block(self, levels: tuple[int, int, int, int]) -> Tensor:
-        return torch.tensor(state_block(self._tokenizer, levels, self._profile))
+    def _block(self, levels: tuple[int, int, int, int]) -> Piece:
+        return _without_slots(state_block(self._tokenizer, levels, self._profile)[1:])
+
+
+def _without_slots(ids: Sequence[int]) -> Piece:
+    return torch.tensor(ids), torch.zeros(len(ids), dtype=torch.bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -189,20 +189,18 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
         raise ValueError(f"clip length {odd[0]}; the VAE reconstructs 1, 9, 17, ... up to {most} frames")
 
 
-def _missing(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
-    """The features that a stage reads, or needs to compute others, and that are not in memory or mapped yet."""
-    known = set(data.store.features)
-    wanted = set(STAGES[stage].reads)
-    if config.history_own > 0:
-        wanted.add("predicted")
-    if "states" in wanted - known:
-        wanted |= {"text", "image"}
-    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in wanted} - known
+def features_read(stage: str, config: StageConfig, known: Container[str] = ()) -> tuple[str, ...]:
+    """The features that a stage reads, or needs to compute others, without those that are known."""
+    names = [*STAGES[stage].reads, *(("predicted",) if config.history_own else ())]
+    if "states" in names and "states" not in known:
+        names += ["text", "image"]
+    chosen = [IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names]
+    return tuple(dict.fromkeys(name for name in chosen if name not in known))
 
 
 def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
     """Whether clips are read: to compute features that neither memory nor the cache has, or to show them."""
-    missing = _missing(stage, config, data)
+    missing = set(features_read(stage, config, data.store))
     draws_sheets = STAGES[stage].borrows_decoder and config.shots_every and parts.decoder is not None
     shown = draws_sheets and "latents" not in data.store
     cached = cached_features(data, parts.encoder, parts.decoder)
@@ -213,7 +211,7 @@ def prepare(
     stage: str, config: StageConfig, parts: WorldParts, data: TrainingData, device: torch.device
 ) -> TrainingData:
     """The data with every feature that a stage reads; missing ones are computed with the world's models."""
-    missing = _missing(stage, config, data)
+    missing = set(features_read(stage, config, data.store))
     # With a cache folder, clips are read when a feature is computed from them; all of them together may be too large.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
     if "frames" not in data.store and ("frames" in missing or at_once):

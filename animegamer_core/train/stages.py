@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,10 +25,9 @@ class Stage:
     weights, where a small world lacks them. reads: features, as `training_data` names them; `image` is of the frame
     that the encoder reads. outdates: features that have to be computed again after it. after: the stages whose adapters
     it begins from where a published world is trained; None if published weights stay as they are. captions: whether
-    every clip needs one. games: whether it reads games, and not only clips.
-    conditions_on_motion: whether it trains the decoder to follow motion values, so that its result belongs to a motion
-    table. mixes: whether it trains the layers that
-    the decoder's unconditional state is computed with. contrasts: whether its loss compares the samples of a
+    every clip needs one. games: whether it reads games, and not only clips. conditions_on_motion: whether it trains the
+    decoder to follow motion values, so that its result belongs to a motion table. mixes: whether it trains the layers
+    that the decoder's unconditional state is computed with. contrasts: whether its loss compares the samples of a
     micro-batch, so that their number changes it. optional: whether a world is complete without it. baseline: whether it
     trains a model to compare a world with, and no world.
     """
@@ -59,11 +58,12 @@ class Stage:
     @property
     def reads_representations(self) -> bool:
         """Whether it reads representations of shots, of a trained encoder or of an engine that predicts them."""
-        return bool({"states", "predicted"} & set(self.reads))
+        return bool(set(_REPRESENTED) & set(self.reads))
 
 
 _ENCODED = ("latents", "text", "image")
 _PLAYED = ("latents", "states", "predicted")
+_REPRESENTED = ("states", "predicted")
 _EVERY = ("encoder", "decoder", "engine")
 _STAGES = {
     "vae": Stage(needs=("decoder",), reads=("frames",), makes=("decoder",), outdates=("latents",), captions=False),
@@ -71,21 +71,13 @@ _STAGES = {
         needs=("encoder",),
         reads=("frames",),
         makes=("encoder",),
-        outdates=("text", "image", "image_random", "states", "predicted"),
+        outdates=("text", "image", "image_random", *_REPRESENTED),
         contrasts=True,
     ),
-    "warmup": Stage(
-        needs=("encoder", "decoder"), reads=_ENCODED, outdates=("states", "predicted"), after=(), mixes=True
-    ),
-    "joint": Stage(
-        needs=("encoder", "decoder"), reads=_ENCODED, outdates=("states", "predicted"), after=("warmup",), mixes=True
-    ),
+    "warmup": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, after=(), mixes=True),
+    "joint": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, after=("warmup",), mixes=True),
     "predict": Stage(
-        needs=("encoder", "engine"),
-        reads=("states",),
-        makes=("engine",),
-        outdates=("predicted",),
-        after=("joint",),
+        needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",), after=("joint",)
     ),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict")),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for a world that draws faster
@@ -93,10 +85,7 @@ _STAGES = {
 }
 STAGES: dict[str, Stage] = {
     name: replace(
-        stage,
-        games=name in GAME_STAGES,
-        conditions_on_motion=name in MOTION_STAGES,
-        baseline=name in BASELINE_STAGES,
+        stage, games=name in GAME_STAGES, conditions_on_motion=name in MOTION_STAGES, baseline=name in BASELINE_STAGES
     )
     for name, stage in _STAGES.items()
 }
@@ -105,9 +94,19 @@ STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.opt
 OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
-def _option(default: Any, text: str) -> Any:
-    """A field with the sentence that documents it on the command line."""
-    return dataclasses.field(default=default, metadata={"help": text})
+Check = tuple[Callable[[Any], bool], str]  # a test of an option's value, and what is expected
+_AT_LEAST_1: Check = (lambda value: value >= 1, "1 or more")
+_AT_LEAST_0: Check = (lambda value: value >= 0, "0 or more")
+_CHANCE: Check = (lambda value: 0 <= value <= 1, "0 to 1")
+_ABOVE_0: Check = (lambda value: value > 0, "above 0, or inf for no limit")
+_RATE: Check = (lambda value: 0 < value < 1, "above 0 and below 1")
+_DECAY: Check = (lambda value: 0 <= value < 1, "0 or more and below 1")
+_MOST_STEPS: Check = (lambda value: value <= MOST_STEPS, f"{MOST_STEPS} at most")
+
+
+def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = ()) -> Any:
+    """A field with the sentence that documents it on the command line, and which values it may have."""
+    return dataclasses.field(default=default, metadata={"help": text, "checks": checks, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,38 +114,46 @@ class StageConfig:
     """One stage of training. Names of parameters begin with encoder., decoder., engine. or heads."""
 
     trainable: tuple[str, ...] = _option((), "regular expressions, searched in parameter names; the rest is frozen")
-    lora_rank: int = _option(0, "rank of the LoRA; 0 trains none")
+    lora_rank: int = _option(0, "rank of the LoRA; 0 trains none", _AT_LEAST_0)
     lora_alpha: float = _option(1.0, "the LoRA is scaled by alpha / rank")
     lora_dropout: float = _option(0.0, "dropout on the LoRA's inputs")
     lora_targets: tuple[str, ...] = _option((), "regular expressions, searched in names of linear layers")
 
-    steps: int = _option(1000, "optimizer steps of the whole stage")
-    batch: int = _option(64, "clips (or games) of one optimizer step, over all processes")
-    accumulation: int = _option(1, "micro-batches that a process splits its part of a batch into, to save memory")
-    per_card: int = _option(0, "most samples that a process computes at a time; raises accumulation; 0: no limit")
-    minutes: float = _option(0.0, "save a checkpoint and stop after so many minutes; 0 sets no limit")
+    steps: int = _option(1000, "optimizer steps of the whole stage", _AT_LEAST_1)
+    batch: int = _option(64, "clips (or games) of one optimizer step, over all processes", _AT_LEAST_1)
+    accumulation: int = _option(
+        1, "micro-batches that a process splits its part of a batch into, to save memory", _AT_LEAST_1
+    )
+    per_card: int = _option(
+        0, "most samples that a process computes at a time; raises accumulation; 0: no limit", _AT_LEAST_0
+    )
+    minutes: float = _option(0.0, "save a checkpoint and stop after so many minutes; 0 sets no limit", _AT_LEAST_0)
     seed: int = _option(0, "seed of new weights, sampling order and noise")
 
-    lr: float = _option(1e-3, "highest learning rate")
-    lr_floor: float = _option(0.02, "learning rate at the end, as a fraction of the highest")
-    lr_warmup: int = _option(100, "steps over which the learning rate rises")
-    optimizer: str = _option("adamw", "adamw: fused on a GPU; adamw8bit: moments in 8 bits (needs torchao)")
+    lr: float = _option(1e-3, "highest learning rate", _RATE)
+    lr_floor: float = _option(0.02, "learning rate at the end, as a fraction of the highest", _CHANCE)
+    lr_warmup: int = _option(100, "steps over which the learning rate rises", _AT_LEAST_0)
+    optimizer: str = _option(
+        "adamw", "adamw: fused on a GPU; adamw8bit: moments in 8 bits (needs torchao)", choices=("adamw", "adamw8bit")
+    )
     weight_decay: float = _option(0.01, "weight decay of matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
-    clip: float = _option(1.0, "largest norm of the gradient; a longer one is clipped")
-    ema: float = _option(0.999, "decay of the weights' moving average; 0 keeps no average")
+    clip: float = _option(1.0, "largest norm of the gradient; a longer one is clipped", _ABOVE_0)
+    ema: float = _option(0.999, "decay of the weights' moving average; 0 keeps no average", _DECAY)
 
-    precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere")
+    precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere", choices=("bf16", "no"))
     halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, where autocast computes in bf16 anyway")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
     compile: bool = _option(False, "compile the transformer: slow start, faster steps")
     deterministic: bool = _option(False, "deterministic GPU kernels, so that a run repeats to the last digit; slower")
 
-    drop_text: float = _option(0.0, "chance that a sample's motion text is read as ''")
-    drop_text_features: float = _option(0.0, "chance that a sample's text features are zero")
-    drop_image: float = _option(0.0, "chance that a sample's image features are zero")
-    drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional")
-    encoder_frame: str = _option("first", "the frame that the shot encoder reads: first, or random")
+    drop_text: float = _option(0.0, "chance that a sample's motion text is read as ''", _CHANCE)
+    drop_text_features: float = _option(0.0, "chance that a sample's text features are zero", _CHANCE)
+    drop_image: float = _option(0.0, "chance that a sample's image features are zero", _CHANCE)
+    drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional", _CHANCE)
+    encoder_frame: str = _option(
+        "first", "the frame that the shot encoder reads: first, or random", choices=("first", "random")
+    )
     motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: one value for all")
     sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
     band_timesteps: bool = _option(True, "each sample of a batch draws its timestep from a band of its own")
@@ -162,29 +169,33 @@ class StageConfig:
     cross_entropy: float = _option(1.0, "weight of the state block's tokens")
     alpha: float = _option(1.0, "weight of the representation's squared error")
     beta: float = _option(0.0, "weight of 1 - cosine of the representation")
-    window: int = _option(4, "most past turns in a prompt; each step draws a number from 0 to this")
+    window: int = _option(4, "most past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)
     history_noise: float = _option(0.0, "highest standard deviation of noise on past representations")
     history_own: float = _option(
-        0.0, "chance that a past representation is the engine's own prediction; for a trained engine"
+        0.0, "chance that a past representation is the engine's own prediction; for a trained engine", _CHANCE
     )
-    teacher_guidance: str = _option("cosine", "the guidance that stage distill learns: cosine, or constant")
+    teacher_guidance: str = _option(
+        "cosine", "the guidance that stage distill learns: cosine, or constant", choices=("cosine", "constant")
+    )
     free_running: bool = _option(False, "adaptation reads predictions that the engine made from its own earlier ones")
 
-    log_every: int = _option(20, "steps between lines of the log")
-    save_every: int = _option(500, "steps between checkpoints")
-    validate_every: int = _option(0, "steps between losses on held-out games; 0 measures none")
-    shots_every: int = _option(0, "steps between contact sheets of shots from the weights so far; 0 draws none")
-    shots_steps: int = _option(10, "sampler steps of those shots")
-    shard_mb: int = _option(1024, "largest file of a checkpoint, in MiB")
+    log_every: int = _option(20, "steps between lines of the log", _AT_LEAST_1)
+    save_every: int = _option(500, "steps between checkpoints", _AT_LEAST_1)
+    validate_every: int = _option(0, "steps between losses on held-out games; 0 measures none", _AT_LEAST_0)
+    shots_every: int = _option(
+        0, "steps between contact sheets of shots from the weights so far; 0 draws none", _AT_LEAST_0
+    )
+    shots_steps: int = _option(10, "sampler steps of those shots", _AT_LEAST_1, _MOST_STEPS)
+    shard_mb: int = _option(1024, "largest file of a checkpoint, in MiB", _AT_LEAST_1)
 
     def __post_init__(self) -> None:
-        for names, allows, expected in _RANGES:
-            for name in names:
-                if not allows(value := getattr(self, name)):
-                    raise ValueError(f"{name} is {value}; expected {expected}")
-        for name, allowed in _CHOICES.items():
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name} is {value!r}; choose {' or '.join(allowed)}")
+        for field in dataclasses.fields(self):
+            value, choices = getattr(self, field.name), field.metadata["choices"]
+            for allows, expected in field.metadata["checks"]:
+                if not allows(value):
+                    raise ValueError(f"{field.name} is {value}; expected {expected}")
+            if choices and value not in choices:
+                raise ValueError(f"{field.name} is {value!r}; choose {' or '.join(choices)}")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
         if not self.clip_lengths:
@@ -202,35 +213,6 @@ class StageConfig:
             if samples % count == 0 and count % self.accumulation == 0 and count >= smallest
         )
 
-
-# (fields, test of a value, what is expected) of StageConfig
-_RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (
-        ("steps", "batch", "accumulation", "log_every", "save_every", "shots_steps", "shard_mb"),
-        lambda value: value >= 1,
-        "1 or more",
-    ),
-    (("shots_steps",), lambda value: value <= MOST_STEPS, f"{MOST_STEPS} at most"),
-    (
-        ("lora_rank", "per_card", "minutes", "validate_every", "shots_every", "window", "lr_warmup"),
-        lambda value: value >= 0,
-        "0 or more",
-    ),
-    (
-        ("drop_text", "drop_text_features", "drop_image", "drop_both", "history_own", "lr_floor"),
-        lambda value: 0 <= value <= 1,
-        "0 to 1",
-    ),
-    (("clip",), lambda value: value > 0, "above 0, or inf for no limit"),
-    (("lr",), lambda value: 0 < value < 1, "above 0 and below 1"),
-    (("ema",), lambda value: 0 <= value < 1, "0 or more and below 1"),
-)
-_CHOICES = {
-    "precision": ("bf16", "no"),
-    "encoder_frame": ("first", "random"),
-    "teacher_guidance": ("cosine", "constant"),
-    "optimizer": ("adamw", "adamw8bit"),
-}
 
 _MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
 _SCOPE = r"^decoder\.transformer\.ofs_embedding\."
@@ -336,29 +318,11 @@ _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 
 def stage_config(stage: str, recipe: str = "scratch", spec: str = "") -> StageConfig:
-    """The row of a stage; spec: the name of the world's. ValueError lists the recipes, the stages, or the recipe's
-    stages.
-    """
-    for what, value, known in (
-        ("recipe", recipe, RECIPES),
-        ("stage", stage, ALL_STAGES),
-    ):
-        if value not in known:
-            raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
+    """The row of a stage; spec: the name of the world's. ValueError lists the recipe's stages."""
     if stage not in RECIPES[recipe]:
         raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose lora")
     row = RECIPES[recipe][stage]
     return replace(row, **_SMALL_WORLD) if spec in SCRATCH_SPECS else row
-
-
-def models_to_create(stage: str, world: str, there: Container[str]) -> tuple[str, ...]:
-    """The models that a small world lacks and the stage creates; ValueError where another stage has to come first."""
-    missing = tuple(name for name in STAGES[stage].needs if name not in there)
-    for name in missing:
-        if name not in STAGES[stage].makes:
-            first = next(other for other, facts in STAGES.items() if name in facts.makes)
-            raise ValueError(f"{world} has no {name} yet, which stage {stage} needs; train stage {first} first")
-    return missing
 
 
 def lr_warning(config: StageConfig) -> str | None:

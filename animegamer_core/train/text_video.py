@@ -75,9 +75,7 @@ class TextVideo(nn.Module):
     def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, texts_BLW: Tensor) -> Tensor:
         """(B, T, C, H, W): the predicted velocity v of noised latents."""
         dtype = self.transformer.dtype
-        return self.transformer(latents_BTCHW.to(dtype), texts_BLW.to(dtype), timestep=timesteps_B, return_dict=False)[
-            0
-        ]
+        return self.transformer(latents_BTCHW.to(dtype), texts_BLW.to(dtype), timestep=timesteps_B).sample
 
 
 @torch.no_grad()

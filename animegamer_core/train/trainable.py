@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ..checkpoint.adapter_files import read_settings, read_tensors, unreadable_settings
+from ..checkpoint.adapter_files import open_adapter, read_settings, read_tensors, unreadable_settings
 from ..checkpoint.lora import attach, detach, free_name, inject, linear_layers, lora_of, set_strength
 from ..checkpoint.lora_files import is_lora
 from .stages import StageConfig, matching
@@ -80,12 +80,18 @@ def lora_off(learner: nn.Module) -> Iterator[None]:
         set_strength(learner, ADAPTER, 1.0)
 
 
-def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
-    notes, tensors = read_tensors(path)
-    stage, settings = read_settings(path, notes)
+def read_config(path: Path) -> tuple[str, StageConfig]:
+    """(stage, configuration) of an adapter file, whose tensors stay unread; ValueError names what is wrong with it."""
+    with open_adapter(path) as file:
+        stage, settings = read_settings(path, file.metadata())
     try:
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-        return stage, StageConfig(**values), tensors
+        return stage, StageConfig(**values)
     except (TypeError, ValueError) as error:
         raise unreadable_settings(path, error) from error
+
+
+def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
+    """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
+    stage, config = read_config(path)
+    return stage, config, read_tensors(path)[1]

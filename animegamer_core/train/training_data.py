@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from einops import rearrange
 from torch import Tensor
 
@@ -99,7 +101,8 @@ class TrainingData:
 
     def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
         """A feature of the cache folder, mapped from disk; the main process computes what is missing."""
-        digest = _of_main_process(self.digest(name, weights))
+        # the main process's: sums on another GPU may differ in their last digits
+        digest = broadcast_object_list([self.digest(name, weights)])[0]
         if not processes().is_main_process:
             while not self.is_cached(name, count, digest):
                 time.sleep(POLL_S)  # not a barrier, which times out after some minutes
@@ -109,25 +112,24 @@ class TrainingData:
         """The digest of what a feature depends on: these clips, their captions if it reads them, and weights."""
         return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
 
+    def _index(self, name: str) -> dict[str, Any]:
+        """What the cache folder notes of a feature; empty where it has none."""
+        path = self.cache and self.cache / f"{name}.json"
+        return read_json(path) if path and path.is_file() else {}
+
     def stored_digest(self, name: str) -> str:
         """The digest that the cache folder's feature was stored with; '' where there is none."""
-        path = self.cache and self.cache / f"{name}.json"
-        return read_json(path).get("digest", "") if path and path.is_file() else ""
+        return self._index(name).get("digest", "")
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature of this digest."""
-        path = self.cache and self.cache / f"{name}.json"
-        index = read_json(path) if path and path.is_file() else {}
+        index = self._index(name)
         return (index.get("digest"), index.get("count")) == (digest, count) and index["done"] * index["rows"] >= count
 
     def without(self, *names: str) -> TrainingData:
         """The data without some features, to free their memory."""
         kept = {name: feature for name, feature in self.store.features.items() if name not in names}
         return replace(self, store=FeatureStore(kept))
-
-    def to(self, device: torch.device | str) -> TrainingData:
-        """All features on a device."""
-        return replace(self, store=self.store.to(device))
 
 
 def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
@@ -143,15 +145,6 @@ def check_captions(folder: DatasetFolder, remedy: str = "caption them first") ->
     uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
     if uncaptioned:
         raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; {remedy}")
-
-
-def _of_main_process(digest: str) -> str:
-    """The main process's digest: sums on another GPU may differ in their last digits."""
-    if processes().num_processes == 1:
-        return digest
-    from accelerate.utils import broadcast_object_list
-
-    return broadcast_object_list([digest])[0]
 
 
 def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
@@ -191,7 +184,12 @@ def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
 def weights_digest(module: torch.nn.Module, *extra: object) -> str:
     """A digest of a module's weights as they are now: from its name if it has one, otherwise from sums over them."""
     name = getattr(module, "weights_name", None)
-    return digest_of([name] if name else [*_sums(module), *strengths_of(module)], *extra)
+    sums = (
+        (key, f"{value.double().sum().item():.9e}")
+        for key, value in module.state_dict().items()
+        if value.is_floating_point() and not value.is_meta
+    )
+    return digest_of([name] if name else [*sums, *strengths_of(module)], *extra)
 
 
 def digest_of(parts: Sequence[object], *extra: object) -> str:
@@ -199,12 +197,9 @@ def digest_of(parts: Sequence[object], *extra: object) -> str:
     return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
 
 
-def _sums(module: torch.nn.Module) -> list[tuple[str, str]]:
-    return [
-        (name, f"{value.double().sum().item():.9e}")
-        for name, value in module.state_dict().items()
-        if value.is_floating_point() and not value.is_meta
-    ]
+def bytes_in(folder: Path, pattern: str = "**/*") -> int:
+    """The bytes of a folder's files."""
+    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
 
 
 def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
@@ -282,7 +277,7 @@ def add_encoder_features(
 
 
 @torch.no_grad()
-def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 256) -> TrainingData:
+def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -> TrainingData:
     """The shot encoder's representations of all clips, `states`, from their text and image features."""
     device = encoder.text_norm.weight.device
 
@@ -295,7 +290,7 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first", r
         mixing = [child for child in encoder.children() if child not in (encoder.text_tower, encoder.image_tower)]
         return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
 
-    return data.with_feature("states", compute, rows, depends_on)
+    return data.with_feature("states", compute, 256, depends_on)
 
 
 def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:

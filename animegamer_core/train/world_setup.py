@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
 from .job import models_of
-from .parts import MODELS, WorldParts
+from .parts import WorldParts
 from .request import TrainRequest
-from .stages import STAGES, StageConfig, models_to_create
+from .stages import STAGES, StageConfig
 
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
 
@@ -46,7 +46,7 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     if not request.spec:
         raise ValueError(f"{name} is no world yet; choose the sizes of a new one with --spec")
     spec = get_spec(request.spec)
-    models_to_create(request.stage, name, ())
+    _models_to_create(request.stage, name, ())
     provenance = {"dataset": folder.path.name, **folder.motion_provenance}  # evaluations measure motion in the same way
     world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance)
     report(f"new world {name} (spec {spec.name})")
@@ -74,8 +74,7 @@ def load_or_make_models(world: World, request: TrainRequest, config: StageConfig
     that has to come first.
     """
     parts = WorldParts.load(world, models_of(request.stage, config.shots_every > 0)).in_memory()
-    found = {name for name in MODELS if getattr(parts, name) is not None}
-    missing = models_to_create(request.stage, request.world, found)
+    missing = _models_to_create(request.stage, request.world, parts.models)
     if STAGES[request.stage].reads_representations and not _represents_shots(world, request.start):
         raise ValueError(
             f"the encoder of {request.world} has not learned to represent shots yet, and stage {request.stage} reads "
@@ -84,8 +83,17 @@ def load_or_make_models(world: World, request: TrainRequest, config: StageConfig
     if not missing:
         return parts
     tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
-    made = WorldParts.new(world.spec, tokenizer, world.profile, config.seed, missing)
-    return replace(parts, **{name: getattr(made, name) for name in missing})
+    return replace(parts, **WorldParts.new(world.spec, tokenizer, world.profile, config.seed, missing).models)
+
+
+def _models_to_create(stage: str, world: str, there: Container[str]) -> tuple[str, ...]:
+    """The models that a small world lacks and the stage creates; ValueError where another stage has to come first."""
+    missing = tuple(name for name in STAGES[stage].needs if name not in there)
+    for name in missing:
+        if name not in STAGES[stage].makes:
+            first = next(other for other, facts in STAGES.items() if name in facts.makes)
+            raise ValueError(f"{world} has no {name} yet, which stage {stage} needs; train stage {first} first")
+    return missing
 
 
 def _represents_shots(world: World, start: Sequence[Path]) -> bool:

@@ -31,6 +31,7 @@ import numpy as np
 import stock_files
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXTransformer3DModel
+from noise import noise_turn
 from published_files import image_tower_tensors, save
 from safetensors.torch import save_file
 from torch import nn
@@ -41,7 +42,6 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
 from animegamer_core.checkpoint.parts import build_model
 from animegamer_core.checkpoint.storage import plan_shards
-from animegamer_core.data.records import ClipRecord
 from animegamer_core.media.video import clip_suffix, write_clip
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
@@ -108,7 +108,8 @@ def write_base(folder: Path, spec: ModelSpec, device: torch.device) -> None:
 def write_dataset(folder: Path, spec: ModelSpec) -> None:
     """Write one game of clips in which coarse noise moves, at the size that the world draws."""
     decoder, numbers = spec.decoder, np.random.default_rng(0)
-    turns = [_turn(number) for number in range(TURNS)]
+    clips = [f"clips/{number:04d}{clip_suffix()}" for number in range(TURNS)]
+    turns = [noise_turn(number, clip, "fly on a broomstick", 1.0) for number, clip in enumerate(clips)]
     for turn in turns:
         coarse = numbers.integers(0, 256, (2, 3, 3), dtype=np.uint8)
         tile = -(-decoder.height // 2), -(-decoder.width // 3)
@@ -120,14 +121,6 @@ def write_dataset(folder: Path, spec: ModelSpec) -> None:
     (folder / "games.jsonl").write_text(json.dumps({"game": "noise", "clips": [turn.clip for turn in turns]}) + "\n")
     motion = {"backend": "dis", "threshold": 0.2, "edges": [1.0, 2.0, 3.0, 4.0], "values": [0.5, 1.5, 2.5, 3.5, 4.5]}
     (folder / "dataset.json").write_text(json.dumps({"format": 1, "settings": {"motion": motion}}))
-
-
-def _turn(number: int) -> ClipRecord:
-    return ClipRecord(
-        film="noise", start=2.0 * number, end=2.0 * number + 2, clip=f"clips/{number:04d}{clip_suffix()}",
-        character=("Qiqi",), motion="fly on a broomstick", background="day sky", adverb="quickly",
-        motion_value=1.0, motion_level=3, social=0, entertainment=1, stamina=-1,
-    )  # fmt: skip
 
 
 @torch.no_grad()

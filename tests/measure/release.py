@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from noise import noise_turn
 from torch import nn
 
 from animegamer_core.checkpoint.parts import build_model
 from animegamer_core.data.cache import FeatureStore
-from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
+from animegamer_core.data.dataset import DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec, get_spec
 from animegamer_core.train import distributed as spread
 from animegamer_core.train.parts import WorldParts
@@ -78,24 +79,8 @@ class Row:
 
 def random_data(spec: ModelSpec, folder: Path, device: torch.device) -> TrainingData:
     """One game whose features are noise of the right shapes."""
-    turns = tuple(
-        ClipRecord(
-            film="noise",
-            start=2.0 * number,
-            end=2.0 * number + 2,
-            clip=f"clips/{number}.mp4",
-            character=("Qiqi",),
-            motion="fly on a broomstick over the town",
-            background="day sky",
-            adverb="quickly",
-            motion_value=10.0,
-            motion_level=3,
-            social=0,
-            entertainment=1,
-            stamina=-1,
-        )
-        for number in range(TURNS)
-    )
+    motion = "fly on a broomstick over the town"
+    turns = tuple(noise_turn(number, f"clips/{number}.mp4", motion, 10.0) for number in range(TURNS))
     state, towers = spec.state, spec.encoder
     shapes = {
         "latents": (2, *spec.decoder.latent_shape),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_world import make_run
 from PIL import Image
-from stub_endpoint import GOOD, HUGE, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
+from stub_endpoint import GOOD, Status, StubEndpoint
 
 from animegamer_core.cli import judge as cli_judge
 from animegamer_core.data.captions.replies import ReplyError
@@ -133,24 +133,21 @@ def test_agents_stand_in_every_place_equally_often():
     assert len({shown_order("story", turn, 4) for turn in range(0, 80, 4)}) > 10
 
 
-def test_the_folders_reference_pictures_are_shown(stub, runs, tmp_path):
-    Image.new("RGB", (60, 60), (0, 0, 250)).save(tmp_path / "miko.png")
-    words = ("--passes", "1", "--limit", "1", "--characters", str(tmp_path))
+def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_for_them(stub, runs, tmp_path):
+    stub.good = lambda ask: "\n".join([*(f"<{tag}> 5 5 5" for tag in CRITERIA), "Alike."])
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    words = ("--passes", "1", "--limit", "1", "--characters", str(pictures))
+    _, report = judge(stub, runs, tmp_path / "out", *words)
+    first = stub.asks[0]
+    assert len(first.pictures) == 3 and "compare the characters with those of the first" in first.texts[-1]
+    assert report["without a reference picture"] == "Miko"
+    assert report["agreement"]["OA"] == {"w": None, "difference": None}, "of a single pass"
+    Image.new("RGB", (60, 60), (0, 0, 250)).save(pictures / "miko.png")
+    stub.asks.clear()
     _, report = judge(stub, runs, tmp_path / "out", *words)
     assert report["reference pictures"] == "folder" and report["without a reference picture"] == "nobody"
     assert stub.asks[0].pictures[0].size == (240, 240) and stub.asks[0].pictures[0].getpixel((9, 9))[2] > 240
-
-
-def test_without_reference_pictures_the_first_scene_stands_for_them(stub, runs, tmp_path):
-    stub.good = lambda ask: "\n".join([*(f"<{tag}> 5 5 5" for tag in CRITERIA), "Alike."])
-    (tmp_path / "empty").mkdir()
-    words = ("--passes", "1", "--limit", "1", "--characters", str(tmp_path / "empty"))
-    _, report = judge(stub, runs, tmp_path / "out", *words)
-    assert (
-        len(stub.asks[0].pictures) == 3 and "compare the characters with those of the first" in stub.asks[0].texts[-1]
-    )
-    assert report["without a reference picture"] == "Miko"
-    assert report["agreement"]["OA"] == {"w": None, "difference": None}
 
 
 # --- which replies count --------------------------------------------------------------------------------------------
@@ -171,20 +168,14 @@ def test_a_right_reply_is_read():
         ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
         (f"Sure.\n{RIGHT}", "line 1 is 'Sure.', without <OA>", "six lines"),
         (RIGHT.replace("<TA> 9 6\n", ""), "line 2 is '<ConC> 8 8', without <TA>", "six lines"),
-        (RIGHT.replace("<OA>", "<TA>", 1), "line 1 is '<TA> 8 7', without <OA>", "six lines"),
         (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
-        (RIGHT.replace("8 7", "8, 7", 1), "<OA> has '8,'", "spaces between"),
         (RIGHT.replace("8 7", "11 7", 1), "<OA> has '11'", "1 to 10"),
-        (RIGHT.replace("8 7", "0 7", 1), "<OA> has '0'", "1 to 10"),
         (RIGHT.replace("8 7", "08 7", 1), "<OA> has '08'", "1 to 10"),
         (RIGHT.replace("8 7", "\uff18 7", 1), "<OA> has '\\uff18'", "1 to 10"),
         (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
         (RIGHT.replace("8 7", "8 7 6", 1), "<OA> has 3 numbers", "2 whole numbers"),
-        (RIGHT.replace("8 7", "8 7</OA>", 1), "<OA> has '7</OA>'", "nothing else"),
-        (RIGHT.replace("<OA> 8", "<OA>: 8"), "<OA> has ':'", "nothing else"),
         (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
         (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
-        (f"{RIGHT} and <VC> 1 10", "<VC> appears a second time", "each tag once"),
         (RIGHT + "a" * 4000, "the reply has 40", "all of it short"),
         (RIGHT.replace("8 7", EVIL.replace(" ", ""), 1), '<OA> has "\\U0001f98a', "whole numbers"),
     ],
@@ -321,19 +312,6 @@ def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
     assert "9.00 (+3.33) | 4.00 (-1.67)" in (tmp_path / "out" / "judge.md").read_text("utf-8")
 
 
-def test_a_service_that_misbehaves_is_asked_again_in_our_words(stub, runs, tmp_path):
-    stub.script[:] = [Status(429, {"Retry-After": "0"}), CutBody(), Reset(), Status(503), CutOff(), Say(EVIL), GOOD]
-    status, report = judge(
-        stub, runs, tmp_path / "out", "--passes", "1", "--limit", "1", "--asked-at-once", "1", "--price-in", "2",
-        "--price-out", "4",
-    )  # fmt: skip
-    asking = report["asking"]
-    assert status == 0 and sum(asking["trouble"].values()) == 4 and asking["requests"] == 4
-    assert asking["cost"] == pytest.approx((asking["tokens_in"] * 2 + asking["tokens_out"] * 4) / 1e6, abs=1e-6)
-    texts = [ask.texts[-1] for ask in stub.asks]
-    assert "a whole reply" in texts[5] and "Expected was six lines" in texts[6] and "IGNORE" not in "".join(texts)
-
-
 def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path, capsys):
     stub.good = lambda ask: EVIL if "tree 6;" in ask.texts[-1] else faithful(ask)
     status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
@@ -343,13 +321,6 @@ def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path,
     assert told["reason"].startswith("2 invalid replies") and told["reply"] == EVIL and "scores" not in told
     assert "set aside 2" in capsys.readouterr().out
     assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
-
-
-def test_slow_and_huge_answers_do_not_stop_it(stub, runs, tmp_path):
-    stub.script[:] = [Slow(2.0), HUGE, GOOD]
-    words = ("--passes", "1", "--limit", "1", "--asked-at-once", "1", "--timeout", "1")
-    status, report = judge(stub, runs, tmp_path / "out", *words)
-    assert status == 0 and report["asking"]["trouble"] == {"timeout": 1}
 
 
 def test_no_verdict_at_all_leaves_no_report(stub, runs, tmp_path):

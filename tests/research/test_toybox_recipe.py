@@ -1,6 +1,5 @@
 """The recipe of the embedded world: its dataset, its calibration and its judges."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +12,12 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.research.toybox_recipe.build import main
-from animegamer_core.research.toybox_recipe.build_dir import BuildDir
-from animegamer_core.research.toybox_recipe.calibrate import calibrated_table, inverted
+from animegamer_core.research.toybox_recipe.build_dir import BuildDir, Deadline
+from animegamer_core.research.toybox_recipe.calibrate import Response, decoder_response
 from animegamer_core.research.toybox_recipe.recipe import FULL, QUICK, STAGES
 from animegamer_core.research.toybox_recipe.scoring_checks import ScoringRecipe
 from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, build
-from animegamer_core.spec import PROFILES
+from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import MotionTable
 from animegamer_core.toybox.calibration import (
     CALIBRATED_VALUES,
@@ -32,6 +31,12 @@ from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
 from animegamer_core.train.parts import WorldParts
 
 SMALL = DatasetGames(games=2, held_out=1, turns=2)
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """Starting processes would take longer than their work here."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -73,48 +78,38 @@ def test_missing_clips_are_drawn_again_and_not_measured(folder, monkeypatch):
 @given(st.lists(st.floats(0.05, 30), min_size=8, max_size=8))
 def test_an_inverted_response_gives_rising_values_inside_its_range(measured):
     conditions = np.geomspace(0.4, 45, 8)
-    values = inverted(conditions, measured, (0.9, 1.7, 3.3, 6.9, 15.0))
+    values = Response(conditions, measured).to_measure((0.9, 1.7, 3.3, 6.9, 15.0))
     assert list(values) == sorted(values)
     assert all(conditions[0] - 1e-3 <= value <= conditions[-1] + 1e-3 for value in values)
 
 
-def test_a_decoder_that_moves_half_as_much_gets_twice_the_value():
+def test_a_decoder_that_moves_half_as_much_gets_twice_the_value_up_to_where_it_moves_most():
     conditions = np.geomspace(0.4, 45, 8)
-    assert inverted(conditions, conditions / 2, (1.0, 2.0, 4.0, 8.0, 16.0)) == pytest.approx(
-        (2, 4, 8, 16, 32), rel=1e-3
-    )
+    half = Response(conditions, conditions / 2)
+    assert half.to_measure((1.0, 2.0, 4.0, 8.0, 16.0)) == pytest.approx((2, 4, 8, 16, 32), rel=1e-3)
+    assert Response((1, 2, 4, 8), (1, 2, 4, 3)).to_measure((2, 100)) == pytest.approx((2, 4), rel=1e-3)
 
 
-def test_a_response_that_falls_again_is_followed_to_its_top_only():
-    assert inverted((1, 2, 4, 8), (1, 2, 4, 3), (2, 100)) == pytest.approx((2, 4), rel=1e-3)
-
-
-def test_calibration_keeps_the_borders(tiny_decoder):
+def test_calibration_keeps_the_borders(tiny_decoder, monkeypatch):
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 3)
     table = MotionTable("toybox", (0.9, 1.7, 3.3, 6.9, 15.0), (1.2, 2.3, 4.7, 10.1))
     states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
-    found = calibrated_table(table, tiny_decoder, states)
+    response = decoder_response(table, tiny_decoder, states, workers=1)
+    found = response.calibrated(table)
     assert found.edges == table.edges and list(found.values) == sorted(found.values)
-    assert found == calibrated_table(table, tiny_decoder, states)
+    assert response == decoder_response(table, tiny_decoder, states, workers=1)
 
 
-def test_a_build_draws_and_skips_finished_stages(tmp_path):
-    said = []
-    recipe = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=3))
-    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
-    assert build(work, ["data"]) and work.is_finished("data")
-    table = json.loads((work.world / "world.json").read_text())["motion_table"]
-    assert table["edges"] == pytest.approx(work.measured_table().edges)
-    said.clear()
-    assert build(work, ["data"]) and said == []
-
-
-def test_a_build_states_what_its_table_was_before_calibration(tmp_path, monkeypatch):
+def test_a_build_draws_calibrates_and_states_what_its_table_was_before(tmp_path, monkeypatch):
     """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
     monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
-    spec = replace(QUICK.spec, decoder=replace(QUICK.spec.decoder, steps=1))
+    tiny, said = SPECS["tiny"], []
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=1))
     recipe = replace(QUICK, spec=spec, dataset_games=DatasetGames(games=2, held_out=1, turns=3))
-    work = BuildDir(tmp_path / "work", recipe, "cpu", lambda line: None)
-    assert build(work, ["data"])
+    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(work, ["data"], Deadline()) and work.is_finished("data")
+    said.clear()
+    assert build(work, ["data"], Deadline()) and said == [], "what is finished is skipped"
     world = open_world(work.world)
     assert world.motion_table == work.measured_table() == uncalibrated_table(world)
     tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
@@ -124,6 +119,11 @@ def test_a_build_states_what_its_table_was_before_calibration(tmp_path, monkeypa
     assert world.motion_table != work.measured_table(), "its values were found by inversion"
     assert uncalibrated_table(world) == work.measured_table()
     assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
+
+
+def test_a_build_stops_in_time_and_says_so(tmp_path):
+    work = BuildDir(tmp_path, replace(QUICK, dataset_games=DatasetGames(1, 1, 3)), "cpu", lambda line: None)
+    assert not build(work, ["data", "games"], Deadline(0)) and not work.is_finished("games")
 
 
 def test_a_table_is_without_calibration_only_where_that_is_known():
@@ -149,14 +149,11 @@ def test_a_report_says_whether_motion_was_calibrated():
 
 
 def test_scoring_models_are_built_once_and_before_what_they_judge(tmp_path):
-    said = []
     recipe = replace(QUICK, scoring=ScoringRecipe(scenes=8, held_out=4, steps=2, control_steps=1))
-    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
-    assert build(work, ["scorers"]) and work.is_finished("scorers")
+    work = BuildDir(tmp_path / "work", recipe, "cpu", lambda line: None)
+    assert build(work, ["scorers"], Deadline()) and work.is_finished("scorers")
     assert load_scoring_models(work.world).training is False
     assert read_card(work.world)["facts"]["recipe"]["scenes"] == 8
-    said.clear()
-    assert build(work, ["scorers"]) and said == []
     assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae")
 
 
@@ -167,8 +164,8 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
     work.note("vae", 1.0, finished=True)
     for recipe, stages in ((FULL, ["data"]), (FULL, ["joint"]), (replace(small, changes={}), ["vae"])):
         with pytest.raises(ValueError, match="in another --work folder"):
-            build(replace(work, recipe=recipe), stages)
-    assert build(work, ["data", "vae"])
+            build(replace(work, recipe=recipe), stages, Deadline())
+    assert build(work, ["data", "vae"], Deadline())
 
 
 def test_games_are_counted_from_the_first():

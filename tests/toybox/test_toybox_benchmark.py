@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.data.benchmark import (
     FORM,
     BenchmarkError,
@@ -22,10 +17,10 @@ from animegamer_core.data.benchmark import (
     parse_turn,
     read_benchmark,
 )
-from animegamer_core.data.motion import motion_value
 from animegamer_core.evaluate.toybox.run import SEED_SPAN
 from animegamer_core.state import Instruction, StateChange
-from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game, true_shot
+from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game
+from animegamer_core.toybox.command import run_command
 from animegamer_core.toybox.games import sample_game
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, instruction
 
@@ -47,6 +42,9 @@ def test_a_line_says_who_does_what_where_how_and_what_it_changes():
     assert turn == BenchmarkTurn(("Qiqi", "Ponyo"), "fly on a broom", "night sky", 4, "swiftly", StateChange(1, 0, -1))
     assert turn.instruction == "Character: Qiqi, Ponyo; Motion: swiftly fly on a broom; Background: night sky."
     assert turn.line == LINE
+    spread = LINE.replace("><", "> <").replace("fly on", "  fly \u3000 on")
+    assert parse_turn(spread).line == LINE, "spaces do not matter"
+    assert parse_turn(LINE.replace("<MA>swiftly", "<MA>")).instruction.count("Motion: fly on a broom;") == 1
 
 
 def test_games_stand_between_blank_lines_and_have_names():
@@ -57,17 +55,10 @@ def test_games_stand_between_blank_lines_and_have_names():
     assert first.character == "Qiqi"
 
 
-def test_spaces_between_and_inside_tags_do_not_matter():
-    spread = LINE.replace("><", "> <").replace("fly on", "  fly \u3000 on")
-    assert parse_turn(spread).line == LINE
-    assert parse_turn(LINE.replace("<MA>swiftly", "<MA>")).instruction.count("Motion: fly on a broom;") == 1
-
-
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
         (LINE.replace("<ML>4", "<ML>6"), "<ML> is '6'; expected 1 or 2 or 3 or 4 or 5"),
-        (LINE.replace("<ML>4", "<ML>4.0"), "<ML> is '4.0'"),
         (LINE.replace("<ML>4", "<ML>\uff14"), "<ML> is '\\uff14'"),
         (LINE.replace("<SC>1", "<SC>2"), "<SC> is '2'; expected 0 or 1"),
         (LINE.replace("<ST>-1", "<ST>0"), "<ST> is '0'; expected -1 or 1"),
@@ -78,9 +69,7 @@ def test_spaces_between_and_inside_tags_do_not_matter():
         (LINE.replace("night sky", "sky " * 40), "more than 80"),
         (LINE.replace("<EV>night sky", "<EV>"), "<EV> is ''"),
         (LINE + "</ST>", f"is not a turn; expected {FORM}"),
-        (LINE.replace("<SC>", "<sc>"), "is not a turn"),
         (LINE.replace("<SC>1</SC>", ""), "is not a turn"),
-        (LINE.replace("<MD>fly", "<MD><MD>fly"), "is not a turn"),
         (f"Sure! {LINE}", "is not a turn"),
         (LINE.replace("<SC>1</SC><ET>0</ET>", "<ET>0</ET><SC>1</SC>"), "is not a turn"),
     ],
@@ -104,7 +93,6 @@ def test_every_wrong_line_is_named_up_to_twenty():
     ("text", "expected"),
     [
         ("", "has no game"),
-        ("# only a remark\n", "has no game"),
         (f"# name: ../up\n{LINE}", "line 1: '../up' is not a valid name of a game"),
         (f"# name: con\n{LINE}", "line 1: game name 'con' cannot be a folder's name"),
         (f"# name: Qiqi\n{LINE}", "not a valid name of a game"),
@@ -169,7 +157,7 @@ def test_any_text_is_read_or_refused_and_never_mended(text):
 
 
 def test_the_shipped_file_is_what_the_module_writes(shipped):
-    assert list(benchmark_games(2, workers=1)) == list(shipped[:2])
+    assert list(benchmark_games(1, workers=1)) == list(shipped[:1])
 
 
 def test_fifty_games_of_ten_turns_ship(shipped):
@@ -190,23 +178,11 @@ def test_a_turn_is_the_true_scenes_own_instruction(shipped):
             assert turn.characters[0] == game.character
 
 
-def test_the_level_is_measured_on_the_true_shot_with_the_shipped_edges(shipped):
-    table = open_world("toybox").motion_table
-    for game, turn in ((shipped[7], 3), (shipped[-1], 10)):
-        assert table.level(motion_value(true_shot(game.name, turn))) == game.turns[turn - 1].level
-
-
-def test_only_the_benchmarks_games_are_known():
+def test_only_the_benchmarks_games_are_known_and_their_seeds_are_met_nowhere_else(shipped):
+    """A dataset's held-out games count from 0, those of `evaluate toybox --seed s` from (s + 1) million."""
     assert true_game("heldout-900049").scenes == sample_game(900_049, split="heldout").scenes
     for name in ("heldout-00003", "heldout-900050", "heldout-0900000", "game-001", "heldout-900000\n", "train-900000"):
         assert true_game(name) is None
-    for name, turn in (("game-001", 1), ("heldout-900000", 0), ("heldout-900000", 11)):
-        with pytest.raises(ValueError, match=f"{name}, turn {turn}: expected a game from heldout-900000"):
-            true_shot(name, turn)
-
-
-def test_its_seeds_are_met_nowhere_else(shipped):
-    """A dataset's held-out games count from 0, those of `evaluate toybox --seed s` from (s + 1) million."""
     seeds = [true_game(game.name).seed for game in shipped]
     assert 100_000 < min(seeds) and max(seeds) < SEED_SPAN
 
@@ -220,10 +196,9 @@ def test_the_module_writes_the_file_of_its_games(tmp_path, monkeypatch, shipped,
     assert "games.txt" in capsys.readouterr().out
 
 
-def test_the_module_says_in_a_sentence_and_at_once_that_it_cannot_write(tmp_path):
+def test_the_module_says_in_a_sentence_and_at_once_that_it_cannot_write(tmp_path, capsys):
     (tmp_path / "taken").write_text("a file where a folder has to be")
-    words = [sys.executable, "-m", "animegamer_core.toybox.benchmark", str(tmp_path / "taken" / "games.txt")]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("benchmark: ") and "taken" in done.stderr and len(done.stderr.splitlines()) == 1
+    with pytest.raises(SystemExit) as left:
+        run_command("benchmark", lambda: main([str(tmp_path / "taken" / "games.txt")]))
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and said.startswith("benchmark: ") and "taken" in said and len(said.splitlines()) == 1

@@ -10,7 +10,7 @@ from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
 from peft.tuners.lora import Linear
 from published_files import make_originals, write_all, write_mistral
 from safetensors.torch import load_file, save_file
-from test_train import TINY, UPDATES, data, new_parts, one_thread, ready, run  # noqa: F401
+from test_train import TINY, UPDATES, new_parts, run
 from torch._dynamo.testing import CompileCounter
 
 from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world
@@ -250,7 +250,7 @@ def test_a_damaged_adapter_file_is_refused(damage, wrong, converted, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def tiny(ready, tmp_path_factory):  # noqa: F811
+def tiny(ready, tmp_path_factory):
     """A world of the trained tests' size, and a file of stage joint: whole modules and low-rank updates."""
     parts = new_parts(ready)
     parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
@@ -291,7 +291,7 @@ def test_a_matrix_that_a_later_file_replaces_loses_the_updates_before_it(tiny, t
     torch.testing.assert_close(found, 0.25 * before + 0.75 * new, atol=0.02, rtol=0.02)
 
 
-def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):  # noqa: F811
+def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):
     """As on a GPU, where frozen weights are kept in bf16: stage adapt begins from what joint really learned."""
     monkeypatch.setattr(trainer, "autocast", lambda *_: torch.autocast("cpu", BF16))  # which a CPU does without
     world, joint = tiny

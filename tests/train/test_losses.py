@@ -1,10 +1,25 @@
-"""Losses against values that were worked out in another way."""
+"""Losses, learning rates and the order of samples, against values that were worked out in another way."""
+
+import itertools
 
 import pytest
 import torch
+from test_train import tiny_config
 from torch.distributions import Normal, kl_divergence
 
-from animegamer_core.train.losses import divergence, edge_error, motion_error
+from animegamer_core.data.records import GameRecord
+from animegamer_core.train.losses import (
+    contrastive,
+    divergence,
+    edge_error,
+    motion_error,
+    noised,
+    sqrt_alpha_cumprod,
+    timestep_band,
+    velocity_target,
+)
+from animegamer_core.train.sampling import ClipSampler, WindowSampler
+from animegamer_core.train.trainer import learning_rate
 
 
 def test_divergence_is_the_one_of_two_gaussians():
@@ -29,3 +44,68 @@ def test_motion_error_sees_what_moves_alone():
     got[:, :, 2] = 1.0
     assert motion_error(got, wanted) == 0.5 and motion_error(wanted + 1, wanted) == 0
     assert motion_error(got[:, :, 2:], wanted[:, :, 2:]) == 0, "one frame does not move"
+
+
+def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
+    numbers = torch.Generator().manual_seed(0)
+    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers, dtype=torch.float64) for _ in range(3))
+    timesteps = torch.tensor([0, 400, 999])
+    share = sqrt_alpha_cumprod(timesteps, clean).double()
+    latents = noised(clean, noise, share)
+    predicted = share * latents - (1 - share**2).sqrt() * velocity
+    weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
+    ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
+    assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
+    assert 1 / (1 - sqrt_alpha_cumprod(torch.tensor([0, 999]), clean).flatten().double() ** 2) == pytest.approx(
+        [393, 1], rel=2e-3
+    )
+
+
+@pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (8, 8, 1), (3, 1, 3), (7, 1, 7)])
+def test_timestep_bands(processes, bands, sharing):
+    got = [timestep_band(rank, processes) for rank in range(processes)]
+    assert len(set(got)) == bands and got[0][0] == 0 and got[-1][1] == 1000
+    assert all(got[rank] == got[rank // sharing * sharing] for rank in range(processes))
+
+
+def test_contrastive_loss_knows_equal_captions():
+    unit = torch.eye(3)[[0, 0, 1]]
+    same = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 7, 9]))
+    different = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 8, 9]))
+    assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
+    assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
+
+
+def test_learning_rate_rises_and_falls():
+    config = tiny_config("joint", steps=100, lr_warmup=10, lr=1e-3, lr_floor=0.1)
+    rates = [learning_rate(config, step) for step in range(100)]
+    assert rates[0] == pytest.approx(1e-4) and max(rates) == rates[9] == pytest.approx(1e-3)
+    assert all(low <= high for low, high in itertools.pairwise(rates[:10]))
+    assert all(low >= high for low, high in itertools.pairwise(rates[9:]))
+    assert rates[-1] == pytest.approx(1e-4, rel=0.01)
+    assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 1), (1, 100), (5, 5), (5, 100), (5, 0)])
+def test_learning_rates_of_brief_stages(steps, warmup):
+    config = tiny_config("joint", steps=steps, lr_warmup=warmup, lr=1e-3)
+    rates = [learning_rate(config, step) for step in range(steps)]
+    assert min(rates) > 0 and max(rates) == pytest.approx(1e-3 if warmup <= steps else 1e-3 * steps / warmup)
+
+
+def test_every_clip_is_read_once_a_round():
+    order = ClipSampler(range(10, 17), 3, seed=1)
+    read = torch.cat([order.batch(step) for step in range(7)]).tolist()
+    assert sorted(read) == sorted([*range(10, 17)] * 3)
+    assert ClipSampler(range(10, 17), 3, seed=1).batch(5).tolist() == read[15:18]
+    assert torch.cat([ClipSampler(range(10, 17), 3, seed=2).batch(step) for step in range(7)]).tolist() != read
+
+
+def test_windows_are_successive_turns_of_all_lengths():
+    games = [GameRecord("a", (3, 1, 4)), GameRecord("b", (9, 2, 6, 5, 8, 7))]
+    order = WindowSampler(games, window=4, batch=16, seed=0)
+    batches = [order.batch(step) for step in range(10)]
+    assert sorted(batch.shape[1] for batch in batches) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    whole = ["-3-1-4-", "-9-2-6-5-8-7-"]
+    for run_ in torch.cat([batch for batch in batches if batch.shape[1] == 3]).tolist():
+        assert any(f"-{'-'.join(map(str, run_))}-" in game for game in whole)

@@ -12,7 +12,6 @@ import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
 from published_files import image_tower_tensors
 from safetensors.torch import load_file, save_file
-from test_train import small_world, written_dataset
 from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.__main__ import main
@@ -22,12 +21,9 @@ from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
 from animegamer_core.checkpoint.convert import convert
 from animegamer_core.checkpoint.new import new_world
 from animegamer_core.checkpoint.parts import PARTS, build_model
-from animegamer_core.data.cache import FeatureStore
-from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.spec import RELEASE
 from animegamer_core.train.trainable import read_adapter
-from animegamer_core.train.training_data import TrainingData
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
 ENCODERS = ("text_tower", "image_tower")
@@ -43,15 +39,6 @@ def downloads(tmp_path_factory):
 def world(downloads, tmp_path_factory):
     """The world of them in float32, to be read only."""
     return new_world(find_base(downloads), tmp_path_factory.mktemp("worlds") / "w", precision="keep")
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory):
-    """Clips of 8 x 12, the size that the tiny CogVideoX was made for."""
-    turns, games, frames = small_world()
-    folder = tmp_path_factory.mktemp("squares")
-    store = FeatureStore.of(frames=frames[:, :, ::2, ::2].contiguous())
-    return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")
 
 
 @pytest.fixture
@@ -76,8 +63,7 @@ def stored(world, part):
 # ---- what it begins with
 
 
-@pytest.mark.parametrize("timestep", [19, 499, 999])
-@pytest.mark.parametrize("motion", [0.0, 2.5, 40.0])
+@pytest.mark.parametrize(("timestep", "motion"), [(19, 40.0), (499, 2.5), (999, 0.0)])
 def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, downloads, timestep, motion):
     stock = CogVideoXTransformer3DModel.from_pretrained(downloads / "CogVideoX-2b" / "transformer").eval()
     decoder, encoder = world.load_decoder(), world.load_encoder()
@@ -133,12 +119,9 @@ def test_what_is_new_has_the_scale_that_torch_begins_with(world):
         assert not tensors[name].any()
 
 
-@pytest.mark.parametrize("precision", ["keep", "released"])
-def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_path, precision):
-    worlds = [
-        new_world(find_base(downloads), tmp_path / name, seed=seed, precision=precision)
-        for name, seed in (("a", 5), ("b", 5), ("c", 6))
-    ]
+def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_path):
+    folders, seeds = find_base(downloads), {"a": 5, "b": 5, "c": 6}
+    worlds = [new_world(folders, tmp_path / name, seed=seed) for name, seed in seeds.items()]
     for part in ("engine", "decoder", "encoder", "vae"):
         first, same, other = (stored(world, part) for world in worlds)
         assert all(torch.equal(value, same[name]) for name, value in first.items())
@@ -146,21 +129,17 @@ def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_pat
         random = {name for name in first if "_proj." in name or name.startswith(("project_", "transformer.ofs_"))}
         random -= {name for name in random if name.startswith("llm.") or ".linear_2." in name}
         assert changed == random
-    halves = {value.dtype for part in ("decoder", "encoder") for value in stored(worlds[0], part).values()}
-    assert halves == {torch.float32 if precision == "keep" else torch.float16}
-
-
-def test_a_16_bit_world_says_nothing_exactly(downloads, tmp_path):
-    """Encoder and decoder round the stock bias alike, so the representation of nothing is one in both."""
-    world = new_world(find_base(downloads), tmp_path / "w")
-    assert torch.equal(world.load_encoder(parts=("encoder",)).unconditional(), world.load_decoder().unconditional_ND)
+        if part in ("decoder", "encoder"):
+            assert {value.dtype for value in first.values()} == {torch.float16}, "as released"
+    nothing = worlds[0].load_encoder(parts=("encoder",)).unconditional()
+    assert torch.equal(nothing, worlds[0].load_decoder().unconditional_ND), "both round the stock bias alike"
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_two_steps_of_warmup_move_all_that_it_trains(world, dataset, tmp_path, steps):
+def test_two_steps_of_warmup_move_all_that_it_trains(world, smaller_dataset, tmp_path, steps):
     """The first moves what meets a zero weight, the second what lies behind it."""
     out = tmp_path / "run"
-    places = ["--dataset", str(dataset), "--world", str(world.folder), "--out", str(out)]
+    places = ["--dataset", str(smaller_dataset), "--world", str(world.folder), "--out", str(out)]
     assert main(["train", "warmup", *places, *FEW, "--steps", str(steps)]) == 0
     trained = read_adapter(out / "warmup.safetensors")[2]
     before = {f"encoder.{name}": value for name, value in stored(world, "encoder").items()}
@@ -175,46 +154,41 @@ def test_two_steps_of_warmup_move_all_that_it_trains(world, dataset, tmp_path, s
 # ---- from the command line to a game
 
 
-def test_the_stages_run_from_a_new_world_and_are_played(downloads, dataset, tmp_path, capsys):
+def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_dataset, tmp_path, capsys):
     world = tmp_path / "worlds" / "mine"
     assert command(find_base(downloads), world) == 0
     said = capsys.readouterr()
     assert "100%" in said.err and "Apache-2.0" in said.out and "European Union" not in said.out
     assert f"train warmup --dataset DATASET --world {world}" in said.out and "missing" not in said.out
-    begun = open_world(world).fingerprint
+    begun, game = open_world(world).fingerprint, tmp_path / "game.txt"
+    game.write_text("Character: Red; Motion: quickly run; Background: day field.\n")
+    played = ["play", str(game), "--world", str(world), "--out", str(tmp_path / "out"), "--steps", "1"]
+    assert main([*played, "--name", "untrained"]) == 0
     files = {stage: tmp_path / "runs" / stage / f"{stage}.safetensors" for stage in STARTS}
     for stage, start in STARTS.items():
         options = ["--start", *(str(files[name]) for name in start)] if start else []
         options += ["--lora-rank", "2"] if stage != "warmup" else []
-        places = ["--dataset", str(dataset), "--world", str(world), "--out", str(files[stage].parent)]
+        places = ["--dataset", str(smaller_dataset), "--world", str(world), "--out", str(files[stage].parent)]
         assert main(["train", stage, *places, *options, *FEW, "--steps", "2"]) == 0
     assert open_world(world).fingerprint == begun, "the world stays as it is"
-    game = tmp_path / "game.txt"
-    game.write_text("Character: Red; Motion: quickly run; Background: day field.\n")
     staged = [word for stage in ("joint", "predict", "adapt") for word in ("--stage-file", str(files[stage]))]
-    played = ["play", str(game), "--world", str(world), *staged, "--out", str(tmp_path / "out"), "--steps", "2"]
-    assert main([*played, "--name", "first"]) == 0
+    assert main([*played, *staged, "--name", "first"]) == 0
     assert list((tmp_path / "out" / "first").rglob("*.mp4"))
 
 
 STARTS = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
 
 
-def test_an_untrained_world_plays_too(world, tmp_path, capsys):
-    game = tmp_path / "game.txt"
-    game.write_text("Character: Red; Motion: run; Background: day field.\n")
-    options = ["--world", str(world.folder), "--out", str(tmp_path / "out"), "--name", "x", "--steps", "1"]
-    assert main(["play", str(game), *options]) == 0
-
-
-def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(downloads, dataset, tmp_path, capsys):
+def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(
+    downloads, smaller_dataset, tmp_path, capsys
+):
     cogvideox = tmp_path / "CogVideoX-2b"
     shutil.copytree(downloads / "CogVideoX-2b", cogvideox, ignore=shutil.ignore_patterns("text_encoder", "tokenizer"))
     folders, out = BaseFolders(cogvideox, downloads / "Mistral-7B-Instruct-v0.1"), tmp_path / "w"
     assert command(folders, out) == 0
     said = capsys.readouterr().out
     assert "text encoder is missing" in said and "--t5 DIR" in said and "--clip DIR" in said
-    places = ["--dataset", str(dataset), "--world", str(out), "--out", str(tmp_path / "run")]
+    places = ["--dataset", str(smaller_dataset), "--world", str(out), "--out", str(tmp_path / "run")]
     assert main(["train", "warmup", *places, *FEW, "--steps", "1"]) == 2
     assert "text_tower is not complete" in capsys.readouterr().err
     mixing = "encoder/model.safetensors"  # made for the published image encoder until another one is there
@@ -236,14 +210,6 @@ def test_an_interrupted_run_goes_on(downloads, tmp_path):
     world = new_world(find_base(downloads), tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
     assert not world.missing() and {"vae", *ENCODERS} & set(seen) == set()
     world.verify()
-
-
-def test_memory_is_read_tensor_by_tensor(downloads, tmp_path):
-    seen = []
-    world = new_world(find_base(downloads), tmp_path / "w", lambda *step: seen.append(step))
-    done = [step[0] for step in seen]
-    assert done == sorted(done) and done[-1] == seen[-1][1]
-    assert len(seen) == sum(len(list(world.storage.source(part).keys())) for part in PARTS)
 
 
 # ---- the layouts that people have
@@ -277,10 +243,14 @@ def test_torch_files_of_mistral_are_read_too(world, src, tmp_path):
     same(new_world(find_base(src), tmp_path / "w", precision="keep"), world)
 
 
-def test_a_stored_table_of_positions_is_passed_over(src, tmp_path):
+def test_a_stored_table_of_positions_is_passed_over_and_tensors_are_read_one_by_one(src, tmp_path):
     weights = src / "CogVideoX-2b" / "transformer" / "diffusion_pytorch_model.safetensors"
     made.change_weights(weights, patch_embed__pos_embedding=torch.zeros(1, 10, 32))
-    new_world(find_base(src), tmp_path / "w")
+    seen = []
+    world = new_world(find_base(src), tmp_path / "w", lambda *step: seen.append(step))
+    done = [step[0] for step in seen]
+    assert done == sorted(done) and done[-1] == seen[-1][1]
+    assert len(seen) == sum(len(list(world.storage.source(part).keys())) for part in PARTS)
 
 
 def test_a_tokenizer_in_the_form_of_cogvideox_2b(src, tmp_path):
@@ -306,6 +276,7 @@ def refuse(src, out, match, **options):
 VIDEO = "CogVideoX-2b/transformer/config.json"
 VAE, NOISE = "CogVideoX-2b/vae/config.json", "CogVideoX-2b/scheduler/scheduler_config.json"
 LLM = "Mistral-7B-Instruct-v0.1/config.json"
+WEIGHTS = "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors"
 
 
 @pytest.mark.parametrize(
@@ -351,13 +322,9 @@ def test_a_vae_of_other_latents_is_refused(src, tmp_path):
 @pytest.mark.parametrize(
     ("file", "changes", "match"),
     [
-        ("CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors", {"proj_out__weight": None}, "1 missing"),
-        ("CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors", {"odd": torch.zeros(2)}, "unknown.*odd"),
-        (
-            "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors",
-            {"patch_embed__text_proj__bias": None},
-            "bias",
-        ),
+        (WEIGHTS, {"proj_out__weight": None}, "1 missing"),
+        (WEIGHTS, {"odd": torch.zeros(2)}, "unknown.*odd"),
+        (WEIGHTS, {"patch_embed__text_proj__bias": None}, "bias"),
         ("Mistral-7B-Instruct-v0.1/model.safetensors", {"lm_head__weight": None}, "1 missing.*lm_head"),
         ("CogVideoX-2b/vae/diffusion_pytorch_model.safetensors", {"odd": torch.zeros(2)}, "'odd' is unknown"),
     ],

@@ -12,9 +12,10 @@ import time
 
 import pytest
 import torch
+from test_train import small_world
 
 from animegamer_core.data.cache import FeatureStore
-from animegamer_core.data.dataset import ClipRecord, DatasetFolder, GameRecord
+from animegamer_core.data.dataset import DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, RELEASE
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions
@@ -37,24 +38,7 @@ def clips(tmp_path_factory) -> TrainingData:
     """One game of noisy clips at the published size, 17 frames of 480 x 720."""
     if not torch.cuda.is_available() or torch.cuda.get_device_properties(0).total_memory < 75 * GIB:
         pytest.skip("needs a GPU of 80 GB or more")
-    turns = tuple(
-        ClipRecord(
-            film="noise",
-            start=2.0 * number,
-            end=2.0 * number + 2,
-            clip=f"clips/{number}.safetensors",
-            character=("Qiqi",),
-            motion="fly on a broomstick",
-            background="day sky",
-            adverb="quickly",
-            motion_value=10.0,
-            motion_level=3,
-            social=0,
-            entertainment=1,
-            stamina=-1,
-        )
-        for number in range(TURNS)
-    )
+    turns = small_world()[0][:TURNS]
     folder = DatasetFolder(tmp_path_factory.mktemp("noise"), turns, (GameRecord("game", tuple(range(TURNS))),))
     numbers = torch.Generator().manual_seed(0)
     coarse = torch.randint(0, 256, (TURNS, 17, 15, 20, 3), dtype=torch.uint8, generator=numbers)

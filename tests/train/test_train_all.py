@@ -19,23 +19,27 @@ from unittest import mock
 
 import pytest
 import torch
-from test_train import TINY
-from test_train_many import FIXED, HERE, LAUNCHES
-from test_train_worlds import ages, train
+from safetensors.torch import load_file
+from test_train import TINY, same_tensors, train
+from test_train_worlds import ages
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
+from animegamer_core.train.all import _trial_request
 from animegamer_core.train.chain import begins_from, played_with, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
-from animegamer_core.train.pace import FirstSteps
-from animegamer_core.train.plan import bytes_in, size_text
+from animegamer_core.train.plan import StageRun, size_text, stage_file
+from animegamer_core.train.progress import FirstSteps
+from animegamer_core.train.request import TrainRequest
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
 
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
 
 
@@ -47,37 +51,39 @@ def whole(places, tmp_path_factory):
     return out, said
 
 
-def start_of(out: Path) -> list[str]:
-    return [name for name, *_ in json.loads((out / "job.json").read_text(encoding="utf-8"))["start"]]
-
-
-def tensors_of(out: Path, stage: str) -> dict[str, torch.Tensor]:
-    return read_adapter(out / stage / f"{stage}.safetensors")[2]
+def begun_from(out: Path) -> list[str]:
+    """The stages whose files a run began from."""
+    starts = json.loads((out / "job.json").read_text(encoding="utf-8"))["start"]
+    return [name.removesuffix(".safetensors") for name, *_ in starts]
 
 
 def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
-    pairs = [(tensors_of(one, stage), tensors_of(other, stage)) for stage in stages]
-    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
+    return all(same_tensors(stage_file(one / stage), stage_file(other / stage)) for stage in stages)
 
 
 # --- the stages ------------------------------------------------------------------------------------------------------
 
 
-def test_each_stage_begins_from_the_files_of_those_before(whole):
-    out, _ = whole
-    begun = {stage: [name.removesuffix(".safetensors") for name in start_of(out / stage)] for stage in STAGES}
+def test_each_stage_begins_from_the_files_of_those_before_and_is_measured(whole):
+    out, said = whole
+    begun = {stage: begun_from(out / stage) for stage in STAGES}
     assert begun == {"warmup": [], "joint": ["warmup"], "predict": ["joint"], "adapt": ["joint", "predict"]}
+    settings = {stage: read_adapter(stage_file(out / stage))[1] for stage in STAGES}
+    assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2], "options of a stage win over those of all"
+    measured = [line for line in said if line.startswith("measured on the first 4 steps: ")]
+    assert (
+        len(measured) == 4 and "stage joint takes 0 s more; then predict, adapt, measured when they run" in measured[1]
+    )
 
 
 def test_the_files_are_those_that_the_stages_leave_one_by_one(whole, places, tmp_path):
-    out, _ = whole
     options = f"--steps 4 {EVERY} --recipe lora --cache {tmp_path / 'features'}"
     for stage in STAGES:
-        files = [str(tmp_path / name.removesuffix(".safetensors") / name) for name in start_of(out / stage)]
+        files = [str(stage_file(tmp_path / name)) for name in begun_from(whole[0] / stage)]
         begins = f"--start {' '.join(files)}" if files else ""
         rank = "" if stage == "warmup" else "--lora-rank 2"
         assert train(stage, *places, tmp_path / stage, f"{options} {rank} {begins}") == 0
-    assert same_weights(out, tmp_path)
+    assert same_weights(whole[0], tmp_path)
 
 
 def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
@@ -85,19 +91,10 @@ def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
     words = shlex.split(said[-1])
     files = [words[at + 1] for at, word in enumerate(words) if word == "--stage-file"]
     assert words[:6] == ["python", "-m", "animegamer_core", "play", "--world", str(places[1])]
-    assert files == [str(out / stage / f"{stage}.safetensors") for stage in STAGES[1:]], "joint replaces warmup"
+    assert files == [str(stage_file(out / stage)) for stage in STAGES[1:]], "joint replaces warmup"
     played = open_with_adapters(places[1], files, playing=True)
     assert played.fingerprint != open_world(places[1]).fingerprint
     assert played.load_decoder() is not None and played.load_engine() is not None
-
-
-def test_a_recipe_of_lora_alone_keeps_what_warmup_trained(places, tmp_path):
-    """lora24's joint trains no encoder and no motion scope, so its file does not replace warmup's."""
-    said, ranks = [], RANKS + " --set warmup.lora_rank=0"
-    assert train("all", *places, tmp_path, f"--steps 2 {EVERY} --recipe lora24 {ranks}", said.append) == 0
-    begun = {stage: [name.removesuffix(".safetensors") for name in start_of(tmp_path / stage)] for stage in STAGES}
-    assert begun["predict"] == ["warmup"] and begun["adapt"] == ["warmup", "joint", "predict"]
-    assert re.findall(r"(\w+)\.safetensors", said[-1]) == list(STAGES)
 
 
 def test_what_a_stage_begins_from_follows_from_what_the_others_trained():
@@ -108,6 +105,9 @@ def test_what_a_stage_begins_from_follows_from_what_the_others_trained():
     assert begins_from("predict", lean) == ("warmup",), "joint trained no encoder here"
     shown = lean | {"predict": dataclasses.replace(own["predict"], shots_every=5)}
     assert begins_from("predict", shown) == ("warmup", "joint"), "its contact sheets borrow the decoder"
+    alone = {stage: stage_config(stage, "lora24") for stage in STAGES}
+    assert begins_from("predict", alone) == ("warmup",) and begins_from("adapt", alone) == STAGES[:3]
+    assert played_with("adapt", alone) == STAGES, "lora24's joint trains no encoder and no motion scope"
     assert stages_of("scratch") == ("vae", "towers", *STAGES) and stages_of("lora", "adapt, joint") == STAGES[1::2]
 
 
@@ -117,17 +117,13 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
     with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny": dataclasses.replace(TINY, name="tiny")}):
         assert train("all", places[0], world, out, options, said.append) == 0
         assert f"python -m animegamer_core play --world {world}" == said[-1]
-        for stage, (checkpoints, file) in planned_bytes(said).items():
-            assert checkpoints == pytest.approx(bytes_in(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1), (
-                stage
-            )
-            assert file == pytest.approx(bytes_in(out / stage, "*.safetensors"), rel=0.1), stage
+        assert_planned(said, out)
         trained = open_world(world)
         assert not trained.missing() and len(list(out.glob("*/result.json"))) == 6
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
         assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)
-        with pytest.raises(ValueError, match=f"trained {world}, not .*other; choose another folder"):
+        with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; choose another --out"):
             train("all", places[0], tmp_path / "other", out, f"{options} --resume")
     assert not (tmp_path / "other").exists()
 
@@ -140,8 +136,7 @@ def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
     options = f"{LORA} --out {out} --stages warmup,joint"
     command = [sys.executable, "-m", "animegamer_core", "train", "all", *options.split()]
     command += ["--dataset", str(places[0]), "--world", str(places[1])]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, cwd=tmp_path) as running:
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, cwd=tmp_path) as running:
         while not list_checkpoints(out / "joint" / "checkpoints") and running.poll() is None:
             time.sleep(0.01)
         running.send_signal(signal.SIGKILL)
@@ -157,21 +152,22 @@ def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
 
 def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
     said = []
+    for name in ("warmup", "joint", "features"):
+        shutil.copytree(whole[0] / name, tmp_path / name)
 
     def hear(line: str) -> None:
         said.append(line)
         if line.startswith("predict 2/"):
             signal.raise_signal(signal.SIGINT)
 
-    assert train("all", *places, tmp_path, LORA, hear) == 130
+    assert train("all", *places, tmp_path, f"{LORA} --resume", hear) == 130
     assert said[-1] == "2 of 4 stages are done; the same command with --resume continues in predict"
     with pytest.raises(ValueError, match="warmup holds a run already; continue it .--resume., or choose another"):
         train("all", *places, tmp_path, LORA)
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
     assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--stage-file") == 3
-    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
-    assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"]), "warmup's latents are there"
+    assert re.search(r"joint, predict +predicted +4 of 4", rows_of(said)["adapt"]), "warmup's latents are there"
     assert same_weights(tmp_path, whole[0])
 
 
@@ -190,7 +186,7 @@ def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_pat
     assert train("all", *places, out, f"{LORA} --resume", said.append) == 0
     assert ages(out) == files and said[-1] == before.replace(str(whole[0]), str(out))
     for changed, sentence in (
-        ("--set warmup.steps=9", "warmup was trained with steps 4, now it is 9"),
+        ("--set warmup.steps=9", "warmup.safetensors was trained with steps 4, now it is 9"),
         ("--set adapt.lora_rank=3", "adapt.checkpoints.step-.* was trained with lora_rank 2, now it is 3"),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -213,19 +209,15 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
     assert not (tmp_path / "adapt").exists()
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
-def test_two_processes_run_all_stages_and_one_of_them_reports(kind, places, tmp_path):
-    out = tmp_path / "run"
-    options = f"{LORA.replace('--steps 4', '--steps 2')} --stages warmup,joint --out {out}"
-    words = ["train", "all", *options.split(), "--dataset", str(places[0]), "--world", str(places[1])]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
-    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCHES[kind], *FIXED, "--num_processes=2"]
-    done = subprocess.run(
-        [*command, "-m", "animegamer_core", *words], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("plan: recipe lora") == 1 and done.stdout.count("joint 2/2") == 1
-    assert all((out / stage / f"{stage}.safetensors").is_file() for stage in ("warmup", "joint"))
+def rows_of(said: list[str]) -> dict[str, str]:
+    """The rows of a plan's table, by stage."""
+    return {line.split()[0]: line for line in said if line.startswith("  ")}
+
+
+def memory_of(row: str) -> float:
+    """The bytes of memory in a row of a plan's table."""
+    size, unit = re.search(r"([\d.]+) (\w+)  \d x", row).groups()
+    return float(size) * UNITS[unit]
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -235,43 +227,53 @@ def test_the_plan_alone_writes_nothing(places, tmp_path):
     said, out = [], tmp_path / "run"
     assert train("all", *places, out, f"{LORA} --plan --set joint.steps=1000", said.append) == 0
     assert not out.exists() and "18 clips and 3 games to train on" in said[0]
-    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    rows = rows_of(said)
     assert list(rows) == ["stage", *STAGES]
     assert re.search(r"the world +latents, text, image +4 of 4 +2 clips", rows["warmup"])
     assert re.search(r"warmup +- +1,000 of 1,000 +2 clips", rows["joint"])
     assert re.search(r"joint +states +4 of 4 +2 games", rows["predict"])
     assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"])
-    printed = "\n".join(said)
+    printed, memory = "\n".join(said), memory_of(rows["predict"])
+    said.clear()
+    alone = f"{LORA} --plan --stages predict,adapt --set predict.history_own=0.5"
+    assert train("all", *places, out, alone, said.append) == 0
+    assert memory_of(rows_of(said)["predict"]) > memory, "text and image encoder are loaded too"
+    assert re.search(r"predict +latents, predicted +4 of 4", rows_of(said)["adapt"]), (
+        "predict makes its own out of date"
+    )
     assert "measured on the first 20 steps" in printed and "activations come on top" in printed and " free" in printed
 
 
-def planned_bytes(said: list[str]) -> dict[str, tuple[float, float]]:
-    """{stage: (bytes of its checkpoints, of its file)} of a plan's table."""
-    units = {"B": 1, "KiB": 2**10, "MiB": 2**20}
-    found = {}
-    for line in said:
-        row = re.match(r"  (\w+) .*  (\d) x ([\d.]+) (\w+) +([\d.]+) (\w+)$", line)
-        if row:
-            name, count, checkpoint, unit, file, other = row.groups()
-            found[name] = int(count) * float(checkpoint) * units[unit], float(file) * units[other]
-    return found
+def assert_planned(said: list[str], out: Path) -> float:
+    """The plan's bytes of checkpoints and files are those that were written; returns the largest checkpoint."""
+    largest = 0.0
+    for stage, row in list(rows_of(said).items())[1:]:
+        count, checkpoint, unit, file, other = re.search(r"(\d) x ([\d.]+) (\w+) +([\d.]+) (\w+)$", row).groups()
+        checkpoints = int(count) * float(checkpoint) * UNITS[unit]
+        assert checkpoints == pytest.approx(tensor_bytes(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1), (
+            stage
+        )
+        assert float(file) * UNITS[other] == pytest.approx(tensor_bytes(out / stage, "*.safetensors"), rel=0.1)
+        largest = max(largest, checkpoints / int(count))
+    return largest
+
+
+def tensor_bytes(folder: Path, pattern: str) -> int:
+    """The bytes of a folder's tensors, without the headers of their files."""
+    return sum(value.nbytes for path in folder.glob(pattern) for value in load_file(path).values())
 
 
 def test_the_plans_disk_figures_are_what_is_written(whole):
     out, said = whole
-    planned = planned_bytes(said)
-    assert list(planned) == list(STAGES)
-    for stage, (checkpoints, file) in planned.items():
-        assert checkpoints == pytest.approx(bytes_in(out / stage / "checkpoints", "*/*.safetensors"), rel=0.1)
-        assert file == pytest.approx((out / stage / f"{stage}.safetensors").stat().st_size, rel=0.1)
+    assert list(rows_of(said)) == ["stage", *STAGES]
+    spare = assert_planned(said, out)  # a third checkpoint, while it is written
     (line,) = [line for line in said if line.startswith("features: ")]
     for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line.partition(";")[0]):
-        written = bytes_in(out / "features", f"{name}-*.safetensors")
-        assert float(size) * {"B": 1, "KiB": 1024}[unit] == pytest.approx(written, rel=0.1), name
+        written = tensor_bytes(out / "features", f"{name}-*.safetensors")
+        assert float(size) * UNITS[unit] == pytest.approx(written, rel=0.1), name
     (line,) = [line for line in said if line.startswith("disk: ")]
-    planned_disk = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
-    spare = max(checkpoints for checkpoints, _ in planned.values()) / 2  # a third checkpoint, while it is written
-    assert planned_disk - spare == pytest.approx(bytes_in(out, "**/*.safetensors"), rel=0.1)
+    planned = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
+    assert planned - spare == pytest.approx(tensor_bytes(out, "**/*.safetensors"), rel=0.1)
 
 
 def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
@@ -291,8 +293,8 @@ def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
     before = living()
     assert train("all", *places, tmp_path, f"{LORA} --stages adapt", hear) == 0
     row = next(line for line in said if line.startswith("  adapt"))
-    planned = float(re.search(r"([\d.]+) MiB  \d x", row)[1]) * 2**20
-    gradients = bytes_in(tmp_path / "adapt", "*.safetensors")
+    planned = memory_of(row)
+    gradients = tensor_bytes(tmp_path / "adapt", "*.safetensors")
     assert found[0] + gradients == pytest.approx(planned, rel=0.2)
 
 
@@ -309,38 +311,36 @@ def test_features_and_steps_that_are_there_are_not_planned_again(whole, places, 
     shutil.copytree(whole[0] / "warmup", tmp_path / "warmup")
     said = []
     assert train("all", *places, tmp_path, f"{LORA} --plan", said.append) == 0
-    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    rows = rows_of(said)
     assert re.search(r"the world +- +done", rows["warmup"]) and re.search(r"warmup +- +4 of 4", rows["joint"])
     shutil.copytree(whole[0] / "joint", tmp_path / "joint")
     shutil.rmtree(tmp_path / "joint" / "checkpoints" / "step-0000004")
     (tmp_path / "joint" / "result.json").unlink()
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --plan", said.append) == 0
-    rows = {line.split()[0]: line for line in said if line.startswith("  ")}
+    rows = rows_of(said)
     assert re.search(r"warmup +- +2 of 4", rows["joint"])
     assert re.search(r"time left on this machine: joint \d+ s; predict, adapt measured", "\n".join(said))
 
 
-def test_the_first_twenty_steps_say_what_the_rest_takes(places, tmp_path):
-    said, options = [], LORA.replace("--log-every 1", "--log-every 100")
-    assert train("all", *places, tmp_path, f"{options} --set warmup.steps=24 --stages warmup", said.append) == 0
-    (line,) = [line for line in said if line.startswith("measured on the first 20 steps: ")]
-    assert said.index(line) < next(at for at, other in enumerate(said) if other.startswith("warmup 24/24"))
-    pace = float(re.search(r": ([\d.e-]+) s a step, stage warmup takes \d+ s more", line)[1])
-    last = read_log(tmp_path / "warmup" / "log.jsonl")[-1]
-    assert pace == pytest.approx(last["seconds"] / 24, rel=0.9)
-
-
 def test_a_trial_measures_all_stages_before_the_first_and_leaves_the_run_as_it_would_be(whole, places, tmp_path):
-    said, out = [], tmp_path / "run"
-    assert train("all", *places, out, f"{LORA} --trial --plan --set joint.steps=50000", said.append) == 0
+    said, stages = [], ["warmup", "joint"]
+    assert train("all", *places, tmp_path, f"{LORA} --trial --stages warmup,joint", said.append) == 0
     paces = [re.match(r"trial of stage (\w+): [\d.e-]+ s a step", line) for line in said]
-    assert [found[1] for found in paces if found] == list(STAGES)
+    assert [found[1] for found in paces if found] == stages
     (line,) = [line for line in said if line.startswith("time left on this machine: ")]
-    assert re.search(r"warmup \d+ s; joint .*(min|h).*; predict \d+ s; adapt \d+ s$", line), line
-    assert [path.name for path in out.iterdir()] == ["features"], "what the run needs anyway"
-    assert train("all", *places, out, f"{LORA} --trial --stages warmup,joint") == 0
-    assert same_weights(out, whole[0], ["warmup", "joint"]) and not (out / "trial").exists()
+    assert re.search(r": warmup \d+ s; joint \d+ s$", line), line
+    assert same_weights(tmp_path, whole[0], stages) and not (tmp_path / "trial").exists()
+
+
+def test_a_trial_begins_from_given_adapters_and_those_of_done_stages_and_of_trials():
+    given, file = Path("given.safetensors"), Path("warmup", "warmup.safetensors")
+    request = TrainRequest(stage="joint", dataset=Path("dataset"), world="world", out=Path("out"), start=(given,))
+    joint = StageRun(request, stage_config("joint", "lora"), ("warmup",), False, 0)
+    for done, folder in ((True, Path("out")), (False, Path("out", "trial"))):
+        warmup = StageRun(dataclasses.replace(request, stage="warmup"), joint.config, (), done, 0)
+        chain = SimpleNamespace(request=request, runs=(warmup, joint))
+        assert _trial_request(chain, joint, print).start == (given, folder / file)
 
 
 def test_a_pace_leaves_out_the_first_step_which_compiles():
@@ -352,13 +352,8 @@ def test_a_pace_leaves_out_the_first_step_which_compiles():
 
 
 def test_sizes_are_written_as_people_read_them():
-    assert [size_text(value) for value in (0, 999, 2048, 11 * 2**20, 1.25 * 2**30)] == [
-        "0 B",
-        "999 B",
-        "2.0 KiB",
-        "11 MiB",
-        "1.2 GiB",
-    ]
+    sizes = [size_text(value) for value in (0, 999, 2048, 11 * 2**20, 1.25 * 2**30)]
+    assert sizes == ["0 B", "999 B", "2.0 KiB", "11 MiB", "1.2 GiB"]
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -386,12 +381,6 @@ def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, 
     with pytest.raises(ValueError, match="^" + re.escape(sentence)) as refused:
         train("all", *places, tmp_path / "run", f"{LORA} {options}")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
-
-
-def test_options_of_a_stage_win_over_those_of_all(whole):
-    settings = {stage: read_adapter(whole[0] / stage / f"{stage}.safetensors")[1] for stage in STAGES}
-    assert {config.batch for config in settings.values()} == {2}
-    assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2]
 
 
 def test_one_stage_takes_no_option_of_all(places, tmp_path):

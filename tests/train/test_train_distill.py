@@ -12,10 +12,9 @@ from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, sc
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.compiling import compile_for_training
 from animegamer_core.train.learners import DistillLearner
-from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.sampling import MicroBatch
-from animegamer_core.train.stages import OPTIONAL_STAGES, RECIPES, STAGES_IN_ORDER
-from animegamer_core.train.trainable import read_adapter, set_trainable
+from animegamer_core.train.stages import RECIPES
+from animegamer_core.train.trainable import set_trainable
 
 CPU = torch.device("cpu")
 UPDATES = {"lora_rank": 2, "lora_alpha": 2.0, "lora_targets": RECIPES["lora"]["distill"].lora_targets, "trainable": ()}
@@ -37,11 +36,6 @@ def heeding(decoder):
 def learner_of(ready, **changes):
     decoder = heeding(shared.new_parts(ready).decoder)
     return DistillLearner(shared.tiny_config("distill", **changes), decoder)
-
-
-def test_it_is_a_stage_of_every_recipe_but_none_that_a_new_world_needs():
-    assert OPTIONAL_STAGES == ("distill",) and "distill" not in STAGES_IN_ORDER
-    assert all("distill" in rows for rows in RECIPES.values())
 
 
 @pytest.mark.parametrize("guidance", ["cosine", "constant"])
@@ -102,26 +96,7 @@ def test_the_teacher_stays_as_the_stage_began(changes, ready):
     assert not torch.equal(learner(batch)["loss"].detach(), loss)  # the student did move
 
 
-@pytest.mark.parametrize("same_parts", [False, True])
-@pytest.mark.parametrize("changes", [{}, {**UPDATES, "lr": 1e-3}])
-def test_a_stopped_run_goes_on_with_the_same_numbers(changes, same_parts, ready, tmp_path):
-    whole, unbroken = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "whole", **changes)
-    taken = []
-
-    def third_step() -> bool:
-        taken.append(None)
-        return len(taken) == 3
-
-    options = RunOptions(should_stop=third_step)
-    first, before = shared.run("distill", shared.new_parts(ready), ready, tmp_path / "parted", options, **changes)
-    parts = first.parts if same_parts else shared.new_parts(ready)
-    second, after = shared.run("distill", parts, ready, tmp_path / "parted", **changes)
-    assert shared.losses_of(before) + shared.losses_of(after) == shared.losses_of(unbroken)
-    left, right = (read_adapter(result.file)[2] for result in (whole, second))
-    assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
-
-
-def test_distilled_shots_ask_for_one_half_at_every_step():
+def test_distilled_shots_ask_for_one_half_at_every_step(ready):
     rows = []
 
     def velocity(latents, timestep, alone):
@@ -137,6 +112,10 @@ def test_distilled_shots_ask_for_one_half_at_every_step():
     decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     decoder.shoot(torch.randn(8, 32), 2.0, seed=1, steps=4, guidance="distilled")
     assert seen == [1] * 4
+    learner = learner_of(ready)
+    learner.decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    learner.sample(torch.randn(1, 8, 32), torch.ones(1), [1], steps=4)
+    assert seen == [1] * 8, "contact sheets of the stage too"
 
 
 @pytest.mark.parametrize("steps", [10, 50, 333])

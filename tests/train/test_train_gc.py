@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 
@@ -10,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 from diffusers import CogVideoXDPMScheduler, CogVideoXPipeline
-from test_train import TINY, run, tiny_config, written_dataset
+from test_train import TINY, run, tiny_config, train
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
-from animegamer_core.cli.train import add_arguments
-from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
@@ -26,7 +23,7 @@ from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.losses import sqrt_alpha_cumprod
 from animegamer_core.train.run import prepare
 from animegamer_core.train.sampling import MicroBatch
-from animegamer_core.train.stages import BASELINE_STAGES, STAGES_IN_ORDER, stage_config
+from animegamer_core.train.stages import stage_config
 from animegamer_core.train.text_video import new_text_video, open_text_video
 from animegamer_core.train.trainable import read_adapter
 from animegamer_core.train.training_data import TrainingData
@@ -53,43 +50,20 @@ def ready(data, world):
 
 
 @pytest.fixture(scope="module")
-def dataset(data, tmp_path_factory):
-    return written_dataset(data, tmp_path_factory.mktemp("squares") / "dataset")
+def dataset(places):
+    return places[0]
 
 
-def command(*words: object) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(["gc", *map(str, words)])
-
-
-def small(*more: object) -> list[object]:
-    return ["--steps", 3, "--batch", 2, "--lr-warmup", 1, "--log-every", 1, "--validate-every", 0, *more]
+SMALL = "--steps 3 --batch 2 --lr-warmup 1 --log-every 1 --validate-every 0"
+SCRATCH = f"{SMALL} --recipe scratch"
 
 
 def draw(pipeline: CogVideoXPipeline, prompt: str, steps: int = 2) -> np.ndarray:
     """(F, H, W, 3) in [0, 1] as the stock pipeline draws a prompt."""
     pipeline.set_progress_bar_config(disable=True)
-    return pipeline(
-        prompt,
-        height=16,
-        width=24,
-        num_frames=17,
-        num_inference_steps=steps,
-        guidance_scale=2.0,
-        max_sequence_length=pipeline.transformer.config.max_text_seq_length,
-        generator=torch.Generator().manual_seed(0),
-        output_type="np",
-    ).frames[0]
-
-
-def test_the_baseline_is_no_stage_of_a_world():
-    assert BASELINE_STAGES == ("gc",) and not set(BASELINE_STAGES) & set(STAGES_IN_ORDER)
-    joint, gc = stage_config("joint"), stage_config("gc")
-    assert (gc.steps, gc.batch, gc.lr) == (joint.steps, joint.batch, joint.lr)
-    assert gc.drop_text == joint.drop_both  # both are what guidance reads as unconditional
-    published, lora = stage_config("joint", "lora"), stage_config("gc", "lora")
-    assert (lora.lora_rank, lora.lora_targets, lora.lr) == (64, published.lora_targets, published.lr)
+    length, numbers = pipeline.transformer.config.max_text_seq_length, torch.Generator().manual_seed(0)
+    how = {"num_inference_steps": steps, "guidance_scale": 2.0, "max_sequence_length": length, "output_type": "np"}
+    return pipeline(prompt, height=16, width=24, num_frames=17, generator=numbers, **how).frames[0]
 
 
 def test_its_loss_falls(world, ready, tmp_path):
@@ -135,29 +109,23 @@ def test_the_stock_scheduler_has_the_schedule_of_training():
 def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, dataset, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in world.folder.rglob("*")}
     said: list[str] = []
-    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch", "--out", tmp_path]
-    assert train_command(command(*words, *small()), said.append) == 0
+    assert train("gc", dataset, world.folder, tmp_path, SCRATCH, said.append) == 0
     assert {path: path.stat().st_mtime_ns for path in world.folder.rglob("*")} == before
     pipeline = CogVideoXPipeline.from_pretrained(str(tmp_path / "gc"), local_files_only=True)
     one, again, other = (draw(pipeline, text) for text in ("red walk", "red walk", "blue rest"))
     assert one.shape == (17, 16, 24, 3) and np.isfinite(one).all()
     assert np.array_equal(one, again) and not np.array_equal(one, other)
     assert str(tmp_path / "gc") in said[-1]
-    assert json.loads((tmp_path / "gc" / "sampling.json").read_text()) == {
-        "steps": 4,
-        "guidance_scale": 6.0,
-        "frames": 17,
-    }
+    sampling = json.loads((tmp_path / "gc" / "sampling.json").read_text())
+    assert sampling == {"steps": 4, "guidance_scale": 6.0, "frames": 17}
     assert json.loads((tmp_path / "gc" / "model_index.json").read_text())["_class_name"] == "CogVideoXPipeline"
 
 
 def test_a_stopped_command_goes_on_to_the_same_weights(world, dataset, tmp_path):
-    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch"]
-    train_command(command(*words, "--out", tmp_path / "whole", *small()), lambda line: None)
-    halted = ["--out", tmp_path / "halves", *small("--minutes", 1e-9)]
-    assert train_command(command(*words, *halted), lambda line: None) == 0
+    train("gc", dataset, world.folder, tmp_path / "whole", SCRATCH)
+    assert train("gc", dataset, world.folder, tmp_path / "halves", f"{SCRATCH} --minutes 1e-9") == 0
     assert not (tmp_path / "halves" / "gc").exists()
-    train_command(command(*words, "--out", tmp_path / "halves", "--resume", *small()), lambda line: None)
+    train("gc", dataset, world.folder, tmp_path / "halves", f"{SCRATCH} --resume")
     one, other = (
         CogVideoXPipeline.from_pretrained(str(tmp_path / name / "gc"), local_files_only=True).transformer.state_dict()
         for name in ("whole", "halves")
@@ -166,17 +134,15 @@ def test_a_stopped_command_goes_on_to_the_same_weights(world, dataset, tmp_path)
 
 
 def test_it_begins_from_a_stage_file_and_a_run_of_another_start_is_refused(world, dataset, tmp_path):
-    words = ["--dataset", dataset, "--world", world.folder, "--recipe", "scratch"]
-    train_command(command(*words, "--out", tmp_path / "one", *small()), lambda line: None)
-    first = tmp_path / "one" / "gc.safetensors"
-    said: list[str] = []
-    train_command(command(*words, "--out", tmp_path / "two", "--start", first, *small("--lr", 1e-7)), said.append)
+    train("gc", dataset, world.folder, tmp_path / "one", SCRATCH)
+    first, said = tmp_path / "one" / "gc.safetensors", []
+    train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --start {first} --lr 1e-7", said.append)
     assert f"begins from {first}" in said
     name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
     one, two = (read_adapter(tmp_path / run / "gc.safetensors")[2][name] for run in ("one", "two"))
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
     with pytest.raises(ValueError, match="holds a run of another start"):
-        train_command(command(*words, "--out", tmp_path / "two", "--resume", *small()), lambda line: None)
+        train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --resume")
 
 
 def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, tmp_path):
@@ -185,8 +151,8 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
     made = new_text_video(world, data.folder, 0).decoder
     torch.nn.init.normal_(made.transformer.proj_out.weight)
     made.pipeline.save_pretrained(str(stock))
-    words = ["--dataset", dataset, "--world", stock, "--out", tmp_path / "run", "--lora-rank", 4, "--lora-alpha", 8]
-    assert train_command(command(*words, *small("--lr", 1e-2, "--per-card", 0)), lambda line: None) == 0
+    options = f"{SMALL} --lora-rank 4 --lora-alpha 8 --lr 1e-2 --per-card 0"
+    assert train("gc", dataset, stock, tmp_path / "run", options) == 0
     files = [path.name for path in (tmp_path / "run" / "gc").iterdir()]
     assert files == ["pytorch_lora_weights.safetensors", "sampling.json"]
 
@@ -200,14 +166,13 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
 
 
 def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
-    words = ["--dataset", dataset, "--out", tmp_path / "run"]
     with pytest.raises(ValueError, match="is no CogVideoX-2b folder"):
-        train_command(command(*words, "--world", world.folder, "--recipe", "lora"), lambda line: None)
+        train("gc", dataset, world.folder, tmp_path / "run", "--recipe lora")
     bare = save_world(tmp_path / "bare", TINY)
     vae = tmp_path / "vae.safetensors"
     save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
     with pytest.raises(ValueError, match="is of stage vae, for a world and not for a baseline; give one of stage gc"):
-        train_command(command(*words, "--world", world.folder, "--start", vae), lambda line: None)
+        train("gc", dataset, world.folder, tmp_path / "run", f"--start {vae}")
     with pytest.raises(ValueError, match="vae is not complete"):
         new_text_video(open_world(bare.folder), data.folder, 0)
     new_text_video(world, data.folder, 0).decoder.pipeline.save_pretrained(str(tmp_path / "broken"))

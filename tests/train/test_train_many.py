@@ -1,4 +1,4 @@
-"""Training on several processes, as `accelerate launch` starts them: DDP and FSDP2 on the CPU, through gloo."""
+"""Training on several processes: DDP and FSDP2 on the CPU, through gloo."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from unittest import mock
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
-from train_worker import work
+from train_worker import KINDS, work
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train import distributed
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import LORA
@@ -25,11 +27,6 @@ from animegamer_core.train.trainable import read_adapter
 from animegamer_core.train.training_data import TrainingData
 
 HERE = pathlib.Path(__file__).parent
-LAUNCHES = {
-    "ddp": ("--multi_gpu",),
-    "fsdp2": ("--use_fsdp", "--fsdp_version", "2"),
-}
-FIXED = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0".split()
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES, "ema": 0.9, "validate_every": 2}
 PREDICT = {
     "lora_rank": 2,
@@ -48,9 +45,9 @@ JOBS = [
 ]
 
 
-def again(name: str) -> list:
+def again(name: str, **changes) -> list:
     """Jobs: a run that is unbroken, and one that is stopped after two steps."""
-    given = {**JOINT, "steps": 4}
+    given = {**JOINT, "steps": 4, **changes}
     return [
         [f"unbroken{name}", "joint", given, 0],
         [f"stopped{name}", "joint", given, 2],
@@ -60,7 +57,7 @@ def again(name: str) -> list:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
-    """The runs: below `one` by one process; below `ddp` and `fsdp2` by two; `parted` by one, then two, then one."""
+    """The runs: below `one` by one process; below `ddp` and `fsdp2` by several; `parted` by one, then two, then one."""
     path = tmp_path_factory.mktemp("many")
     torch.set_num_threads(1)
     work([*JOBS, ["whole", "predict", WHOLE, 0], ["parted", "predict", WHOLE, 2]], path / "one")
@@ -68,52 +65,32 @@ def folder(tmp_path_factory) -> pathlib.Path:
     data = TrainingData(DatasetFolder(path, turns, games), FeatureStore.of(frames=frames))
     written_dataset(data, path / "dataset")
     new_parts(data).save(save_world(path / "world", TINY))
-    for kind in LAUNCHES:
-        shutil.copytree(path / "one" / "parted", path / kind / "parted")
-        launch(
-            kind,
-            [
-                {"interrupted": ["broken", "joint", JOINT]},
-                *JOBS,
-                *again(""),
-                ["parted", "predict", WHOLE, 3],
-                *([{"command": command_line(path)}] if kind == "ddp" else []),
-            ],
-            path,
-        )
-        work([["parted", "predict", WHOLE, 0]], path / kind)
-    return path
-
-
-def command_line(path: pathlib.Path) -> list[str]:
-    """A stage of a small world as the command line takes it, with a cache folder."""
     places = {"dataset": "dataset", "world": "world", "out": "run", "cache": "cache"}
     given = [word for name, place in places.items() for word in (f"--{name}", str(path / place))]
-    return ["joint", *given, *"--recipe scratch --steps 2 --batch 2 --log-every 1".split()]
-
-
-def launch(kind: str, jobs: list, path: pathlib.Path, count: int = 2) -> None:
-    file = path / kind / "jobs.json"
-    file.write_text(json.dumps(jobs))
-    places = os.pathsep.join(map(str, (HERE.parents[1], HERE.parent / "support", HERE)))
-    environment = {**os.environ, "PYTHONPATH": places, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "accelerate.commands.launch", *LAUNCHES[kind], *FIXED, f"--num_processes={count}"]
-    done = subprocess.run(
-        [*command, str(HERE / "train_worker.py"), str(file)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    brief = "--steps 2 --batch 2 --log-every 1".split()
+    joint = {"command": ["joint", *given, *brief, "--recipe", "scratch"]}
+    chain = "--recipe lora --stages warmup,joint --set joint.lora_rank=2 --accumulation 1".split()
+    whole = {"command": ["all", *given, *brief, *chain, "--out", str(path / "all")]}
+    jobs = [{"interrupted": ["broken", "joint", JOINT]}, *JOBS, *again(""), ["parted", "predict", WHOLE, 3]]
+    groups = [("ddp", 2, [*jobs, joint]), ("fsdp2", 2, [*jobs, whole]), ("ddp", 3, again("3", batch=6))]
+    for kind in KINDS:
+        shutil.copytree(path / "one" / "parted", path / kind / "parted")
+    (path / "jobs.json").write_text(json.dumps(groups))
+    paths = os.pathsep.join(map(str, (HERE.parents[1], HERE.parent / "support", HERE)))
+    environment = {**os.environ, "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    worker = [sys.executable, str(HERE / "train_worker.py"), str(path / "jobs.json")]
+    done = subprocess.run(worker, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[:6000]
-    (path / kind / f"said-{count}.txt").write_text(done.stdout)
+    for kind in KINDS:
+        work([["parted", "predict", WHOLE, 0]], path / kind)
+    return path
 
 
 def tensors_of(path: pathlib.Path) -> dict[str, torch.Tensor]:
     return read_adapter(path)[2]
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stage", ["joint", "predict", "towers"])
 def test_two_processes_train_as_one_does(stage, kind, folder):
     alone, shared = (read_log(folder / where / stage / "log.jsonl") for where in ("one", kind))
@@ -125,48 +102,37 @@ def test_two_processes_train_as_one_does(stage, kind, folder):
         torch.testing.assert_close(right[name], value, rtol=1e-3, atol=NEAR[stage])
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_clipping_and_averages_are_those_of_one_process(kind, folder):
     """The gradient is clipped in this stage, and what it leaves is the average, not the last weights."""
-    lines = read_log(folder / "one" / "predict" / "log.jsonl")
-    held_out = [
-        line["held_out_loss"] for line in read_log(folder / kind / "joint" / "log.jsonl") if "held_out_loss" in line
-    ]
-    alone = [
-        line["held_out_loss"] for line in read_log(folder / "one" / "joint" / "log.jsonl") if "held_out_loss" in line
-    ]
-    assert lines and held_out == pytest.approx(alone, rel=1e-4)
+    logs = (read_log(folder / where / "joint" / "log.jsonl") for where in ("one", kind))
+    alone, held_out = ([line["held_out_loss"] for line in log if "held_out_loss" in line] for log in logs)
+    assert alone and held_out == pytest.approx(alone, rel=1e-4)
     last = list_checkpoints(folder / kind / "joint" / "checkpoints")[-1]
-    store = {}
-    from safetensors.torch import load_file
-
-    for file in last.glob("*.safetensors"):
-        store |= load_file(file)
+    store = {name: value for file in last.glob("*.safetensors") for name, value in load_file(file).items()}
     name = "encoder.text_norm.weight"
     stage = tensors_of(folder / kind / "joint" / "joint.safetensors")
     assert torch.equal(stage[name], store[f"average.{name}"]) and not torch.equal(stage[name], store[f"weight.{name}"])
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_sheets_are_drawn_whatever_the_processes(kind, folder):
     names = ["step-0000003.png", "step-0000006.png"]
     for where in ("one", kind):
         assert sorted(path.name for path in (folder / where / "joint" / "shots").iterdir()) == names
 
 
-@pytest.mark.parametrize(("kind", "count"), [("ddp", 2), ("fsdp2", 2), ("ddp", 4)])
+@pytest.mark.parametrize(("kind", "count"), [("ddp", 2), ("fsdp2", 2), ("ddp", 3)])
 def test_as_many_processes_go_on_with_the_same_numbers(kind, count, folder):
     """Of more than two, the order in which gradients are added decides the last digit."""
     name = "" if count == 2 else str(count)
-    if name:
-        launch(kind, again(name), folder, count)
     unbroken, stopped = (folder / kind / f"{run}{name}" for run in ("unbroken", "stopped"))
     assert losses_of(read_log(stopped / "log.jsonl")) == losses_of(read_log(unbroken / "log.jsonl"))
     left, right = (tensors_of(path / "joint.safetensors") for path in (unbroken, stopped))
     assert left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_goes_on_with_another_number_of_processes(kind, folder):
     """One process, then two, then one: the losses of an unbroken run, and what it leaves."""
     whole, parted = (read_log(folder / where / "log.jsonl") for where in ("one/whole", f"{kind}/parted"))
@@ -177,7 +143,7 @@ def test_a_run_goes_on_with_another_number_of_processes(kind, folder):
         torch.testing.assert_close(right[name], value, rtol=1e-3, atol=NEAR["predict"])
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_that_one_process_hears_ends_all_together(kind, folder):
     """All leave with a checkpoint, and take part in the jobs that follow."""
     said = [(folder / kind / f"broken-{rank}.txt").read_text() for rank in (0, 1)]
@@ -190,15 +156,34 @@ def test_one_process_fills_the_cache_writes_and_reports(folder):
     clips = len(list((folder / "dataset" / "clips").iterdir()))
     main, other = (json.loads((folder / "ddp" / f"read-{rank}.json").read_text()) for rank in (0, 1))
     assert set(main) == set(range(clips)) and set(other) <= {0}, "the other process only looks how large clips are"
-    said = (folder / "ddp" / "said-2.txt").read_text()
+    said = "".join((folder / "ddp" / f"said-2-{rank}.txt").read_text() for rank in (0, 1))
     assert said.count("wrote ") == 2 and said.count("joint 2/2") == 1
     assert said.count("in place") == 1 and said.count("reading clips") == 0 < said.count("latents of clips")
     assert open_world(folder / "world").has("decoder")
 
 
-def test_fsdp_of_another_version_is_refused(monkeypatch):
-    from animegamer_core.train import distributed
+def test_two_processes_run_all_stages_and_one_of_them_reports(folder):
+    said = [(folder / "fsdp2" / f"said-2-{rank}.txt").read_text() for rank in (0, 1)]
+    assert said[0].count("plan: recipe lora") == 1 and said[0].count("joint 2/2") == 1 and not said[1]
+    assert all((folder / "all" / stage / f"{stage}.safetensors").is_file() for stage in ("warmup", "joint"))
 
+
+def test_what_accelerate_launches_is_seen(tmp_path):
+    script = tmp_path / "seen.py"
+    script.write_text(
+        "from animegamer_core.train.distributed import fsdp_wanted, processes\n"
+        "print(processes().num_processes, processes().device.type, fsdp_wanted(), flush=True)\n"
+    )
+    options = (
+        "--use_fsdp --fsdp_version 2 --num_machines 1 --num_processes 2 --main_process_port 0 --mixed_precision no"
+    )
+    command = [sys.executable, "-m", "accelerate.commands.launch", *options.split(), "--dynamo_backend=no", str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["2 cpu True"] * 2, done.stderr[-3000:]
+
+
+def test_fsdp_of_another_version_is_refused(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_VERSION", "1")
     with pytest.raises(ValueError, match="--fsdp_version 2"):

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
+import shutil
 import signal
 import time
 from unittest import mock
 
 import pytest
 import torch
-from test_train import new_parts, run
-from test_train_worlds import FEW, train
+from test_train import train
+from test_train_worlds import FEW
 
-from animegamer_core.cli.train import add_arguments
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner
-from animegamer_core.train.log import read_log
 from animegamer_core.train.progress import RunProgress, duration
 
 
-def test_the_first_step_is_logged_whatever_log_every_is(ready, tmp_path):
-    run("joint", new_parts(ready), ready, tmp_path, steps=6, log_every=4)
-    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [1, 4, 6]
-
-
-@pytest.mark.parametrize("recipe", ["scratch", "lora"])
-def test_features_are_reported_before_the_first_step(recipe, places, tmp_path):
+def test_features_are_reported_before_the_first_step(places, tmp_path):
     said = []
-    options = f"{FEW} --recipe {recipe} --accumulation 1 --cache {tmp_path / 'cache'}"
+    options = f"{FEW} --recipe lora --accumulation 1 --cache {tmp_path / 'cache'}"
     assert train("joint", *places, tmp_path / "run", options, said.append) == 0
     heads = [line.partition(": ")[0] for line in said]
     first = next(number for number, line in enumerate(said) if line.startswith("joint 1/2 "))
@@ -63,19 +55,11 @@ def test_steps_report_their_pace_and_the_time_left():
     assert said[0] == "vae 1/4000  loss 0.5  60 s a step, 66 h 39 min left"
     assert said[1] == "vae 21/4000  loss 0.5  0.5 s a step, 33 min left"
     assert said[2] == "vae 4000/4000  loss 0.5  0.49 s a step"
-    assert [duration(value) for value in (0.2, 89, 91, 3599, 7500)] == [
-        "0 s",
-        "89 s",
-        "2 min",
-        "1 h 00 min",
-        "2 h 05 min",
-    ]
-
-
-def test_a_continued_run_reports_the_pace_of_its_earlier_steps():
-    said = []
-    RunProgress("vae", said.append).step(120, 200, {"loss": 0.5, "seconds": 60.0})
-    assert said == ["vae 120/200  loss 0.5  0.5 s a step, 40 s left"]
+    resumed = []
+    RunProgress("vae", resumed.append).step(120, 200, {"loss": 0.5, "seconds": 60.0})
+    assert resumed == ["vae 120/200  loss 0.5  0.5 s a step, 40 s left"], "a continued run counts its earlier steps"
+    durations = [duration(value) for value in (0.2, 89, 91, 3599, 7500)]
+    assert durations == ["0 s", "89 s", "2 min", "1 h 00 min", "2 h 05 min"]
 
 
 def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
@@ -87,7 +71,9 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
             signal.raise_signal(signal.SIGINT)
 
     options = FEW.replace("--steps 2", "--steps 4") + " --recipe lora --lora-rank 2 --accumulation 1"
+    before = signal.getsignal(signal.SIGINT)
     assert train("predict", *places, tmp_path / "run", options, hear) == 130
+    assert signal.getsignal(signal.SIGINT) is before
     (kept,) = list_checkpoints(tmp_path / "run" / "checkpoints")[-1:]
     step = int(kept.name.removeprefix("step-"))
     assert step in (2, 3) and said[-1] == f"stopped after step {step}; the same command with --resume continues"
@@ -95,14 +81,6 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
     assert (tmp_path / "run" / "loss.png").is_file()
     assert train("predict", *places, tmp_path / "run", f"{options} --resume", said.append) == 0
     assert said[-1] == f"wrote {tmp_path / 'run' / 'predict.safetensors'}"
-
-
-def test_without_matplotlib_a_run_trains_and_says_how_to_get_the_plot(places, tmp_path):
-    said = []
-    with mock.patch.dict("sys.modules", {"matplotlib": None, "matplotlib.backends.backend_agg": None}):
-        assert train("predict", *places, tmp_path / "run", FEW, said.append) == 0
-    assert any(line.startswith("no loss.png is drawn") and "pip install matplotlib" in line for line in said)
-    assert not (tmp_path / "run" / "loss.png").exists() and (tmp_path / "run" / "predict.safetensors").is_file()
 
 
 def test_ctrl_c_before_the_first_step_says_that_nothing_is_kept(places, tmp_path):
@@ -120,53 +98,28 @@ def test_ctrl_c_before_the_first_step_says_that_nothing_is_kept(places, tmp_path
     assert train("adapt", *places, tmp_path / "run", options) == 0
 
 
-def test_the_help_says_which_stage_leaves_what(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "500")
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    shown = parser.format_help()
-    for words in (
-        "vae, towers, warmup, joint, predict, adapt in this order",
-        "distill: the decoder learns to draw with one pass a step; leaves an adapter with every recipe",
-        "leaves a folder gc in --out",
-        "a small one is trained in place",
-        "both leave an adapter, and the world as it is",
-        "scratch: all weights, written into the world folder (default for specs tiny and toybox)",
-    ):
-        assert words in shown, words
-
-
-def test_a_cpu_computes_few_samples_at_a_time_and_says_so(places, tmp_path):
+@pytest.mark.parametrize(
+    ("stage", "learner", "options", "at_once"),
+    [
+        ("joint", DiffusionLearner, "--batch 6", 2),
+        ("joint", DiffusionLearner, "--batch 6 --per-card 3", 3),
+        ("joint", DiffusionLearner, "--batch 6 --per-card 0", 6),
+        ("towers", ContrastiveLearner, "--batch 6", 6),  # its samples are told from one another
+    ],
+)
+def test_a_cpu_computes_few_samples_at_a_time_and_says_so(stage, learner, options, at_once, places, tmp_path):
     """A row's whole batch of Toybox-size clips takes 50 GiB there, and the system kills the process without a word."""
-    sizes, forward = [], DiffusionLearner.forward
+    sizes, said, forward = [], [], learner.forward
 
     def counting(self, batch):
-        sizes.append(len(batch["clean"]))
+        sizes.append(len(batch["clean" if stage == "joint" else "images"]))
         return forward(self, batch)
 
-    def trained(out, options):
-        sizes.clear()
-        said = []
-        with mock.patch.object(DiffusionLearner, "forward", counting):
-            assert train("joint", *places, tmp_path / out, FEW.replace("--batch 2", options), said.append) == 0
-        return set(sizes), any(line.startswith("on a CPU at most 2 samples are computed at a time") for line in said)
-
-    assert trained("few", "--batch 6") == ({2}, True)
-    assert trained("asked", "--batch 6 --per-card 3") == ({3}, False)
-    assert trained("whole", "--batch 6 --per-card 0") == ({6}, False)
-    assert trained("small", "--batch 2") == ({2}, False)
-
-
-def test_a_contrastive_batch_is_not_split_on_a_cpu(places, tmp_path):
-    sizes, forward = [], ContrastiveLearner.forward
-
-    def counting(self, batch):
-        sizes.append(len(batch["images"]))
-        return forward(self, batch)
-
-    with mock.patch.object(ContrastiveLearner, "forward", counting):
-        assert train("towers", *places, tmp_path / "run", FEW.replace("--batch 2", "--batch 6")) == 0
-    assert set(sizes) == {6}
+    world = shutil.copytree(places[1], tmp_path / "world")
+    with mock.patch.object(learner, "forward", counting):
+        assert train(stage, places[0], world, tmp_path / "run", FEW.replace("--batch 2", options), said.append) == 0
+    assert set(sizes) == {at_once}
+    assert any(line.startswith("on a CPU at most 2 samples") for line in said) is (at_once == 2)
 
 
 def test_a_gpu_without_enough_memory_is_reported_with_a_remedy(places, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import shutil
@@ -12,41 +11,46 @@ from unittest import mock
 import published_files as made
 import pytest
 import torch
-from test_train import TINY, new_parts, small_world, written_dataset
+from test_train import TINY, new_parts, train
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import open_with_adapters
+from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
-from animegamer_core.cli.train import add_arguments
-from animegamer_core.cli.train import run as train_command
-from animegamer_core.data.cache import FeatureStore
-from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.log import read_log
 from animegamer_core.train.one_stage import CPU_SAMPLES
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
-from animegamer_core.train.training_data import TrainingData
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
 LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
 
 
 @pytest.fixture(scope="module")
-def kept_world(data, tmp_path_factory):
-    """A tiny world of spec tiny, in the place of the embedded one."""
-    folder = tmp_path_factory.mktemp("package") / "weights"
-    spec = dataclasses.replace(TINY, name="tiny")
-    parts = dataclasses.replace(new_parts(data), spec=spec)
-    parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())  # as stage joint leaves it
-    parts.save(save_world(folder, spec))
-    with mock.patch.dict(EMBEDDED, {"toybox": folder}):
-        yield folder
+def dataset(places):
+    return places[0]
 
 
 @pytest.fixture(scope="module")
-def dataset(data, tmp_path_factory):
-    return written_dataset(data, tmp_path_factory.mktemp("squares") / "dataset")
+def kept_world(places):
+    """A tiny world of spec tiny, in the place of the embedded one."""
+    with mock.patch.dict(EMBEDDED, {"toybox": places[1]}):
+        yield places[1]
+
+
+@pytest.fixture
+def copied(kept_world, tmp_path):
+    """A copy of that world, which may be trained in place."""
+    return shutil.copytree(kept_world, tmp_path / "world")
+
+
+@pytest.fixture
+def fresh(data, tmp_path):
+    """A world whose encoder has not learned to represent shots."""
+    spec = dataclasses.replace(TINY, name="tiny")
+    dataclasses.replace(new_parts(data), spec=spec).save(save_world(tmp_path / "world", spec))
+    return tmp_path / "world"
 
 
 @pytest.fixture(scope="module")
@@ -58,38 +62,32 @@ def download(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def small_dataset(tmp_path_factory):
-    """Clips of the size that the published files' world reads."""
-    turns, games, frames = small_world()
-    folder = tmp_path_factory.mktemp("smaller")
-    store = FeatureStore.of(frames=frames[:, :, ::2, ::2].contiguous())
-    return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")
-
-
-def train(stage: str, dataset: Path, world: object, out: Path, options: str, said=lambda line: None) -> int:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    places = ["--dataset", str(dataset), "--world", str(world), "--out", str(out)]
-    return train_command(parser.parse_args([stage, *places, *options.split()]), said)
-
-
 def ages(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("stage", ["adapt", "predict"])
-def test_the_embedded_world_is_trained_on_top(stage, kept_world, dataset, tmp_path):
+@pytest.mark.parametrize(
+    ("stage", "recipe"),
+    [
+        ("predict", "--recipe lora --lora-rank 2"),
+        ("distill", ""),
+        ("distill", "--recipe scratch"),
+        ("distill", "--recipe lora --lora-rank 2"),
+    ],
+)
+def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset, tmp_path):
+    """Stage distill leaves an adapter with every recipe."""
     before, said = ages(kept_world), []
-    assert train(stage, dataset, "toybox", tmp_path / "run", LORA, said.append) == 0
+    assert train(stage, dataset, "toybox", tmp_path / "run", f"{FEW} --accumulation 1 {recipe}", said.append) == 0
     file = tmp_path / "run" / f"{stage}.safetensors"
-    assert said[-1] == f"wrote {file}" and read_adapter(file)[0] == stage
+    assert (
+        said[-1] == f"wrote {file}" and read_adapter(file)[0] == stage and not any("in place" in line for line in said)
+    )
     assert ages(kept_world) == before, "the world stays as it is"
-    assert open_with_adapters("toybox", [str(file)]).fingerprint != open_world("toybox").fingerprint
+    assert open_with_adapters("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
 
 
-@pytest.mark.parametrize("recipe", ["", "--recipe scratch"])
-@pytest.mark.parametrize("named", ["name", "path", "link"])
+@pytest.mark.parametrize(("named", "recipe"), [("name", ""), ("path", "--recipe scratch"), ("link", "")])
 def test_recipe_scratch_never_writes_into_the_embedded_world(named, recipe, kept_world, dataset, tmp_path):
     world = {"name": "toybox", "path": kept_world, "link": tmp_path / "link"}[named]
     (tmp_path / "link").symlink_to(kept_world)
@@ -100,80 +98,68 @@ def test_recipe_scratch_never_writes_into_the_embedded_world(named, recipe, kept
     assert ages(kept_world) == before and not (tmp_path / "run").exists()
 
 
-def test_a_copy_of_the_embedded_world_and_an_own_folder_of_its_name_are_trained(
+def test_an_own_folder_of_the_embedded_worlds_name_is_asked_about_and_trained(
     kept_world, dataset, tmp_path, monkeypatch
 ):
     shutil.copytree(kept_world, tmp_path / "toybox")
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="toybox is a world of this package and a folder here; give ./toybox"):
+        train("joint", dataset, "toybox", Path("run"), "")
     before, kept = open_world("./toybox").fingerprint, ages(kept_world)
     assert train("predict", dataset, "./toybox", tmp_path / "run", FEW) == 0
     assert open_world("./toybox").fingerprint != before and ages(kept_world) == kept
 
 
-@pytest.mark.parametrize("named", ["downloads", "downloads/qiqi"])
-def test_published_files_are_trained_on_top(named, download, small_dataset, tmp_path):
+def test_published_files_are_trained_on_top_and_never_in_place(download, smaller_dataset, tmp_path):
     before, said = ages(download), []
-    world = download.parent / named
-    assert train("vae", small_dataset, world, tmp_path, f"{FEW} --clip-lengths 1", said.append) == 0
+    options = f"{FEW} --clip-lengths 1"
+    assert train("vae", smaller_dataset, download, tmp_path, options, said.append) == 0
     assert said[-1] == f"wrote {tmp_path / 'vae.safetensors'}" and ages(download) == before
-    assert open_with_adapters(world, [str(tmp_path / "vae.safetensors")]).load_decoder() is not None
-
-
-def test_recipe_scratch_refuses_published_files_before_the_first_step(download, small_dataset, tmp_path):
-    options = f"{FEW} --clip-lengths 1 --recipe scratch"
+    assert open_with_adapters(download, [str(tmp_path / "vae.safetensors")]).load_decoder() is not None
     with pytest.raises(ValueError, match="published files, which stay as they are; give --recipe lora .*convert"):
-        train("vae", small_dataset, download / "qiqi", tmp_path / "run", options)
+        train("vae", smaller_dataset, download / "qiqi", tmp_path / "run", f"{options} --recipe scratch")
+    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; leave --spec out"):
+        train("vae", smaller_dataset, download, tmp_path / "run", f"{FEW} --spec toybox")
+    with pytest.raises(ValueError, match="downloads/other is no world yet; choose the sizes of a new one with --spec"):
+        train("vae", smaller_dataset, download / "other", tmp_path / "run", FEW)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_spec_that_is_not_the_opened_worlds_is_refused(download, small_dataset, tmp_path):
-    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; leave --spec out"):
-        train("vae", small_dataset, download, tmp_path / "run", f"{FEW} --spec toybox")
-    with pytest.raises(ValueError, match="downloads/other is no world yet; choose the sizes of a new one with --spec"):
-        train("vae", small_dataset, download / "other", tmp_path / "run", FEW)
-
-
-def test_missing_encoders_are_reported_before_features_are_computed(download, small_dataset, tmp_path):
+def test_missing_encoders_are_reported_before_features_are_computed(download, smaller_dataset, tmp_path):
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match="text_tower is not complete in .*downloads.*t5-v1_1-xxl.*`fetch`"):
-            train("joint", small_dataset, download, tmp_path / "run", LORA)
+            train("joint", smaller_dataset, download, tmp_path / "run", LORA)
 
 
 def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, dataset, tmp_path):
     """As `dataset build` tells: the engine learns what the encoder of stage joint makes of shots."""
-    assert train("joint", dataset, "toybox", tmp_path / "joint", LORA) == 0
+    cached = f"{LORA} --cache {tmp_path / 'cache'}"
+    assert train("joint", dataset, "toybox", tmp_path / "joint", cached) == 0
     start = f"--start {tmp_path / 'joint' / 'joint.safetensors'}"
     for out, more in (("alone", ""), ("on top", start)):
-        assert train("predict", dataset, "toybox", tmp_path / out, f"{LORA} {more}") == 0
+        assert train("predict", dataset, "toybox", tmp_path / out, f"{cached} {more}") == 0
     alone, on_top = (read_log(tmp_path / out / "log.jsonl") for out in ("alone", "on top"))
     assert [line["loss"] for line in alone] != [line["loss"] for line in on_top]
-    assert train("adapt", dataset, "toybox", tmp_path / "adapt", f"{LORA} {start}") == 0
-    with pytest.raises(ValueError, match="adapt.safetensors trains the decoder, which was not given"):
-        train("predict", dataset, "toybox", tmp_path / "no", f"{LORA} --start {tmp_path / 'adapt/adapt.safetensors'}")
+    vae = tmp_path / "vae.safetensors"
+    save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
+    with pytest.raises(ValueError, match="vae.safetensors trains the decoder, which was not given"):
+        train("predict", dataset, "toybox", tmp_path / "no", f"{cached} --start {vae}")
 
 
-@pytest.mark.parametrize("recipe", ["lora", "lora24"])
-def test_a_small_world_needs_no_small_micro_batches(recipe, kept_world, dataset, tmp_path):
-    options = f"{FEW} --recipe {recipe} --lora-rank 2 --batch 8"
+def test_a_small_world_needs_no_small_micro_batches(kept_world, dataset, tmp_path):
+    options = f"{FEW} --recipe lora24 --lora-rank 2 --batch 8"
     assert train("distill", dataset, "toybox", tmp_path / "run", options) == 0
     config = read_adapter(tmp_path / "run" / "distill.safetensors")[1]
     assert config.per_card == CPU_SAMPLES and not config.checkpointing, "the CPU's own limit, and no other"
-    assert train("distill", dataset, "toybox", tmp_path / "asked", f"{options} --per-card 2 --checkpointing") == 0
-    config = read_adapter(tmp_path / "asked" / "distill.safetensors")[1]
-    assert config.micro_batches(1) == 4 and config.checkpointing
 
 
 # --- the order of stages, and what they leave -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("stage", "first"),
-    [("warmup", "towers"), ("joint", "towers"), ("predict", "towers"), ("adapt", "towers"), ("distill", "towers")],
-)
-def test_a_new_world_is_not_begun_with_a_stage_that_needs_another_first(stage, first, dataset, tmp_path):
-    with pytest.raises(
-        ValueError, match=f"new has no encoder yet, which stage {stage} needs; train stage {first} first"
-    ):
+@pytest.mark.parametrize("stage", ["warmup", "joint", "predict", "adapt", "distill"])
+def test_a_new_world_is_not_begun_with_a_stage_that_needs_another_first(stage, dataset, tmp_path):
+    said = f"new has no encoder yet, which stage {stage} needs; train stage towers first"
+    with pytest.raises(ValueError, match=said):
         train(stage, dataset, tmp_path / "new", tmp_path / "run", f"{FEW} --spec tiny")
     assert not (tmp_path / "new").exists() and not (tmp_path / "run").exists()
 
@@ -184,11 +170,7 @@ def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tm
     parts = dataclasses.replace(new_parts(data), spec=spec)
     for models, stage, sentence in (
         ({"decoder": None, "engine": None}, "joint", "world has no decoder yet.*train stage vae first"),
-        (
-            {"decoder": None, "engine": None},
-            "predict",
-            "has not learned to .*stage predict.*train stage joint",
-        ),
+        ({"decoder": None, "engine": None}, "predict", "has not learned to .*stage predict.*train stage joint"),
         ({"engine": None}, "adapt", "world has no engine yet.*train stage predict first"),
         ({}, "adapt", "has not learned to .*stage adapt.*train stage joint"),
     ):
@@ -199,30 +181,15 @@ def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tm
         assert open_world(world).fingerprint == before
 
 
-def test_representations_of_a_stage_file_that_a_run_begins_from_are_enough(data, dataset, tmp_path):
-    spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "world"
-    dataclasses.replace(new_parts(data), spec=spec).save(save_world(world, spec))
-    assert train("joint", dataset, world, tmp_path / "joint", LORA) == 0
+def test_representations_of_a_stage_file_that_a_run_begins_from_are_enough(fresh, dataset, tmp_path):
+    assert train("joint", dataset, fresh, tmp_path / "joint", LORA) == 0
     began = f"{FEW} --start {tmp_path / 'joint' / 'joint.safetensors'}"
-    for stage in ("predict", "adapt"):  # predict loads no decoder
-        assert train(stage, dataset, world, tmp_path / stage, began) == 0
-
-
-def test_a_world_that_is_made_or_trained_in_place_is_reported(data, dataset, tmp_path):
-    spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "new"
-    said = []
-    with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny": spec}):
-        assert train("towers", dataset, world, tmp_path / "run", f"{FEW} --spec tiny", said.append) == 0
-        assert said[0] == f"new world {world} (spec tiny)" and f"trains {world} in place" in said
-        said.clear()
-        assert train("towers", dataset, world, tmp_path / "again", f"{FEW} --spec tiny", said.append) == 0
-    assert not any("new world" in line for line in said) and f"trains {world} in place" in said
+    assert train("predict", dataset, fresh, tmp_path / "predict", began) == 0, "though predict loads no decoder"
 
 
 @pytest.mark.parametrize("shared", ["world", "run"])
-def test_two_trainings_never_write_to_one_folder(shared, kept_world, dataset, tmp_path):
-    shutil.copytree(kept_world, tmp_path / "world")
-    world, options = (tmp_path / "world", FEW) if shared == "world" else (kept_world, LORA)
+def test_two_trainings_never_write_to_one_folder(shared, copied, kept_world, dataset, tmp_path):
+    world, options = (copied, FEW) if shared == "world" else (kept_world, LORA)
     refused = []
 
     def hear(line: str) -> None:
@@ -235,12 +202,11 @@ def test_two_trainings_never_write_to_one_folder(shared, kept_world, dataset, tm
 
     assert train("predict", dataset, world, tmp_path / "run", options, hear) == 0
     assert len(refused) == 1 and str(tmp_path / shared) in refused[0]
-    assert train("predict", dataset, tmp_path / "world", tmp_path / "later", FEW) == 0, "the lock is given back"
+    assert train("predict", dataset, copied, tmp_path / "later", FEW) == 0, "the lock is given back"
 
 
-def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(kept_world, dataset, tmp_path):
-    world, said = tmp_path / "world", []
-    shutil.copytree(kept_world, world)
+def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept_world, dataset, tmp_path):
+    world, said = copied, []
     assert train("predict", dataset, world, tmp_path / "first", FEW) == 0
     assert train("predict", dataset, world, tmp_path / "second", FEW) == 0
     before = open_world(world).fingerprint
@@ -255,9 +221,8 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(kept_world, 
     assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
 
 
-def test_a_run_whose_checkpoints_were_taken_away_begins_again(kept_world, dataset, tmp_path):
-    world, run, said = tmp_path / "world", tmp_path / "run", []
-    shutil.copytree(kept_world, world)
+def test_a_run_whose_checkpoints_were_taken_away_begins_again(copied, dataset, tmp_path):
+    world, run, said = copied, tmp_path / "run", []
     assert train("predict", dataset, world, run, FEW) == 0
     shutil.rmtree(run / "checkpoints")
     assert train("predict", dataset, world, run, f"{FEW} --minutes 0.000001") == 0
@@ -265,22 +230,19 @@ def test_a_run_whose_checkpoints_were_taken_away_begins_again(kept_world, datase
     assert said[-1] == f"wrote {run / 'predict.safetensors'}"
 
 
-def test_a_lora_is_not_trained_in_place(kept_world, dataset, tmp_path):
-    world = tmp_path / "world"
-    shutil.copytree(kept_world, world)
-    before = ages(world)
+def test_a_lora_is_not_trained_in_place(copied, dataset, tmp_path):
+    before = ages(copied)
     options = f"{FEW} --lora-rank 2 --lora-targets self_attn.q_proj"
     with pytest.raises(ValueError, match="lora_rank is 2, and recipe scratch trains whole weights.*--recipe lora"):
-        train("predict", dataset, world, tmp_path / "run", options)
-    after = ages(world)
+        train("predict", dataset, copied, tmp_path / "run", options)
+    after = ages(copied)
     assert {path: after[path] for path in before} == before and not (tmp_path / "run").exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells which files are mapped")
-def test_no_file_of_a_world_is_mapped_when_it_is_replaced(kept_world, dataset, tmp_path):
+def test_no_file_of_a_world_is_mapped_when_it_is_replaced(copied, dataset, tmp_path):
     """Windows refuses to replace one that is."""
-    world, replace, replaced = tmp_path / "world", os.replace, []
-    shutil.copytree(kept_world, world)
+    world, replace, replaced = copied, os.replace, []
 
     def checked(part: Path, path: Path) -> None:
         if Path(path).suffix == ".safetensors" and Path(path).is_relative_to(world):
@@ -290,34 +252,21 @@ def test_no_file_of_a_world_is_mapped_when_it_is_replaced(kept_world, dataset, t
 
     with mock.patch("os.replace", checked):
         assert train("adapt", dataset, world, tmp_path / "run", FEW) == 0
-    assert {path.parent.name for path in replaced} == {
-        "engine",
-        "decoder",
-        "vae",
-        "encoder",
-        "text_tower",
-        "image_tower",
-    }
+    assert {path.parent.name for path in replaced} == set(PARTS)
 
 
 @pytest.mark.parametrize("recipe", ["scratch", "lora"])
-def test_a_baselines_stage_file_is_no_start_for_a_world(recipe, kept_world, dataset, tmp_path):
-    world, file = tmp_path / "world", tmp_path / "gc.safetensors"
-    shutil.copytree(kept_world, world)
-    save_adapter(file, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
-    with pytest.raises(ValueError, match="gc.safetensors is of stage gc, for a baseline and not for a world"):
-        train("joint", dataset, world, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}")
-    assert not (tmp_path / "run" / "log.jsonl").exists()
-
-
-@pytest.mark.parametrize("recipe", ["scratch", "lora"])
-@pytest.mark.parametrize("named", ["absent.safetensors", ""])
-def test_a_missing_start_file_is_reported(named, recipe, kept_world, dataset, tmp_path):
-    world, said, file = tmp_path / "world", [], tmp_path / named
-    shutil.copytree(kept_world, world)
-    with pytest.raises(ValueError, match=f"there is no adapter file {file}; give a file that a training stage wrote"):
-        train("joint", dataset, world, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)
-    assert not any("begins from" in line for line in said)
+def test_a_start_that_is_no_adapter_for_a_world_is_refused(recipe, copied, dataset, tmp_path):
+    said, baseline = [], tmp_path / "gc.safetensors"
+    save_adapter(baseline, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
+    for file, sentence in (
+        (baseline, "gc.safetensors is of stage gc, for a baseline and not for a world"),
+        (tmp_path / "absent", "there is no adapter file .*absent; give a file that a training stage wrote"),
+        (tmp_path, "there is no adapter file"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            train("joint", dataset, copied, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)
+    assert not any("begins from" in line for line in said) and not (tmp_path / "run" / "log.jsonl").exists()
 
 
 def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
@@ -336,22 +285,6 @@ def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
     assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
     with pytest.raises(ValueError, match="holds a run of another world"):
         train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
-
-
-@pytest.mark.parametrize("recipe", ["", "--recipe scratch", "--recipe lora --lora-rank 2"])
-def test_distill_leaves_the_world_as_it_is(recipe, kept_world, dataset, tmp_path):
-    before, said = ages(kept_world), []
-    assert train("distill", dataset, "toybox", tmp_path / "run", f"{FEW} {recipe}", said.append) == 0
-    file = tmp_path / "run" / "distill.safetensors"
-    assert ages(kept_world) == before and said[-1] == f"wrote {file}" and not any("in place" in line for line in said)
-    assert open_with_adapters("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
-
-
-def test_a_folder_with_the_name_of_the_embedded_world_is_asked_about(dataset, tmp_path, monkeypatch):
-    save_world(tmp_path / "toybox", TINY)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="toybox is a world of this package and a folder here; give ./toybox"):
-        train("joint", dataset, "toybox", Path("run"), "")
 
 
 @pytest.mark.parametrize(("spec", "expected"), [("toybox", (0, False)), ("release", (4, True)), ("", (4, True))])

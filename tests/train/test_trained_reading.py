@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from test_train import TINY, new_parts, written_dataset
+from test_train import TINY, new_parts, train, written_dataset
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
@@ -46,9 +46,9 @@ def published(data, tmp_path_factory):
     return parts.save(save_world(tmp_path_factory.mktemp("published"), TINY, profile="reference"))
 
 
-def train(stage, dataset, world, out, options):
-    words = ["train", stage, "--dataset", dataset, "--world", world.folder, "--out", out, *options.split()]
-    assert main([str(word) for word in words]) == 0
+def trained(stage, dataset, world, out, options):
+    """The file that the stage leaves."""
+    assert train(stage, dataset, world.folder, out, options) == 0
     return out / f"{stage}.safetensors"
 
 
@@ -70,13 +70,13 @@ def played(world, dataset, out, *files):
     return torch.stack([story.read_representation(entry.state) for entry in story.entries]), story
 
 
-@pytest.mark.parametrize("profile", TRAINED_PROFILES)
-def test_play_computes_what_training_reached_and_draws_it(profile, dataset, published, tmp_path, monkeypatch):
+def test_play_computes_what_training_reached_and_draws_it(dataset, published, tmp_path, monkeypatch):
     """A tiny engine learns one game by heart, on top of a world that is read by profile reference."""
+    profile, other = TRAINED_PROFILES
     trainable = r"--trainable ^engine\. --steps 200 --batch 4 --lr 3e-3 --window 2"
-    predict = train("predict", dataset, published, tmp_path / "p", f"{QUICK} {trainable} --profile {profile}")
+    predict = trained("predict", dataset, published, tmp_path / "p", f"{QUICK} {trainable} --profile {profile}")
     trainable = r"--trainable ^decoder\.transformer\. --steps 3 --batch 3 --lr 1e-3 --window 2"
-    adapt = train("adapt", dataset, published, tmp_path / "a", f"{QUICK} {trainable} --start {predict}")
+    adapt = trained("adapt", dataset, published, tmp_path / "a", f"{QUICK} {trainable} --start {predict}")
 
     reached = json.loads((tmp_path / "p" / "log.jsonl").read_text().splitlines()[-1])["mse"]
     wanted = targets(dataset, published)
@@ -91,7 +91,6 @@ def test_play_computes_what_training_reached_and_draws_it(profile, dataset, publ
     error = (states - wanted).square().mean().item()
     assert reached < 0.05 * wanted.var() and error < max(2 * reached, 1e-3), (error, reached)
 
-    other = next(name for name in TRAINED_PROFILES if name != profile)
     misread = with_adapters(published, ((str(predict), 1.0),), other).load_engine()
     first = misread.predict((), DatasetFolder.open(dataset).turns[0].instruction).representation
     assert (first - wanted[0]).square().mean() > 10 * error, "read otherwise, the same weights predict something else"
@@ -104,12 +103,11 @@ def test_play_computes_what_training_reached_and_draws_it(profile, dataset, publ
 
 
 def test_a_stage_file_says_how_it_was_trained(dataset, published, tmp_path):
-    file = train(
-        "predict", dataset, published, tmp_path, rf"{QUICK} --trainable ^engine\.project_in --steps 1 --batch 2"
-    )
+    quick = f"{QUICK} --steps 1"
+    file = trained("predict", dataset, published, tmp_path, rf"{quick} --trainable ^engine\.project_in --batch 2")
     stated = adapter_facts(file)
     assert stated.reading == Reading(PROFILES["paper"], 4) and stated.motion_table is None, "paper is the default"
-    later = train("adapt", dataset, published, tmp_path / "b", f"{QUICK} --steps 1 --batch 3 --start {file} --window 1")
+    later = trained("adapt", dataset, published, tmp_path / "b", f"{quick} --batch 3 --start {file} --window 1")
     assert adapter_facts(later).reading == Reading(PROFILES["paper"], 1)
     assert adapter_facts(later).motion_table.values == (0.5, 1.5, 2.5, 3.5, 4.5)
 
@@ -120,14 +118,14 @@ def test_a_world_of_ours_is_read_as_its_engine_was_trained(dataset, published, t
     new = save_world(world, TINY, profile="reference")
     WorldParts.load(published).in_memory().save(new)
     scratch = QUICK.replace("--recipe lora --lora-rank 0", "--recipe scratch")
-    train("predict", dataset, open_world(world), tmp_path / "p", f"{scratch} --steps 1 --batch 2 --window 3")
+    trained("predict", dataset, open_world(world), tmp_path / "p", f"{scratch} --steps 1 --batch 2 --window 3")
     opened = open_world(world)
     assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "released")
-    train("adapt", dataset, open_world(world), tmp_path / "a", f"{scratch} --steps 1 --batch 3")
+    trained("adapt", dataset, open_world(world), tmp_path / "a", f"{scratch} --steps 1 --batch 3")
     opened = open_world(world)
     assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "dataset")
     assert adapter_facts(tmp_path / "a" / "adapt.safetensors").reading.window == 3, "as the engine's"
-    train("predict", dataset, open_world(world), tmp_path / "r", f"{scratch} --steps 1 --batch 2 --profile reference")
+    trained("predict", dataset, open_world(world), tmp_path / "r", f"{scratch} --steps 1 --batch 2 --profile reference")
     assert open_world(world).reading == Reading(PROFILES["reference"], 3)
 
 
@@ -218,24 +216,13 @@ def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, 
         with_adapters(published, ((file, 1.0),))
 
 
-@pytest.mark.parametrize(
-    ("stage", "profile", "wrong"), [("joint", "paper", "reads no turns"), ("predict", "no", "choice")]
-)
-def test_a_profile_that_cannot_be_trained_is_refused(stage, profile, wrong, dataset, published, tmp_path, capsys):
-    words = ["train", stage, "--dataset", dataset, "--world", published.folder, "--out", tmp_path, "--profile", profile]
-    try:
-        assert main([str(word) for word in words]) == 2
-    except SystemExit:
-        pass
-    assert wrong in capsys.readouterr().err
-
-
-def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path, capsys):
-    options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2 --minutes 0.00001"
-    words = ["train", "predict", "--dataset", dataset, "--world", published.folder, "--out", tmp_path, *options.split()]
-    main([str(word) for word in words])
-    assert main([str(word) for word in (*words, "--resume", "--profile", "reference")]) == 2
-    assert "holds a run of another profile (paper, now reference)" in capsys.readouterr().err
+def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path):
+    options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2"
+    train("predict", dataset, published.folder, tmp_path, f"{options} --minutes 0.00001")
+    with pytest.raises(ValueError, match="holds a run of another profile .paper, now reference."):
+        train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
+    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile changes nothing"):
+        train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")
 
 
 def test_a_session_that_leaves_the_window_to_the_world_takes_its_own():

@@ -1,14 +1,21 @@
-"""Run under `accelerate launch` by test_train_many.py: stages of tiny worlds, one after the other, in one group of
-processes. The job file lists [folder, stage, changes, steps to take], or {"command": [...]} for the command line, or
-{"interrupted": [folder, stage, changes]} for a run whose main process alone hears Ctrl-C.
+"""Run by test_train_many.py: stages of tiny worlds in groups of processes, as `accelerate launch` would start them.
+
+They are forked from this process, which saves each of them seconds of imports. The job file lists [kind, processes,
+jobs]. A job is [folder, stage, changes, steps to take], {"command": [...]} for the command line, or {"interrupted":
+[folder, stage, changes]} for a run whose main process alone hears Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import signal
+import socket
 import sys
+import traceback
+from multiprocessing.connection import wait
 from pathlib import Path
 from unittest import mock
 
@@ -24,6 +31,39 @@ from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.run import prepare, train_stage
 from animegamer_core.train.training_data import TrainingData
 
+KINDS = {"ddp": {}, "fsdp2": {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}}
+
+
+def launch(kind: str, count: int, jobs: list, folder: Path) -> None:
+    """Do the jobs below `folder` in so many processes; AssertionError where one fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("fork")
+    group = [context.Process(target=member, args=(kind, rank, count, port, jobs, folder)) for rank in range(count)]
+    for process in group:
+        process.start()
+    running = {process.sentinel: process for process in group}
+    while running:
+        for sentinel in wait(list(running)):
+            if running.pop(sentinel).exitcode:
+                for other in running.values():  # they would wait for this one
+                    other.kill()
+                raise AssertionError(f"a process of {kind} failed; see above")
+
+
+def member(kind: str, rank: int, count: int, port: int, jobs: list, folder: Path) -> None:
+    """One process of a group."""
+    placed = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in placed.items()}, MASTER_ADDR="127.0.0.1", **KINDS[kind])
+    try:
+        with (folder / f"said-{count}-{rank}.txt").open("w") as sys.stdout:
+            work(jobs, folder)
+        torch.distributed.destroy_process_group()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
 
 def work(jobs: list, folder: Path) -> None:
     """Do the jobs below `folder`."""
@@ -31,13 +71,12 @@ def work(jobs: list, folder: Path) -> None:
     data = TrainingData(DatasetFolder(folder, turns, games), FeatureStore.of(frames=frames))
     ready = prepare("adapt", tiny_config("adapt"), new_parts(data), data, torch.device("cpu"))
     for job in jobs:
-        if isinstance(job, dict):
-            if "command" in job:
-                command(job["command"], folder)
-            else:
-                interrupted(job["interrupted"], ready, folder)
-        else:
+        if isinstance(job, list):
             stage_run(ready, folder, *job)
+        elif "command" in job:
+            command(job["command"], folder)
+        else:
+            interrupted(*job["interrupted"], ready, folder)
 
 
 def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes: dict, steps: int) -> None:
@@ -63,9 +102,8 @@ def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes:
         assert not bare, f"without memory: {bare}"
 
 
-def interrupted(job: list, ready: TrainingData, folder: Path) -> None:
+def interrupted(name: str, stage: str, changes: dict, ready: TrainingData, folder: Path) -> None:
     """A run that stops since the main process hears Ctrl-C in its second step; what every process saw is noted."""
-    name, stage, changes = job
     heard = []
 
     def hear() -> bool:
@@ -99,5 +137,6 @@ def command(words: list[str], folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    path = Path(sys.argv[1])
-    work(json.loads(path.read_text()), path.parent)
+    file = Path(sys.argv[1])
+    for kind, count, jobs in json.loads(file.read_text()):
+        launch(kind, count, jobs, file.parent / kind)

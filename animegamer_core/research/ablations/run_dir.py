@@ -8,7 +8,6 @@ variants/<name>/    lock, runs/<stage>/ of the training, <family>.json once it i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -30,8 +29,8 @@ from ...train.cache_job import cache_features
 from ...train.loop import RunOptions
 from ...train.parts import WorldParts
 from ...train.run import RESULT, train_stage
-from ...train.stages import StageConfig
 from ...train.training_data import IMAGE_FEATURES, TrainingData, add_frames
+from ..toybox_recipe.build_dir import Deadline, clip_progress
 from .budgets import Budget
 from .variants import VARIANTS, Variant
 
@@ -39,23 +38,6 @@ CACHED = ("latents", "text", *IMAGE_FEATURES.values())
 SHARED = ("vae", "text_tower", "image_tower")  # parts of the base world that no variant trains
 WAIT_S = 1.0  # between tries of a lock that another process holds
 Say = Callable[[str], object]
-
-
-class Deadline:
-    """When work has to stop; minutes None: never."""
-
-    def __init__(self, minutes: float | None = None) -> None:
-        self._end = None if minutes is None else time.monotonic() + 60 * minutes
-
-    @property
-    def over(self) -> bool:
-        """Whether the time has run out."""
-        return self._end is not None and time.monotonic() >= self._end
-
-    @property
-    def minutes(self) -> float:
-        """The minutes left, for a StageConfig, where 0 means no limit."""
-        return 0.0 if self._end is None else max(0.001, (self._end - time.monotonic()) / 60)
 
 
 @dataclass(frozen=True)
@@ -110,11 +92,7 @@ class RunDir:
         return self._drawn("dataset", self.budget.casting)
 
     def _drawn(self, name: str, casting: DatasetGames, pictures_only: bool = False) -> DatasetFolder:
-        def report_progress(done: int, count: int) -> None:
-            if done % 1000 == 0 or done == count:
-                self.say(f"{name}: {done} of {count} clips")
-
-        return write_dataset(self.folder / name, casting, self.workers, report_progress, pictures_only)
+        return write_dataset(self.folder / name, casting, self.workers, clip_progress(self.say, name), pictures_only)
 
     @contextmanager
     def lock(self, name: str, deadline: Deadline, done: Callable[[], bool] = lambda: False) -> Iterator[bool]:
@@ -122,9 +100,17 @@ class RunDir:
 
         Yields False without the lock if the time ran out, or if `done` says that another process did the work.
         """
-        path = self.folder / name / "lock"
+        path, owned = self.folder / name / "lock", False
         with ExitStack() as stack:
-            yield _acquired(stack, path, deadline, done)
+            while not owned and not done():
+                try:
+                    stack.enter_context(locked(path, f"{path} is held"))
+                    owned = True
+                except ValueError:
+                    if deadline.over:
+                        break
+                    time.sleep(WAIT_S)
+            yield owned
 
     def training_data(self, deadline: Deadline) -> TrainingData | None:
         """The dataset with its features on the device; None if the time ran out first."""
@@ -209,19 +195,8 @@ def trained_with(run_dir: RunDir, variant: Variant, family: str) -> dict[str, di
     """Stage -> which variant trained it, for how many steps and seconds."""
     found = {}
     for owner, stage in variant.path(family):
-        config: StageConfig = run_dir.budget.config(VARIANTS[owner], stage, run_dir.seed)
+        config = run_dir.budget.config(VARIANTS[owner], stage, run_dir.seed)
         result = run_dir.stage_dir(owner, stage) / RESULT
         seconds = round(read_json(result)["seconds"], 1) if result.is_file() else None
         found[stage] = {"by": owner, "steps": config.steps, "batch": config.batch, "seconds": seconds}
     return found
-
-
-def _acquired(stack: ExitStack, path: Path, deadline: Deadline, done: Callable[[], bool]) -> bool:
-    while not done():
-        with contextlib.suppress(ValueError):
-            stack.enter_context(locked(path, f"{path} is held"))
-            return True
-        if deadline.over:
-            break
-        time.sleep(WAIT_S)
-    return False

@@ -33,7 +33,7 @@ from ...toybox.probes import FOLDER
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
 from ...train.learners import UNCONDITIONAL_MOTION
 from ...train.sampling import generator
-from ..toybox_recipe.calibrate import calibrated_table, decoder_response, played_states
+from ..toybox_recipe.calibrate import decoder_response, played_states
 from .run_dir import RunDir
 from .variants import GAMES, RECONSTRUCTION, Variant
 
@@ -71,9 +71,7 @@ class VariantScorer:
         self.run_dir = run_dir
         self.models = models
         self._base = EvalContext(run_dir.world, run_dir.device, run_dir.workers)
-        self._tables: dict[
-            tuple[tuple[str, str], ...], MotionTable
-        ] = {}  # by trained stages: variants of the window have one table
+        self._tables: dict[tuple[tuple[str, str], ...], MotionTable] = {}  # by stages: windows share one table
 
     @cached_property
     def true(self) -> TrueShots:
@@ -108,16 +106,17 @@ class VariantScorer:
         """The motion values by level that the variant's decoder needs in play."""
         trained = variant.path(GAMES)
         if trained not in self._tables:
-            known = played_states(self.training.scenes, self._measured, context.engine, context.encoder)
-            self._tables[trained] = calibrated_table(self._measured, context.decoder, known, workers=context.workers)
+            table = self._measured
+            known = played_states(self.training.scenes, table, context.engine, context.encoder)
+            response = decoder_response(table, context.decoder, known, workers=context.workers)
+            self._tables[trained] = response.calibrated(table)
         return self._tables[trained]
 
     def score(self, variant: Variant, family: str) -> Samples:
         """The scores of a trained variant."""
         with tempfile.TemporaryDirectory(dir=self.run_dir.folder) as folder:
-            context = EvalContext(
-                scored_world(self.run_dir, variant, family, Path(folder)), self.run_dir.device, self.run_dir.workers
-            )
+            world = scored_world(self.run_dir, variant, family, Path(folder))
+            context = EvalContext(world, self.run_dir.device, self.run_dir.workers)
             return {RECONSTRUCTION: self._rebuilt, GAMES: self._played}[family](variant, context)
 
     def _rebuilt(self, variant: Variant, context: EvalContext) -> Samples:
@@ -148,9 +147,8 @@ class VariantScorer:
         pairs = zip(columns["colour"], named_before, strict=True)
         columns["remembered"] = [right if before else None for right, before in pairs]
         groups = tuple(game.name for game in self.benchmark for _ in game.turns)
-        return Samples(
-            groups, columns, {**self._facts(context), "window": variant.window, "motion_values": table.values}
-        )
+        facts = {**self._facts(context), "window": variant.window, "motion_values": table.values}
+        return Samples(groups, columns, facts)
 
     def _shot_scores(
         self, context: EvalContext, clips: Clips, asked: Sequence[int], true: TrueShots

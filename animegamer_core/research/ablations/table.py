@@ -18,50 +18,31 @@ from ...evaluate.report import machine
 from ...evaluate.similarity.models import STAND_IN
 from ...evaluate.world.paper import SOURCE
 from ...files import write_text
+from ...toybox.scenes import HEADS
 from .repeats import run_difference
 from .run_dir import RunDir, trained_with
 from .scores import Samples
 from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim, Variant
 
 ERRORS = ("mae_f", "states_mae")  # more is worse
-FRACTIONS = (
-    "acc_f",
-    "states_right",
-    "level_right",
-    "character",
-    "partner",
-    "place",
-    "time",
-    "motion",
-    "colour",
-    "remembered",
-)
-COLUMNS = {
-    RECONSTRUCTION: {
-        "clip_i": "CLIP-I",
-        "dreamsim": "DreamSim",
-        "acc_f": "ACC-F",
-        "mae_f": "MAE-F",
-        "psnr": "PSNR, dB",
-        "character": "character",
-        "place": "place",
-        "motion": "motion",
-        "colour": "colour",
-    },
-    GAMES: {
-        "clip_i": "CLIP-I",
-        "dreamsim": "DreamSim",
-        "clip_t": "CLIP-T",
-        "acc_f": "ACC-F",
-        "mae_f": "MAE-F",
-        "states_right": "states right",
-        "level_right": "level right",
-        "character": "character",
-        "place": "place",
-        "motion": "motion",
-        "remembered": "colour told before",
-    },
+COLUMNS = {  # metric -> the column's head
+    "clip_i": "CLIP-I",
+    "dreamsim": "DreamSim",
+    "clip_t": "CLIP-T",
+    "acc_f": "ACC-F",
+    "mae_f": "MAE-F",
+    "psnr": "PSNR, dB",
+    "states_right": "states right",
+    "level_right": "level right",
+    "character": "character",
+    "place": "place",
+    "motion": "motion",
+    "colour": "colour",
+    "remembered": "colour told before",
 }
+SIMILARITIES = ("clip_i", "dreamsim", "clip_t")
+FRACTIONS = {"acc_f", "states_right", "level_right", *HEADS, "remembered"}
+NOT_SHOWN = {RECONSTRUCTION: (), GAMES: ("psnr", "colour")}
 TITLES = {
     RECONSTRUCTION: "Held-out clips, encoded and decoded again",
     GAMES: "Games of the frozen benchmark, played",
@@ -170,10 +151,8 @@ def tally(results: Sequence[ClaimResult]) -> str:
 
 def read_scores(run_dir: RunDir) -> dict[tuple[str, str], Samples]:
     """(variant, family) -> its samples, for all scored variants."""
-    places = {
-        (row.name, family): run_dir.scores_file(row.name, family) for row in VARIANTS.values() for family in FAMILIES
-    }
-    return {key: Samples.read(path) for key, path in places.items() if path.is_file()}
+    keys = [(row.name, family) for row in VARIANTS.values() for family in FAMILIES]
+    return {key: Samples.read(path) for key in keys if (path := run_dir.scores_file(*key)).is_file()}
 
 
 def claim_results(scores: Mapping[tuple[str, str], Samples], budget: str) -> tuple[ClaimResult, ...]:
@@ -230,22 +209,20 @@ def _heading(run_dir: RunDir, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[Variant, Samples]], family: str, stand_in: bool) -> list[str]:
-    columns = COLUMNS[family]
-    seen = [name for name in columns if any(name in row.columns for _, row in rows)]
-    similar = ("clip_i", "dreamsim", "clip_t")
-    heads = [f"{columns[name]} ({STAND_IN})" if stand_in and name in similar else columns[name] for name in seen]
+    scored = {name for _, row in rows for name in row.columns}.difference(NOT_SHOWN[family])
+    seen = [name for name in COLUMNS if name in scored]
+    heads = [f"{COLUMNS[name]} ({STAND_IN})" if stand_in and name in SIMILARITIES else COLUMNS[name] for name in seen]
     lines = [f"| variant | {' | '.join(heads)} |", f"| --- | {' | '.join('---' for _ in seen)} |"]
     for variant, row in rows:
         paper = variant.published(family).values
         cells = (_cell(estimate(row, name), paper.get(name)) for name in seen)
         lines.append(f"| {variant.name} | {' | '.join(cells)} |")
-    return [*lines, "", *(f"- {variant.name}: {variant.about}{_whence(variant, family)}" for variant, _ in rows)]
-
-
-def _whence(variant: Variant, family: str) -> str:
-    """Where the paper gives the values in a row's brackets."""
-    paper = variant.published(family)
-    return f" (in brackets: the paper's {paper.table}, row {paper.row})" if paper.values else ""
+    lines.append("")
+    for variant, _ in rows:
+        paper = variant.published(family)
+        whence = f" (in brackets: the paper's {paper.table}, row {paper.row})" if paper.values else ""
+        lines.append(f"- {variant.name}: {variant.about}{whence}")
+    return lines
 
 
 def _cell(found: Estimate, paper: float | None) -> str:

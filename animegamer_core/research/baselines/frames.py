@@ -28,12 +28,9 @@ def speed(drawn: int, wanted: int, take: str) -> float:
     return (drawn - 1) / (wanted - 1) if take == "even" and drawn > wanted else 1.0
 
 
-def to_frames(clip_FHW3: NDArray[np.floating], size: tuple[int, int] | None) -> NDArray[np.uint8]:
-    """(F, H, W, 3) uint8 of a clip in [0, 1]; scaled and centre-cropped to (height, width) if given."""
-    frames = (np.clip(clip_FHW3, 0, 1) * 255).round().astype(np.uint8)
-    if size is None or frames.shape[1:3] == size:
-        return frames
-    return np.stack([np.asarray(fitted(Image.fromarray(frame), size)) for frame in frames])
+def to_frames(clip_FHW3: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """(F, H, W, 3) uint8 of a clip in [0, 1]."""
+    return (np.clip(clip_FHW3, 0, 1) * 255).round().astype(np.uint8)
 
 
 def fitted(picture: Image.Image, size: tuple[int, int]) -> Image.Image:

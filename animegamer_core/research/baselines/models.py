@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .folders import IMAGE_TO_VIDEO, ModelFolder, picture_size, sampling_of
 from .frames import fitted, frame_indices, to_frames
 from .loading import checked_lora, dtype_name, load_pipeline
+from .settings import SHOT_FRAMES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +93,7 @@ class VideoModel(_PipelineModel):
 
     def draw(self, prompt: str, seed: int, picture: Image.Image | None = None) -> NDArray[np.uint8]:
         """(F, H, W, 3) uint8: a shot from one clip. picture: the first frame, of any size."""
-        settings, (height, width) = self._settings, self.size
+        height, width = self.size
         first = {"image": fitted(picture, self.size)} if self._folder.kind is IMAGE_TO_VIDEO else {}
         pipeline = self.load()
         with self._enough_memory():
@@ -108,7 +109,7 @@ class VideoModel(_PipelineModel):
                 generator=_generator(seed),
                 output_type="np",
             ).frames[0]
-        return to_frames(clip[frame_indices(len(clip), settings.frames, settings.take)], settings.size)
+        return to_frames(clip[frame_indices(len(clip), SHOT_FRAMES, self._settings.take)])
 
 
 class ImageModel(_PipelineModel):

@@ -15,23 +15,17 @@ from ...state import clean_text, motion_text
 from .folders import FLUX, IMAGE_TO_VIDEO, SDXL, TEXT_TO_VIDEO, open_folder
 from .frames import speed
 from .models import ImageModel, VideoModel
-from .settings import FPS
+from .settings import FPS, SHOT_FRAMES
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from PIL import Image
 
     from ...data.benchmark import BenchmarkGame
     from .settings import BaselineSettings
 
 
-def _shot(frames: NDArray[np.uint8], seconds: float) -> PlayedShot:
-    """A baseline's shot: it has no predictions, and motion is only in the text, so nothing is calibrated."""
-    return PlayedShot(frames, None, None, seconds, uncalibrated=frames)
-
-
 class _Baseline:
-    """The common part: name, frame rate, and the facts of how clips become shots."""
+    """The common part: name, frame rate, the facts of how clips become shots, and the drawing of one turn."""
 
     name = ""
     prompts = ""
@@ -50,12 +44,17 @@ class _Baseline:
             "prompts": self.prompts,
             "video": self._clips.facts,
             "frames_drawn": drawn,
-            "frames": min(drawn, settings.frames),
+            "frames": min(drawn, SHOT_FRAMES),
             "take": settings.take,
-            "speed": round(speed(drawn, settings.frames, settings.take), 3),
-            "shot_size": list(settings.size or self._clips.size),
+            "speed": round(speed(drawn, SHOT_FRAMES, settings.take), 3),
+            "shot_size": list(self._clips.size),
             "offload": settings.offload,
         }
+
+    def _shot(self, begun: float, text: str, seed: int, picture: Image.Image | None = None) -> PlayedShot:
+        """A turn's shot; it has no predictions, and motion is only in the text, so nothing is calibrated."""
+        frames = self._clips.draw(text, seed, picture)
+        return PlayedShot(frames, None, None, time.perf_counter() - begun, uncalibrated=frames)
 
 
 class TextToVideo(_Baseline):
@@ -78,9 +77,7 @@ class TextToVideo(_Baseline):
         """The shots of a game's turns."""
         self._clips.load()  # before timing starts
         for index, turn in enumerate(game.turns):
-            begun = time.perf_counter()
-            frames = self._clips.draw(clean_text(turn.instruction), seed + index)
-            yield _shot(frames, time.perf_counter() - begun)
+            yield self._shot(time.perf_counter(), clean_text(turn.instruction), seed + index)
 
 
 class FirstFrameToVideo(_Baseline):
@@ -111,8 +108,7 @@ class FirstFrameToVideo(_Baseline):
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()
             picture = self._pictures.draw(clean_text(turn.instruction), seed + index)
-            frames = self._clips.draw(motion_text(turn.instruction), seed + index, picture)
-            yield _shot(frames, time.perf_counter() - begun)
+            yield self._shot(begun, motion_text(turn.instruction), seed + index, picture)
 
 
 class StoryToVideo(_Baseline):
@@ -155,6 +151,4 @@ class StoryToVideo(_Baseline):
         pictures = self._pictures.draw_together(prompts, [seed + index for index in range(len(prompts))])
         shared = (time.perf_counter() - begun) / len(prompts)
         for index, (turn, picture) in enumerate(zip(game.turns, pictures, strict=True)):
-            begun = time.perf_counter()
-            frames = self._clips.draw(motion_text(turn.instruction), seed + index, picture)
-            yield _shot(frames, shared + time.perf_counter() - begun)
+            yield self._shot(time.perf_counter() - shared, motion_text(turn.instruction), seed + index, picture)

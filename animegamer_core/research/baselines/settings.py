@@ -20,7 +20,7 @@ class BaselineSettings:
     gfc. steps, guidance_scale, clip_frames: of a clip. picture_steps, picture_side: of a first frame; its area is that
     of a square of this side. style, batch, share, share_after: of gsc; `style` follows every instruction, `batch` first
     frames are drawn at once (0: those of a whole game), and from step `share_after` on each shows the fraction `share`
-    of its tokens to the others. frames, size: of a shot; size None keeps the clip's.
+    of its tokens to the others.
 
     take: of a clip that is longer than a shot, `even` keeps evenly spaced frames, the first and last included, so that
     the whole drawn action is judged (49 frames become 17 that move three times as fast); `first` keeps the opening at
@@ -43,31 +43,21 @@ class BaselineSettings:
     batch: int = 0
     share: float = 0.5
     share_after: int = 5
-    frames: int = SHOT_FRAMES
-    size: tuple[int, int] | None = None  # height and width
 
     def __post_init__(self) -> None:
         if self.take not in TAKES:
             raise ValueError(f"take is {self.take!r}; choose {' or '.join(TAKES)}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype is {self.dtype!r}; choose {' or '.join(DTYPES)}")
-        _check_positive("steps", self.steps)
-        _check_positive("picture_steps", self.picture_steps)
-        _check_positive("picture_side", self.picture_side)
+        for name in ("steps", "picture_steps", "picture_side"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; expected 1 or more")
         if self.clip_frames is not None and (self.clip_frames < 9 or self.clip_frames % 8 != 1):
             raise ValueError(f"clip_frames is {self.clip_frames}; CogVideoX draws 8n + 1 frames, such as 17 or 49")
-        if self.frames < 2:
-            raise ValueError(f"frames is {self.frames}; a shot has 2 or more")
         if self.batch < 0 or self.batch == 1:
             raise ValueError(f"batch is {self.batch}; pictures see each other in batches of 2 or more, or 0 for all")
         if not 0 <= self.share <= 1 or self.share_after < 0:
             raise ValueError(f"share {self.share} must be from 0 to 1, and share_after {self.share_after} 0 or more")
         if self.guidance_scale is not None and not self.guidance_scale >= 0:
             raise ValueError(f"guidance_scale is {self.guidance_scale}; expected 0 or more (1: no guidance)")
-        if self.size is not None and min(self.size) < 1:
-            raise ValueError(f"size is {self.size}; expected a height and a width in pixels")
-
-
-def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise ValueError(f"{name} is {value}; expected 1 or more")

@@ -7,9 +7,9 @@ optimization that drifts no further than the number format does from float32 cha
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from ...model.decoder import ShotDecoder
 from .turn import past_turns
 
 DRIFT_STEPS = 10
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,10 @@ class DriftMeter:
     """Keeps a decoder's plain shot and, if its numbers are not float32, the float32 shot."""
 
     def __init__(self, decoder: ShotDecoder) -> None:
-        self._latents = torch.randn(
-            1, *decoder.spec.decoder.latent_shape, generator=torch.Generator().manual_seed(DRIFT_STEPS)
-        )
+        generator = torch.Generator().manual_seed(DRIFT_STEPS)
+        self._latents = torch.randn(1, *decoder.spec.decoder.latent_shape, generator=generator)
         self._plain = self._shot(decoder)
-        self._float32 = None
-        if decoder.unconditional_ND.dtype != torch.float32:
-            with exact_float32():
-                self._float32 = self._shot(copy.deepcopy(decoder).float())
+        self._float32 = in_float32(decoder, self._shot)
 
     def measure(self, decoder: ShotDecoder) -> Drift:
         """The drift of the same decoder after optimizations."""
@@ -66,14 +63,18 @@ class DriftMeter:
         return short_shot(decoder), decoder.decode_latents(latents).cpu()
 
 
-@contextmanager
-def exact_float32() -> Iterator[None]:
-    """Convolutions and products in true float32, which a GPU otherwise shortens to TF32."""
+def in_float32(decoder: ShotDecoder, shot: Callable[[ShotDecoder], T]) -> T | None:
+    """What `shot` gives of a float32 copy of the decoder; None if its numbers are float32 already.
+
+    Convolutions and products are in true float32, which a GPU otherwise shortens to TF32.
+    """
+    if decoder.unconditional_ND.dtype == torch.float32:
+        return None
     before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     try:
-        yield
+        return shot(copy.deepcopy(decoder).float())
     finally:
         torch.backends.cudnn.allow_tf32 = before[0]
         torch.set_float32_matmul_precision(before[1])

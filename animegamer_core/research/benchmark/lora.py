@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -43,10 +42,6 @@ class LoraCost:
             f"without: {100 * (beside / without - 1):+.1f} % (runs without differ by {spread:.1f} %)"
         )
 
-    def values(self) -> dict[str, Any]:
-        """Plain values for a json file."""
-        return asdict(self)
-
 
 def measure_lora(
     turn: OurTurn, preset: Preset, rank: int, repeats: int, say: Callable[[str], object]
@@ -62,7 +57,7 @@ def measure_lora(
         if kind == "beside":
             for name, patterns in TARGETS.items():
                 _attach_random(getattr(own, name), name, patterns, rank)
-        layers = {"engine": len(lora_of(own.engine)), "sampler": len(lora_of(own.decoder))}
+            layers = {"engine": len(lora_of(own.engine)), "sampler": len(lora_of(own.decoder))}
         works[kind] = own.parts()
         apply_preset(own.decoder, preset)
     device = turn.decoder.unconditional_ND.device

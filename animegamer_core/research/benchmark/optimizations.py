@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
-
-import torch
+from dataclasses import dataclass, replace
 
 from ...runtime.optimizations import approximations, optimize
-from .drift import drift, exact_float32, short_shot
+from .drift import drift, in_float32, short_shot
 from .measure import Timing, time_work
 from .turn import OurTurn
 
@@ -57,21 +54,13 @@ class OptimizationTable:
             lines.append("(~ approximates: a shot may differ by more than rounding)")
         return "\n".join(lines)
 
-    def values(self) -> dict[str, Any]:
-        """Plain values for a json file."""
-        return asdict(self)
-
 
 def measure_each(
     turn: OurTurn, names: Sequence[str], repeats: int, against: Mapping[str, float], say: Callable[[str], object]
 ) -> OptimizationTable:
     """Measure each optimization on a copy of the turn's plain decoder. against: plain seconds of sampler and VAE."""
     plain = short_shot(turn.decoder)
-    device, dtype = turn.decoder.unconditional_ND.device, turn.decoder.unconditional_ND.dtype
-    format_drift = None
-    if dtype != torch.float32:
-        with exact_float32():
-            format_drift = drift(plain, short_shot(copy.deepcopy(turn.decoder).float()))
+    exact, device = in_float32(turn.decoder, short_shot), turn.decoder.unconditional_ND.device
     rows = []
     for name in names:
         say(f"alone: {name}")
@@ -84,4 +73,4 @@ def measure_each(
         say(rows[-1].line)
         del optimized, parts
         gc.collect()
-    return OptimizationTable(tuple(rows), format_drift)
+    return OptimizationTable(tuple(rows), None if exact is None else drift(plain, exact))

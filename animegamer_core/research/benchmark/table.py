@@ -90,7 +90,7 @@ class BenchmarkResult:
             **self.facts,
             "matmul_tflops": self.matmul,
             "rows": [row.values() for row in self.rows],
-            "alone": None if self.each is None else self.each.values(),
+            "alone": None if self.each is None else asdict(self.each),
             "drift": None if self.drift is None else asdict(self.drift),
-            "updates": [cost.values() for cost in self.lora],
+            "updates": [asdict(cost) for cost in self.lora],
         }

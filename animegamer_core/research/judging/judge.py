@@ -60,15 +60,19 @@ class Story:
         return f"{self.game.name}/{self.first}-{self.first + SCENES - 1}"
 
     @property
+    def turns(self) -> slice:
+        """Its turns among those of the game."""
+        return slice(self.first - 1, self.first - 1 + SCENES)
+
+    @property
     def characters(self) -> tuple[str, ...]:
         """All characters in the order of appearance."""
-        turns = self.game.turns[self.first - 1 : self.first - 1 + SCENES]
-        return tuple(dict.fromkeys(name for turn in turns for name in turn.characters))
+        return tuple(dict.fromkeys(name for turn in self.game.turns[self.turns] for name in turn.characters))
 
     @property
     def instructions(self) -> tuple[str, ...]:
         """The instruction of each scene."""
-        return tuple(turn.instruction for turn in self.game.turns[self.first - 1 : self.first - 1 + SCENES])
+        return tuple(turn.instruction for turn in self.game.turns[self.turns])
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ def by_agent(question: Question, verdict: Verdict) -> Mapping[str, tuple[int, ..
 
 
 def _clips(comparison: Comparison, agent: int, story: Story) -> list[Path]:
-    turns = comparison.record(agent, story.game.name).turns[story.first - 1 : story.first - 1 + SCENES]
+    turns = comparison.record(agent, story.game.name).turns[story.turns]
     return [comparison.folder(agent, story.game.name) / turn.clip for turn in turns]
 
 

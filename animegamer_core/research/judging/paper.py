@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-SOURCE = "AnimeGamer, ICCV 2025, arXiv 2504.01014"
 # Keys: the tags of `judge.CRITERIA`; the paper gives four of the six, for two players.
 JUDGED: dict[str, dict[str, float]] = {
     "AnimeGamer": {"OA": 8.36, "TA": 9.14, "ConC": 8.41, "ChaC": 9.11},

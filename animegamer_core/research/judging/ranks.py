@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...evaluate.estimates import DRAWS, FEW, Estimate
+from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from .agreement import concordance, mean_of_known
-from .paper import RANKED, SOURCE
+from .paper import RANKED
 from .raters import Study
 from .rating_sheets import CRITERIA, LETTERS, check, read_sheet
 from .runs import as_json, plain
-from .verdicts import table
+from .verdicts import interval_cell, number_cell, table
 
 POINTS = (10, 7, 4, 1)  # for ranks 1 to 4 (supplement, section 5)
 RANKS_JSON, RANKS_MD = "ranks.json", "ranks.md"
@@ -49,14 +49,9 @@ class Ratings:
     ranks: Mapping[str, NDArray[np.int64]]
     places: Mapping[str, NDArray[np.int64]]
 
-    @cached_property
-    def points(self) -> dict[str, NDArray[np.float64]]:
-        """(R, G, A) points by criterion."""
-        return {key: np.asarray(POINTS, dtype=float)[ranks - 1] for key, ranks in self.ranks.items()}
-
     def score(self, agent: int, key: str) -> Estimate:
         """An agent's mean points, with an interval over raters and games."""
-        return mean_over_both(self.points[key][:, :, agent])
+        return mean_over_both(points_of(self.ranks[key][:, :, agent]))
 
     def agreement(self, key: str) -> float | None:
         """Kendall's W of the raters, the mean over games; None for one rater."""
@@ -64,15 +59,19 @@ class Ratings:
 
     def by_place(self, key: str) -> list[float]:
         """The mean points of each letter."""
-        return [float(mean) for mean in np.asarray(POINTS, dtype=float)[self.places[key] - 1].mean((0, 1))]
+        return [float(mean) for mean in points_of(self.places[key]).mean((0, 1))]
 
 
-def mean_over_both(values_RG: NDArray[np.float64], draws: int = DRAWS, seed: int = 0) -> Estimate:
+def points_of(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The points of ranks 1 to 4, in their shape."""
+    return np.asarray(POINTS, dtype=float)[ranks - 1]
+
+
+def mean_over_both(values_RG: NDArray[np.float64]) -> Estimate:
     """The mean with a bootstrap interval over rows and columns, both drawn with replacement (2.5 % to 97.5 %)."""
-    chance = np.random.default_rng(seed)
-    times = [
-        chance.multinomial(size, np.full(size, 1 / size), draws) for size in values_RG.shape
-    ]  # how often each was drawn
+    chance = np.random.default_rng(0)
+    # how often each row, and each column, was drawn
+    times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in values_RG.shape]
     means = np.einsum("dr,rg,dg->d", times[0], values_RG, times[1]) / values_RG.size
     middle = float(values_RG.mean())
     low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
@@ -146,16 +145,15 @@ def save_ranks(out: Path, returned: Ratings) -> list[Path]:
 def markdown(returned: Ratings) -> str:
     """The report for people."""
     study, names = returned.study, [name for name, _ in CRITERIA.values()]
-    rows = []
-    for number, agent in enumerate(study.agents):
-        scores = [returned.score(number, key) for key in CRITERIA]
-        rows.append([plain(agent), *(f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})" for mean in scores)])
-    for agent, scores in RANKED.items():
-        rows.append([f"{agent} (paper)", *(f"{scores[key]:.2f}" for key in CRITERIA)])
-    agreed = []
-    for key, (name, _) in CRITERIA.items():
-        w = returned.agreement(key)
-        agreed.append([name, "-" if w is None else f"{w:.2f}", *(f"{mean:.2f}" for mean in returned.by_place(key))])
+    rows = [
+        [plain(agent), *(interval_cell(returned.score(number, key)) for key in CRITERIA)]
+        for number, agent in enumerate(study.agents)
+    ]
+    rows += [[f"{agent} (paper)", *(number_cell(scores[key]) for key in CRITERIA)] for agent, scores in RANKED.items()]
+    agreed = [
+        [name, *map(number_cell, (returned.agreement(key), *returned.by_place(key)))]
+        for key, (name, _) in CRITERIA.items()
+    ]
     letters = [f"Place {letter}" for letter in LETTERS[: len(study.agents)]]
     summary = f"{len(returned.raters)} of {len(study.raters)} raters, {len(returned.games)} games, {study.name}."
     notes = "\n".join(f"- {note}" for note in NOTES)

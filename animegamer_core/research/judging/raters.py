@@ -1,4 +1,4 @@
-"""A study with people: each rater gets a folder with a page of clips side by side, and a rating sheet.
+"""A study with people: each rater gets a folder with a page of clips side by side, and a rating sheet to fill in.
 
 Agents are shown as A, B, C, D in an order that is shuffled for every rater and game; key.json says which is which, and
 is not for raters. A rater's folder needs no other file, no server and no network.
@@ -12,14 +12,15 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from ...evaluate.world.records import GameRecord
 from ...files import PART, replacing, write_text
-from ...media.page import write_page
 from ...state import CharacterState
 from .agreement import shown_order
 from .rating_sheets import CRITERIA, LETTERS, RatingSheet
@@ -29,7 +30,7 @@ KEY, SHEET, PAGE, CLIPS = "key.json", "sheet.csv", "index.html", "clips"
 FORMAT = 1
 MOST_RATERS = 500
 UNDATED = 946_684_800  # the year 2000: real dates would show which clips were played together
-_PARTS = Path(__file__).with_name("raters_page")
+_PAGE = Path(__file__).with_name("raters_page") / "page.html"
 _KEEP = "This says which agent is which. Keep it from the raters until all sheets are back."
 
 OnRater = Callable[[int, int], None]  # (written folders, of how many)
@@ -145,52 +146,30 @@ def _write_rater(study: Study, comparison: Comparison, folder: Path, rater: str,
 
     copies: clip of a run -> its copy in some rater's folder, to link the next raters' copies to.
     """
-    games = [
-        {
-            "name": f"Game {number}",
-            "character": study.characters[game],
-            "turns": _turns(comparison, game, study.orders[rater][game], _ClipFolder(folder, number, copies)),
-        }
-        for number, game in enumerate(study.games[rater], start=1)
-    ]
-    sheet = study.sheet(rater)
     if not (folder / SHEET).is_file():
         with replacing(folder / SHEET) as part:  # the byte order mark tells spreadsheet programs that it is UTF-8
-            part.write_text(sheet.text(), encoding="utf-8-sig", newline="")
-    data = {
-        "sheet": sheet.name,
-        "head": sheet.columns,
-        "rows": sheet.rows,
-        "letters": list(sheet.letters),
-        "criteria": [{"key": key, "name": name, "asks": asks} for key, (name, asks) in CRITERIA.items()],
-        "games": games,
-    }
-    return write_page(folder / PAGE, _PARTS, ["page.js"], data)
+            part.write_text(study.sheet(rater).text(), encoding="utf-8-sig", newline="")
+    games = []
+    for number, game in enumerate(study.games[rater], start=1):
+        games.append(f"<h2>Game {number}: a life of {escape(study.characters[game])}</h2>\n")
+        games += _turns(comparison, game, study.orders[rater][game], folder / CLIPS / f"game-{number}", copies)
+    questions = "".join(f"<li><b>{name}</b>: {question}</li>\n" for name, question in CRITERIA.values())
+    page = Template(_PAGE.read_text(encoding="utf-8")).substitute(questions=questions, games="".join(games))
+    write_text(folder / PAGE, page)
+    return folder / PAGE
 
 
-@dataclass(frozen=True)
-class _ClipFolder:
-    """A rater's clips of one game. copies: as for `_write_rater`."""
-
-    folder: Path
-    game: int
-    copies: dict[Path, Path]
-
-    def put(self, source: Path, turn: int, letter: str) -> str:
-        """Copy or link a clip without its date; returns its path in the folder."""
-        name = f"{CLIPS}/game-{self.game}-turn-{turn:02d}-{letter}{source.suffix}"
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        undated = path.is_file() and path.stat().st_mtime == UNDATED
-        if not (undated and filecmp.cmp(path, source, shallow=False)):
-            with replacing(path) as part:
-                _copy(self.copies.get(source), source, part)
-        self.copies.setdefault(source, path)
-        return name
+def _put_clip(source: Path, path: Path, copies: dict[Path, Path]) -> None:
+    """Copy a clip without its date, or link to a known copy."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    undated = path.is_file() and path.stat().st_mtime == UNDATED
+    if not (undated and filecmp.cmp(path, source, shallow=False)):
+        with replacing(path) as part:
+            _copy(copies.get(source), source, part)
+    copies.setdefault(source, path)
 
 
 def _copy(known: Path | None, source: Path, part: Path) -> None:
-    """Link to a known copy, or make a new one."""
     if known is not None:
         try:
             os.link(known, part)
@@ -201,27 +180,32 @@ def _copy(known: Path | None, source: Path, part: Path) -> None:
     os.utime(part, (UNDATED, UNDATED))
 
 
-def _turns(comparison: Comparison, game: str, order: tuple[int, ...], clips: _ClipFolder) -> list[dict[str, Any]]:
-    """A game's turns for the page: the request, and for each letter a shot with the stats after it."""
-    columns = [_stats_after(comparison.record(agent, game)) for agent in order]
-    turns = []
-    for number, asked in enumerate(comparison.game(game).turns):
-        shots = []
-        for letter, agent, stats in zip(LETTERS, order, columns, strict=False):
-            source = comparison.folder(agent, game) / comparison.record(agent, game).turns[number].shown
-            src = clips.put(source, number + 1, letter)
-            shots.append({"letter": letter, "src": src, "gauges": stats[number]})
-        asked_for = {"who": ", ".join(asked.characters), "what": f"{asked.adverb} {asked.motion}".strip()}
-        turns.append({**asked_for, "where": asked.background, "shots": shots})
-    return turns
+def _turns(
+    comparison: Comparison, game: str, order: tuple[int, ...], clips: Path, copies: dict[Path, Path]
+) -> Iterator[str]:
+    """A game's turns as HTML: the request, and for each letter a shot, put into `clips`, with the stats after it."""
+    records = [comparison.record(agent, game) for agent in order]
+    stats = [_stats_after(record) for record in records]
+    for turn, asked in enumerate(comparison.game(game).turns):
+        told = ", ".join(asked.characters), f"{asked.adverb} {asked.motion}".strip(), asked.background
+        yield f"<h3>Turn {turn + 1}: {escape('; '.join(told))}</h3>\n<div>\n"
+        for letter, agent, record, after in zip(LETTERS, order, records, stats, strict=False):
+            source = comparison.folder(agent, game) / record.turns[turn].shown
+            clip = clips / f"turn-{turn + 1:02d}-{letter}{source.suffix}"
+            _put_clip(source, clip, copies)
+            src = f"{CLIPS}/{clips.name}/{clip.name}"
+            film = f'<video src="{src}" autoplay loop muted playsinline controls></video>'
+            shot = film if clip.suffix == ".mp4" else f'<img src="{src}" alt="">'
+            yield f"<figure>{shot}<figcaption><b>{letter}</b> {after[turn]}</figcaption></figure>\n"
+        yield "</div>\n"
 
 
-def _stats_after(record: GameRecord) -> list[dict[str, int] | None]:
-    """The stats after every turn; None for every turn if the agent predicts none."""
+def _stats_after(record: GameRecord) -> list[str]:
+    """The stats after every turn in words; the same words for every turn if the agent predicts none."""
     state, shown = CharacterState(), []
     for turn in record.turns:
         if turn.change is None:
-            return [None] * len(record.turns)
+            return ["predicts no stats"] * len(record.turns)
         state = state.after(turn.change)
-        shown.append({"stamina": state.stamina, "social": state.social, "entertainment": state.entertainment})
+        shown.append(f"stamina {state.stamina}, social {state.social}, entertainment {state.entertainment}")
     return shown

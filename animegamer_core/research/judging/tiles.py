@@ -29,9 +29,9 @@ def story_image(clips_FHWC: Sequence[NDArray[np.uint8]]) -> Image.Image:
     return tiled(rows, (width, height))
 
 
-def reference_image(pictures: Sequence[Sequence[Picture]], height: int = 240) -> Image.Image:
-    """One row for each character: its pictures side by side, each `height` px high in its own proportions."""
-    return tiled([list(row) for row in pictures], (0, height))
+def reference_image(pictures: Sequence[Sequence[Picture]]) -> Image.Image:
+    """One row for each character: its pictures side by side, 240 px high in their own proportions."""
+    return tiled(pictures, (0, 240))
 
 
 def tiled(rows: Sequence[Sequence[Picture]], size: tuple[int, int]) -> Image.Image:

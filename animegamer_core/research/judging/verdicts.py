@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...evaluate.estimates import FEW, Estimate, mean_over_games
+from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from .agreement import concordance, mean_difference, mean_of_known, ranks_of
 from .asking import Answers
 from .judge import CRITERIA, SCENES, Question, Verdict, by_agent
-from .paper import JUDGED, SOURCE
+from .paper import JUDGED
 from .runs import as_json, plain
 
 JUDGED_JSON, JUDGED_MD, VERDICTS = "judge.json", "judge.md", "verdicts.jsonl"
@@ -109,18 +110,16 @@ def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]
     """The report for people."""
     names = [f"{name} <{tag}>".replace("<", "&lt;").replace(">", "&gt;") for tag, (name, _) in CRITERIA.items()]
     rows = [
-        [plain(agent), *(_cell(judged.score(number, tag)) for tag in CRITERIA)]
+        [plain(agent), *(interval_cell(judged.score(number, tag)) for tag in CRITERIA)]
         for number, agent in enumerate(judged.agents)
     ]
-    rows += [
-        [f"{agent} (paper)", *(f"{row[tag]:.2f}" if tag in row else "-" for tag in CRITERIA)]
-        for agent, row in JUDGED.items()
-    ]
-    agreement = [
-        [name, _number(judged.agreement(tag)), _number(judged.difference(tag)), *_places(judged, tag)]
-        for name, tag in zip(names, CRITERIA, strict=True)
-    ]
-    places = [f"Place {number}" for number in range(1, len(judged.agents) + 1)]
+    rows += [[f"{agent} (paper)", *(number_cell(row.get(tag)) for tag in CRITERIA)] for agent, row in JUDGED.items()]
+    agreement = []
+    for name, tag in zip(names, CRITERIA, strict=True):
+        places = zip(judged.by_place(tag), judged.lift(tag), strict=True)
+        shown = [f"{mean:.2f} ({round(lift, 2) + 0:+.2f})" for mean, lift in places]
+        agreement.append([name, number_cell(judged.agreement(tag)), number_cell(judged.difference(tag)), *shown])
+    heads = ["Criterion", "W", "Difference", *(f"Place {number + 1}" for number in range(len(judged.agents)))]
     lines = [
         f"- {plain(str(name))}: {plain(str(value))}" for name, value in facts.items() if not isinstance(value, dict)
     ]
@@ -128,7 +127,7 @@ def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]
         "# Judged by a model",
         table(["Agent", *names], rows),
         "## Agreement and places",
-        table(["Criterion", "W", "Difference", *places], agreement),
+        table(heads, agreement),
         "## How",
         "\n".join([*lines, *(f"- {plain(line)}" for line in answers.text.split("\n"))]),
         "\n".join(f"- {note}" for note in NOTES),
@@ -142,16 +141,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(estimate: Estimate) -> str:
+def interval_cell(estimate: Estimate) -> str:
+    """An estimate with its interval, for a table."""
     return "-" if estimate.count == 0 else f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
 
 
-def _places(judged: Judged, tag: str) -> list[str]:
-    places = zip(judged.by_place(tag), judged.lift(tag), strict=True)
-    return [f"{mean:.2f} ({round(lift, 2) + 0:+.2f})" for mean, lift in places]
-
-
-def _number(value: float | None) -> str:
+def number_cell(value: float | None) -> str:
+    """A number for a table; `-` for None."""
     return "-" if value is None else f"{value:.2f}"
 
 

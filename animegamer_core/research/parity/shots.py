@@ -89,8 +89,9 @@ def _trace(golden: Golden, name: str, run: dict) -> list[float]:
         seen.append(latents)
         return _toy_network(golden, name, latents, timestep, motion)
 
-    draws = _used_draws(golden[f"{name}.draws"])
-    final = solve(velocity, golden[f"{name}.x0"], schedule, WAVE, draws, lambda done, steps, now: clean.append(now))
+    draws = iter(golden[f"{name}.draws"][::2])  # each step but the first drew twice and used the second
+    noise, on_step = partial(next, draws), lambda done, steps, now: clean.append(now)
+    final = solve(velocity, golden[f"{name}.x0"], schedule, WAVE, noise, on_step)
     found = [gap(final, golden[f"{name}.final"])]
     if f"{name}.x_in" in golden.tensors:
         recorded = golden[f"{name}.denoised"]
@@ -99,12 +100,6 @@ def _trace(golden: Golden, name: str, run: dict) -> list[float]:
         found.append(gap(torch.cat(seen), golden[f"{name}.x_in"]))
         found.append(gap(torch.cat(clean), unconditional + strength * (conditional - unconditional)))
     return found
-
-
-def _used_draws(draws: Tensor) -> Callable[[], Tensor]:
-    """The recorded noise that the scripts used: each step but the first drew twice and used the second."""
-    used = iter(draws[::2])
-    return lambda: next(used)
 
 
 def _toy_network(golden: Golden, name: str, latents_1TCHW: Tensor, timestep: int, motion: float) -> Tensor:
@@ -214,11 +209,11 @@ def whole_rows(bench: ParityRun) -> list[Row]:
     golden = Golden(bench.golden, "e2e_io")
     bench.publish_decoder("e2e")
     bench.publish_vae("e2e")
-    decoder = bench.world("e2e", "decoder", "vae").with_profile("as_run").load_decoder()
+    decoder = bench.world("e2e", "decoder", "vae").load_decoder()
     state_1ND = Golden(bench.golden, "mllm_io")[golden.sizes["ar_key"]]
     motion = float(golden.facts["flow"])
     noise = iter([golden["x0"], *golden["draws"][::2]])
-    latents = decoder.denoise(state_1ND, torch.tensor([motion]), lambda: next(noise), steps=golden.sizes["steps"])
+    latents = decoder.denoise(state_1ND, torch.tensor([motion]), partial(next, noise), steps=golden.sizes["steps"])
     frames = decoder.decode_latents(latents)[0]
     kept = golden.facts["frames_kept"]
     found = [gap(_levels(frames[index : index + 1])[0], golden["frames_u8"][at]) for at, index in enumerate(kept)]

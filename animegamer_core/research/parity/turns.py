@@ -103,7 +103,9 @@ def wide_rows(bench: ParityRun) -> list[Row]:
     if not present(bench.golden, *files, "mllm_state.safetensors", "mllm_io.json"):
         return [row(WIDE, ENGINE, []), graded_row(WIDE_CHAIN, chain_tolerance(1), [])]
     golden, small = Golden(bench.golden, "mllm1920_io"), Golden(bench.golden, "mllm_io")
-    bench.publish_engine("mllm1920", small.facts, _projections(bench))
+    stored = read_tensors(bench.golden / files[2])  # matrices as 4 W in float8
+    projections = {key: value / 4 if key.endswith(".weight") else value for key, value in stored.items()}
+    bench.publish_engine("mllm1920", small.facts, projections)
     engine = _engine(bench, "mllm1920", small.facts)
     turns = dict(enumerate(golden.facts["lines"], 1))
     found, chain = [], []
@@ -121,12 +123,6 @@ def _wide_gaps(golden: Golden, played: Played) -> list[float]:
     states_ND, prefix = played.state.representation, f"{played.name}.vid_output_"
     rows = gap(states_ND[golden.facts["rows"]], golden[prefix + "rows"])
     return [rows, gap(states_ND.square().mean(1).sqrt(), golden[prefix + "row_rms"])]
-
-
-def _projections(bench: ParityRun) -> dict[str, Tensor]:
-    """The wide projections, whose matrices are stored as 4 W in float8."""
-    tensors = read_tensors(bench.golden / "mllm1920_resamplers.safetensors")
-    return {key: value / 4 if key.endswith(".weight") else value for key, value in tensors.items()}
 
 
 def _engine(bench: ParityRun, name: str, facts: Mapping) -> GameEngine:

@@ -20,7 +20,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .build_dir import BuildDir
+from ...toybox.command import run_command
+from .build_dir import BuildDir, Deadline
 from .recipe import FULL, QUICK, STAGES
 
 UNFINISHED = 3  # exit status
@@ -51,12 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.work.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     work = BuildDir(args.work, QUICK if args.quick else FULL, device, say)
-    return 0 if build(work, stages, args.minutes) else UNFINISHED
+    return 0 if build(work, stages, Deadline(args.minutes)) else UNFINISHED
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"build: {error}\n")
-        sys.exit(2)
+    run_command("build", main)

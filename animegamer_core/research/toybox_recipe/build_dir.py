@@ -1,8 +1,9 @@
-"""A build's folder, and the log of its stages."""
+"""A build's folder, the log of its stages, and how long and how loudly they work."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,9 +12,37 @@ from ...data.dataset import TURNS
 from ...data.motion import level_edges, median_by_level
 from ...files import write_text
 from ...state import MotionTable
+from ...toybox.dataset import OnClip
 from .recipe import Recipe
 
-Say = Callable[[str], None]
+Say = Callable[[str], object]
+
+
+class Deadline:
+    """When work has to stop; minutes None: never."""
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    @property
+    def over(self) -> bool:
+        """Whether the time has run out."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    @property
+    def minutes(self) -> float:
+        """The minutes left, for a StageConfig, where 0 means no limit."""
+        return 0.0 if self._end is None else max(0.001, (self._end - time.monotonic()) / 60)
+
+
+def clip_progress(say: Say, name: str) -> OnClip:
+    """Shows every thousandth clip of a dataset that is drawn."""
+
+    def show(done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            say(f"{name}: {done} of {total} clips")
+
+    return show
 
 
 @dataclass(frozen=True)

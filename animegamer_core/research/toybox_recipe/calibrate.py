@@ -44,8 +44,21 @@ class Response:
     measured: tuple[float, ...]
 
     def to_measure(self, wanted: Sequence[float]) -> tuple[float, ...]:
-        """The condition values at which the shots' measured motion is as wanted."""
-        return inverted(self.conditions, self.measured, wanted)
+        """The condition values at which the shots' measured motion is as wanted.
+
+        The response is made monotone, and interpolated on log scales. Values beyond its ends take the end; the upper
+        end is where the response is greatest.
+        """
+        best = int(np.argmax(self.measured)) + 1
+        rising = np.maximum.accumulate(np.asarray(self.measured[:best], dtype=float))
+        steps = np.log(rising) + np.arange(best) * 1e-9  # np.interp needs strictly rising points
+        logs = np.log(np.asarray(self.conditions[:best], dtype=float))
+        values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, logs)
+        return tuple(round(math.exp(value), 4) for value in values)
+
+    def calibrated(self, table: MotionTable) -> MotionTable:
+        """The table with the values at which the median shot has the motion that `table.values` state."""
+        return replace(table, values=self.to_measure(table.values))
 
 
 def decoder_response(
@@ -62,18 +75,6 @@ def decoder_response(
     conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES)
     measured = np.median(measured_motion(decoder, states_MND, conditions, on_shot, workers), axis=0)
     return Response(tuple(conditions.tolist()), tuple(measured.tolist()))
-
-
-def calibrated_table(
-    table: MotionTable,
-    decoder: ShotDecoder,
-    states_MND: Tensor,
-    on_shot: OnShot | None = None,
-    workers: int | None = None,
-) -> MotionTable:
-    """The table with the values at which the median shot of these states has the motion that `table.values` state."""
-    response = decoder_response(table, decoder, states_MND, on_shot, workers)
-    return replace(table, values=response.to_measure(table.values))
 
 
 @torch.inference_mode()
@@ -103,22 +104,8 @@ def measured_motion(
         states = torch.stack([states_MND[state] for state, _ in part])
         motion = torch.tensor([float(value) for _, value in part])
         latents = decoder.sample(states, motion, [state for state, _ in part])
-        measured += parallel_map(
-            motion_value, [to_uint8(frames) for frames in decoder.decode_latents(latents)], workers
-        )
+        clips = [to_uint8(frames) for frames in decoder.decode_latents(latents)]
+        measured += parallel_map(motion_value, clips, workers)
         if on_shot is not None:
             on_shot(len(measured), len(rows))
     return np.array(measured).reshape(len(states_MND), len(conditions))
-
-
-def inverted(conditions: Sequence[float], measured: Sequence[float], wanted: Sequence[float]) -> tuple[float, ...]:
-    """The condition values at which a response is as wanted: made monotone, and interpolated on log scales.
-
-    Values beyond the ends of the response take the end; the upper end is where the response is greatest.
-    """
-    best = int(np.argmax(measured)) + 1
-    rising = np.maximum.accumulate(np.asarray(measured[:best], dtype=float))
-    steps = np.log(rising) + np.arange(best) * 1e-9  # np.interp needs strictly rising points
-    logs = np.log(np.asarray(conditions[:best], dtype=float))
-    values = np.interp(np.log(np.asarray(wanted, dtype=float)), steps, logs)
-    return tuple(round(math.exp(value), 4) for value in values)

@@ -21,8 +21,8 @@ from ...train.parts import MODELS, WorldParts
 from ...train.run import StageResult, train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
-from .build_dir import BuildDir
-from .calibrate import calibrated_table, played_states
+from .build_dir import BuildDir, Deadline, clip_progress
+from .calibrate import decoder_response, played_states
 from .probes import build_probes
 from .recipe import DRAWN
 from .scoring_checks import build_scoring_models
@@ -32,14 +32,13 @@ SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
 
-def build(work: BuildDir, stages: Sequence[str], minutes: float | None = None) -> bool:
+def build(work: BuildDir, stages: Sequence[str], deadline: Deadline) -> bool:
     """Run the stages that are not finished yet, in order; False if the time ran out before the end of the last one.
 
     ValueError if the folder's dataset, or one of these stages, was built with another recipe.
     """
     for stage in dict.fromkeys((*DRAWN, *stages)):
         work.check_recipe(stage)
-    end = None if minutes is None else time.monotonic() + 60 * minutes
     material = None  # the dataset, models and features that one training stage hands to the next
     for stage in stages:
         if work.is_finished(stage):
@@ -52,8 +51,7 @@ def build(work: BuildDir, stages: Sequence[str], minutes: float | None = None) -
             dataset = _engine_games if stage == "predict" else _dataset
             if material is None or material[0] is not dataset:
                 material = dataset, *_open(work, dataset)
-            left = 0.0 if end is None else max(0.1, (end - time.monotonic()) / 60)
-            result = _train(work, stage, *material[1:], left)
+            result = _train(work, stage, *material[1:], deadline.minutes)
             material = dataset, result.parts, result.data
             if not result.done:
                 work.note(stage, time.monotonic() - started, finished=False)
@@ -61,28 +59,20 @@ def build(work: BuildDir, stages: Sequence[str], minutes: float | None = None) -
                 return False
         work.note(stage, time.monotonic() - started, finished=True)
         work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
-        if end is not None and time.monotonic() > end:
+        if deadline.over:
             return False
     return True
 
 
 def _dataset(work: BuildDir) -> DatasetFolder:
     """The dataset; missing clips are drawn."""
-    return write_dataset(work.dataset, work.recipe.dataset_games, on_clip=_clip_progress(work, "data"))
+    return write_dataset(work.dataset, work.recipe.dataset_games, on_clip=clip_progress(work.say, "data"))
 
 
 def _engine_games(work: BuildDir) -> DatasetFolder:
     """The engine's games, of each clip the first picture; missing ones are drawn."""
-    games, progress = work.recipe.engine_games, _clip_progress(work, "games")
-    return write_dataset(work.games, games, pictures_only=True, on_clip=progress)
-
-
-def _clip_progress(work: BuildDir, stage: str) -> Callable[[int, int], None]:
-    def show(done: int, total: int) -> None:
-        if done % 1000 == 0 or done == total:
-            work.say(f"{stage}: {done} of {total} clips")
-
-    return show
+    progress = clip_progress(work.say, "games")
+    return write_dataset(work.games, work.recipe.engine_games, pictures_only=True, on_clip=progress)
 
 
 def _loss_progress(work: BuildDir, stage: str, every: int) -> Callable[[int, int, float], None]:
@@ -156,7 +146,7 @@ def _calibrate(work: BuildDir) -> None:
     def show(done: int, count: int) -> None:
         work.say(f"calibrate: {done}/{count}")
 
-    table = calibrated_table(measured, world.load_decoder(work.device), states, show)
+    table = decoder_response(measured, world.load_decoder(work.device), states, show).calibrated(measured)
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
     facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}

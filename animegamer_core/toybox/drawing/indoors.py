@@ -9,17 +9,17 @@ from .pen import RGB, Pen, mix
 
 
 def _room(far: Pen, near: Pen, wall: RGB, floor: RGB) -> None:
-    far.shape([(LEFT, TOP), (RIGHT, TOP), (RIGHT, BOTTOM), (LEFT, BOTTOM)], wall, line=False)
-    near.shape([(LEFT, 76), (RIGHT, 76), (RIGHT, BOTTOM), (LEFT, BOTTOM)], floor, line=False)
-    near.shape([(LEFT, 73), (RIGHT, 73), (RIGHT, 77), (LEFT, 77)], mix(wall, (120, 80, 60), 0.45), line=False)
+    far.box(LEFT, TOP, RIGHT, BOTTOM, wall, line=False)
+    near.box(LEFT, 76, RIGHT, BOTTOM, floor, line=False)
+    near.box(LEFT, 73, RIGHT, 77, mix(wall, (120, 80, 60), 0.45), line=False)
 
 
 def _window(pen: Pen, x: float, y: float, setting: Setting, frame: RGB) -> None:
     style = STYLES[setting.film]
     pane = style.night_sky[0] if setting.night else mix(style.day_sky[0], (255, 255, 255), 0.35)
-    pen.shape([(x - 18, y - 16), (x + 18, y - 16), (x + 18, y + 16), (x - 18, y + 16)], frame)
+    pen.box(x - 18, y - 16, x + 18, y + 16, frame)
     unlit = unlit_pen(pen)
-    unlit.shape([(x - 15, y - 13), (x + 15, y - 13), (x + 15, y + 13), (x - 15, y + 13)], pane, line=False)
+    unlit.box(x - 15, y - 13, x + 15, y + 13, pane, line=False)
     if setting.night:
         unlit.oval(x + 5, y - 3, 6.5, 6.5, (255, 246, 206), line=False)
     else:
@@ -32,17 +32,13 @@ def _kitchen(far: Pen, near: Pen, setting: Setting) -> None:
     for x in range(LEFT, RIGHT, 24):
         for row, y in enumerate((78, 90, 102)):
             dx = 12 if row % 2 else 0
-            near.shape(
-                [(x + dx, y), (x + dx + 12, y), (x + dx + 12, y + 12), (x + dx, y + 12)],
-                (222, 150, 106),
-                line=False,
-            )
+            near.box(x + dx, y, x + dx + 12, y + 12, (222, 150, 106), line=False)
     for x in (-2, 118, 198):
         _window(far, x + 6, 26, setting, (250, 246, 236))
-    near.shape([(LEFT, 78), (LEFT, 54), (RIGHT, 54), (RIGHT, 78)], (126, 182, 166))
-    near.shape([(LEFT, 56), (LEFT, 51), (RIGHT, 51), (RIGHT, 56)], (250, 246, 236))
+    near.box(LEFT, 54, RIGHT, 78, (126, 182, 166))
+    near.box(LEFT, 51, RIGHT, 56, (250, 246, 236))
     for x in range(LEFT + 4, RIGHT, 30):
-        near.shape([(x, 60), (x + 22, 60), (x + 22, 74), (x, 74)], (150, 202, 184))
+        near.box(x, 60, x + 22, 74, (150, 202, 184))
     for x in (22, 140, 186):
         near.blob([(x - 11, 37), (x + 11, 37), (x + 10, 51), (x - 10, 51)], (206, 110, 90))
         near.oval(x, 37, 12, 2.6, (236, 150, 120))
@@ -67,7 +63,7 @@ def _bedroom(far: Pen, near: Pen, setting: Setting) -> None:
     near.oval(66, 92, 62, 8, (168, 206, 190), line=False)
     _bed(near.at(128, 0))
     _bed(near.at(236, 0))
-    near.shape([(-16, 78), (-16, 60), (12, 60), (12, 78)], (190, 134, 92))
+    near.box(-16, 60, 12, 78, (190, 134, 92))
     unlit = unlit_pen(near)
     if setting.night:
         unlit.oval(-2, 48, 16, 13, mix((255, 214, 130), STYLES[setting.film].night_sky[1], 0.5), line=False)
@@ -83,26 +79,15 @@ def _bed(pen: Pen) -> None:
 
 def _library(far: Pen, near: Pen, setting: Setting) -> None:
     _room(far, near, (142, 100, 74), (190, 130, 92))
-    colours = (
-        (206, 90, 78),
-        (232, 186, 96),
-        (92, 142, 150),
-        (238, 224, 196),
-        (122, 104, 160),
-        (120, 160, 104),
-    )
+    colours = ((206, 90, 78), (232, 186, 96), (92, 142, 150), (238, 224, 196), (122, 104, 160), (120, 160, 104))
     for index, x in enumerate(range(LEFT, RIGHT, 61)):
-        near.shape([(x, 78), (x, TOP), (x + 56, TOP), (x + 56, 78)], (120, 80, 56))
+        near.box(x, TOP, x + 56, 78, (120, 80, 56))
         for row, y in enumerate((14, 40, 66)):
-            near.shape([(x + 4, y), (x + 4, y - 21), (x + 52, y - 21), (x + 52, y)], (86, 56, 44), line=False)
+            near.box(x + 4, y - 21, x + 52, y, (86, 56, 44), line=False)
             for book in range(5):
                 tall = 15 + 2.5 * ((book * 2 + row + index) % 3)
                 left = x + 5 + book * 9.3
-                near.shape(
-                    [(left, y), (left, y - tall), (left + 8.6, y - tall), (left + 8.6, y)],
-                    colours[(book + 2 * row + index) % 6],
-                    line=False,
-                )
+                near.box(left, y - tall, left + 8.6, y, colours[(book + 2 * row + index) % 6], line=False)
     near.oval(66, 92, 60, 8, (176, 84, 84), line=False)
     unlit = unlit_pen(near)
     for x in (39, 100, 161):

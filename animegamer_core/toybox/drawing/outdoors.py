@@ -9,7 +9,7 @@ from .pen import Pen, mix
 
 
 def _beach(far: Pen, near: Pen, setting: Setting) -> None:
-    far.shape([(LEFT, 42), (RIGHT, 42), (RIGHT, BOTTOM), (LEFT, BOTTOM)], (56, 164, 214), line=False)
+    far.box(LEFT, 42, RIGHT, BOTTOM, (56, 164, 214), line=False)
     for y, colour in ((47, (96, 190, 228)), (54, (126, 208, 234))):
         for x in range(LEFT, RIGHT, 44):
             far.oval(x + (y % 3) * 10, y, 15, 1.8, colour, line=False)
@@ -34,16 +34,15 @@ def _palm(pen: Pen, lean: float) -> None:
 
 
 def _forest(far: Pen, near: Pen, setting: Setting) -> None:
-    far.shape([(LEFT, TOP), (RIGHT, TOP), (RIGHT, BOTTOM), (LEFT, BOTTOM)], (176, 214, 150), line=False)
+    far.box(LEFT, TOP, RIGHT, BOTTOM, (176, 214, 150), line=False)
     for x in range(LEFT, RIGHT, 30):
         far.stroke([(x + 12, TOP), (x + 12, 74)], 9, (132, 176, 120), line=False)
     for x in range(LEFT, RIGHT, 24):
         far.oval(x, 66, 16, 9, (116, 172, 104), line=False)
-    near.shape([(LEFT, 70), (RIGHT, 70), (RIGHT, BOTTOM), (LEFT, BOTTOM)], (110, 160, 80), line=False)
+    near.box(LEFT, 70, RIGHT, BOTTOM, (110, 160, 80), line=False)
     for x in (-8, 28, 122, 158, 206, 236):
         near.blob(
-            [(x - 7, TOP), (x + 7, TOP), (x + 7, 50), (x + 14, 76), (x, 72), (x - 14, 76), (x - 7, 50)],
-            (136, 96, 68),
+            [(x - 7, TOP), (x + 7, TOP), (x + 7, 50), (x + 14, 76), (x, 72), (x - 14, 76), (x - 7, 50)], (136, 96, 68)
         )
     for x in range(LEFT - 6, RIGHT + 20, 26):
         near.oval(x, -2 + (x % 5), 20, 15, (74, 142, 74))
@@ -112,11 +111,11 @@ def _street(far: Pen, near: Pen, setting: Setting) -> None:
     roofs = ((196, 92, 78), (96, 108, 150), (160, 84, 70), (110, 140, 120), (120, 90, 140))
     for index, x in enumerate(range(LEFT - 4, RIGHT, 50)):
         top = 24 + 6 * (index % 2)
-        near.shape([(x, 76), (x, top), (x + 44, top), (x + 44, 76)], walls[index % 5])
+        near.box(x, top, x + 44, 76, walls[index % 5])
         near.shape([(x - 4, top), (x + 8, top - 15), (x + 36, top - 15), (x + 48, top)], roofs[index % 5])
         _windows(near, x, top, setting)
-    near.shape([(LEFT, 74), (RIGHT, 74), (RIGHT, BOTTOM), (LEFT, BOTTOM)], (166, 158, 170), line=False)
-    near.shape([(LEFT, 73), (RIGHT, 73), (RIGHT, 78), (LEFT, 78)], (222, 214, 208), line=False)
+    near.box(LEFT, 74, RIGHT, BOTTOM, (166, 158, 170), line=False)
+    near.box(LEFT, 73, RIGHT, 78, (222, 214, 208), line=False)
     for x in range(LEFT, RIGHT, 40):
         near.shape([(x, 92), (x + 22, 92), (x + 20, 96), (x - 2, 96)], (236, 230, 220), line=False)
     for x in (20, 126, 210):
@@ -126,14 +125,8 @@ def _street(far: Pen, near: Pen, setting: Setting) -> None:
 def _windows(pen: Pen, x: float, top: float, setting: Setting) -> None:
     glass = unlit_pen(pen) if setting.night else pen
     for dx in (5, 27):
-        glass.shape(
-            [(x + dx, top + 7), (x + dx + 12, top + 7), (x + dx + 12, top + 21), (x + dx, top + 21)],
-            (255, 214, 112) if setting.night else (196, 228, 244),
-        )
-    pen.blob(
-        [(x + 15, 76), (x + 15, top + 30), (x + 22, top + 26), (x + 29, top + 30), (x + 29, 76)],
-        (146, 96, 74),
-    )
+        glass.box(x + dx, top + 7, x + dx + 12, top + 21, (255, 214, 112) if setting.night else (196, 228, 244))
+    pen.blob([(x + 15, 76), (x + 15, top + 30), (x + 22, top + 26), (x + 29, top + 30), (x + 29, 76)], (146, 96, 74))
 
 
 def _lamp(pen: Pen, setting: Setting) -> None:
@@ -151,20 +144,20 @@ def _castle(far: Pen, near: Pen, setting: Setting) -> None:
         line=False,
     )
     for x in (20, 122, 224):
-        near.shape([(x - 34, 76), (x - 34, 42), (x + 34, 42), (x + 34, 76)], (206, 202, 212))
+        near.box(x - 34, 42, x + 34, 76, (206, 202, 212))
         for dx in range(-34, 34, 14):
-            near.shape([(x + dx, 43), (x + dx, 35), (x + dx + 8, 35), (x + dx + 8, 43)], (206, 202, 212), line=False)
+            near.box(x + dx, 35, x + dx + 8, 43, (206, 202, 212), line=False)
         for dx, top in ((-24, 28), (24, 28), (0, 18)):
             _tower(near, x + dx, top, setting)
         near.blob([(x - 8, 77), (x - 8, 62), (x, 55), (x + 8, 62), (x + 8, 77)], (124, 84, 66))
-    near.shape([(LEFT, 74), (RIGHT, 74), (RIGHT, BOTTOM), (LEFT, BOTTOM)], (140, 194, 106), line=False)
+    near.box(LEFT, 74, RIGHT, BOTTOM, (140, 194, 106), line=False)
     near.blob([(40, 76), (104, 76), (124, 100), (130, 116), (14, 116), (20, 100)], (240, 222, 180), line=False)
     for x in (0, 52, 92, 150, 176, 206):
         near.oval(x, 78, 9, 8, (92, 164, 88))
 
 
 def _tower(pen: Pen, x: float, top: float, setting: Setting) -> None:
-    pen.shape([(x - 8, 76), (x - 8, top), (x + 8, top), (x + 8, 76)], (228, 224, 230))
+    pen.box(x - 8, top, x + 8, 76, (228, 224, 230))
     pen.shape([(x - 11, top + 1), (x, top - 22), (x + 11, top + 1)], (86, 118, 196))
     glass = unlit_pen(pen) if setting.night else pen
     glass.blob(

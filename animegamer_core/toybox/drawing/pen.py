@@ -103,6 +103,10 @@ class Pen:
             self.draw.line([*xy, *xy[:4]], fill=self.light.line(colour), width=width)
         self.draw.polygon(xy, fill=colour)
 
+    def box(self, left: float, top: float, right: float, bottom: float, fill: RGB, *, line: bool = True) -> None:
+        """Fill a rectangle with its outline."""
+        self.shape([(left, top), (right, top), (right, bottom), (left, bottom)], fill, line=line)
+
     def blob(self, knots: Sequence[Point], fill: RGB, *, line: bool = True) -> None:
         """Fill the smooth closed curve through the knots."""
         self.shape(_spline(len(knots)) @ np.asarray(knots, dtype=float), fill, line=line)

@@ -104,11 +104,4 @@ def _ornament(pen: Pen, setting: Setting, indoors: bool) -> None:
                 pen.shape([(x + step, -4), (x + step + 11, -4), (x + step + 5.5, 7)], colour)
         else:
             for step, drop in ((0, 3), (12, 6), (24, 2)):
-                pen.oval(
-                    x + step + 6,
-                    drop - 8,
-                    9.5,
-                    9,
-                    (116, 178, 84) if step != 12 else (140, 196, 96),
-                    line=False,
-                )
+                pen.oval(x + step + 6, drop - 8, 9.5, 9, (116, 178, 84) if step != 12 else (140, 196, 96), line=False)

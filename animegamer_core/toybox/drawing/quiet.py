@@ -151,8 +151,7 @@ def _read(pen: Pen, characters: Characters, beat: Beat) -> None:
     book.blob([(-21, -10), (0, -7), (21, -10), (21, 7), (0, 10), (-21, 7)], (66, 130, 140))
     for side in (-1, 1):
         book.blob(
-            [(0, -7.5), (side * 10, -11.5), (side * 19, -10), (side * 19, 4), (side * 9, 3.5), (0, 7)],
-            (255, 250, 236),
+            [(0, -7.5), (side * 10, -11.5), (side * 19, -10), (side * 19, 4), (side * 9, 3.5), (0, 7)], (255, 250, 236)
         )
         for y in (-5.5, -1.5):
             book.stroke([(side * 5, y - 0.5), (side * 15, y - 2)], 1.7, (206, 196, 190), line=False)
