@@ -80,7 +80,7 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
             except msgspec.ValidationError as error:
                 yield Row(number, None, _in_words(str(error)))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                yield Row(number, None, f"not JSON ({brief(str(error).removeprefix('JSON is malformed: '))})")
+                yield Row(number, None, f"not a line of JSON ({brief(str(error).removeprefix('JSON is malformed: '))})")
 
 
 def _in_words(message: str) -> str:

@@ -20,8 +20,13 @@ from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.weight_files import read_state
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.films.film_index import read_film_index, read_scenes
+from animegamer_core.data.stats import DatasetFacts
 from animegamer_core.state import scope_name
 from animegamer_core.story.story import Story
+from animegamer_core.train.checkpoints import RunState, list_checkpoints, load_checkpoint, save_checkpoint
+from animegamer_core.train.log import RunLog, read_log
+from animegamer_core.train.stages import stage_config
 
 OLD = Path(__file__).with_name("frozen")
 SECONDS, MEMORY, LONGEST = 15, 400 << 20, 4000  # of one case; characters of what it says
@@ -47,13 +52,34 @@ def read_story(folder):
 
 def read_all_of_a_dataset(folder):
     problems = check(folder / "dataset", deep=True)
+    for name in read_film_index(folder / "dataset"):
+        read_scenes(folder / "dataset", name)
     if not any(problem.serious for problem in problems):
-        DatasetFolder.open(folder / "dataset")
+        DatasetFacts.of(opened := DatasetFolder.open(folder / "dataset"))
+        assert len(opened.motion_table.values) == 5 if opened.has_motion_table else True
+        assert opened.digest(captions=True)
     for problem in problems:
         assert str(problem).isprintable() and len(str(problem)) < LONGEST
 
 
+def linear_run(seed=0):
+    """A run of one small layer, one step old."""
+    torch.manual_seed(seed)
+    layer = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    return RunState("joint", stage_config("joint"), dict(layer.named_parameters()), optimizer, {}, step=1)
+
+
+def resume_run(folder):
+    read_log(folder / "run" / "log.jsonl")
+    for path in list_checkpoints(folder / "run" / "checkpoints"):
+        load_checkpoint(path, linear_run(seed=1))
+
+
 READERS = {
+    "run": resume_run,
     "world": load_world,
     "game": read_story,
     "dataset": read_all_of_a_dataset,
@@ -70,6 +96,8 @@ def whole(tmp_path_factory):
     shutil.copytree(OLD / "stories" / "game", folder / "game")
     shutil.copytree(OLD / "dataset", folder / "dataset")
     shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
+    save_checkpoint(folder / "run" / "checkpoints", linear_run())
+    RunLog(folder / "run" / "log.jsonl", 0).write(1, {"loss": 0.5})
     torch.save({f"layer.{n}": torch.randn(8, 8) for n in range(4)}, folder / "weights.pt")
     return folder
 
@@ -111,6 +139,11 @@ def run_case(whole, seed, tmp_path):
     assert grown < MEMORY, f"seed {seed}: {what}: {grown >> 20} MB, {time.monotonic() - begun:.1f} s"
     assert [path.name for path in tmp_path.iterdir()] == ["given"], f"seed {seed}: {what}: wrote outside its folder"
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_whole_is_read(whole, name):
+    READERS[name](whole)
 
 
 def test_a_sample_of_damage_is_read_or_refused_in_a_sentence(whole, tmp_path):

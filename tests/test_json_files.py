@@ -76,7 +76,7 @@ def test_a_table_is_read_line_by_line(tmp_path):
     assert [(row.number, row.value) for row in rows if row.problem is None] == [(1, Turn(1)), (4, Turn(4))]
     assert [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem] == [
         "field seed",
-        *["not JSON"] * 2,
+        *["not a line of JSON"] * 2,
     ]
     path.write_bytes(b'{"seed": 1}\n"' + b"x" * (5 << 20) + b'"\n{"seed": 3}\n')
     rows = list(read_rows(path, Turn))

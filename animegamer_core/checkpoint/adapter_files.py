@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..files import replacing
+from ..json_files import parse_json, to_type
 from ..messages import brief
 from ..spec import Reading
 from ..state import MotionTable
@@ -191,7 +192,6 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
 
 def _object(value: Any) -> dict[str, Any]:
     """An object, or the one in a json text."""
-    found = json.loads(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
-        raise ValueError(f"{str(value)[:40]!r} is not an object")
-    return found
+    if isinstance(value, str):
+        return parse_json(value, dict[str, Any], "its metadata")
+    return to_type(value, dict[str, Any], "its metadata")

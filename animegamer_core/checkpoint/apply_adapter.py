@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..json_files import parse_json
+from ..spec import ModelSpec
 from .adapter_files import read_settings, read_tensors, unreadable_settings
 from .lora import attach, free_name, note_changed, weaken
 from .lora_files import LoraUpdate, plain_tensors
@@ -53,10 +54,16 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
         note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))
     if "decoder" in given and any(name.startswith("decoder.vae.encoder.") for name in tensors):
         # latents of a newly trained encoder have another scale
-        vae, trained = given["decoder"].vae, json.loads(notes["about"])["decoder"]["vae"]["scaling_factor"]
+        vae, trained = given["decoder"].vae, _scaling_factor(path, notes)
         before = vae.config.scaling_factor
         vae.register_to_config(scaling_factor=before + strength * (trained - before))
     return stage
+
+
+def _scaling_factor(path: Path, notes: Mapping[str, str]) -> float:
+    """The scale of the latents of the VAE that the file's stage trained."""
+    values = parse_json(notes.get("about", ""), dict[str, Any], f"{path}: about")
+    return ModelSpec.from_dict(values).decoder.vae.scaling_factor
 
 
 def _lora_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, int, float]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from .. import json_files
 from ..files import PART, mode_of_new, room_for, write_text
 from ..messages import brief
 from ..spec import LARGEST
@@ -60,15 +61,12 @@ def write_json(path: Path, values: Mapping[str, typing.Any]) -> None:
 
 def read_json(path: Path) -> dict[str, typing.Any]:
     """The object in a json file; CheckpointError if it is missing, broken or something else than an object."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a readable json file ({brief(error)})") from error
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path}: expected a json object, found {type(values).__name__}")
-    return values
+        return json_files.read_json(path, dict[str, typing.Any])
+    except json_files.JsonError as error:
+        raise CheckpointError(str(error)) from error
 
 
 _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}

@@ -6,17 +6,20 @@ training device, where a batch is one indexing; those of a large one are mapped 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ..files import replacing, write_text
+from ..json_files import JsonError, read_json
+from ..messages import brief
 
 SHARD_BYTES = 256 * 2**20
 
@@ -118,18 +121,17 @@ def write_feature(
     folder.mkdir(parents=True, exist_ok=True)
     index_path = folder / f"{name}.json"
     index = _read_index(index_path)
-    if index.get("digest") != digest or index.get("count") != count:
+    if index is None or (index.digest, index.count) != (digest, count):
         first = compute(range(1))
-        rows = max(1, shard_bytes // max(1, first.nbytes))
-        index = {"digest": digest, "count": count, "rows": rows, "done": 0}
-        write_text(index_path, json.dumps(index))
-    rows = index["rows"]
-    for number in range(index["done"], -(-count // rows)):
+        index = _Index(digest, count, max(1, shard_bytes // max(1, first.nbytes)), 0)
+        write_text(index_path, msgspec.json.encode(index).decode())
+    rows = index.rows
+    for number in range(index.done, -(-count // rows)):
         rows_of_shard = range(number * rows, min(count, (number + 1) * rows))
         shard = compute(rows_of_shard).detach().cpu().contiguous()
         with replacing(_shard_path(folder, name, number)) as part:
             save_file({"rows": shard}, part, metadata={"digest": digest})
-        write_text(index_path, json.dumps({**index, "done": number + 1}))
+        write_text(index_path, msgspec.json.encode(msgspec.structs.replace(index, done=number + 1)).decode())
         if on_progress is not None:
             on_progress(rows_of_shard.stop, count)
     return _open_feature(folder, name)
@@ -145,25 +147,34 @@ def _shard_path(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}-{number:05d}.safetensors"
 
 
-def _read_index(path: Path) -> dict:
+class _Index(msgspec.Struct):
+    """A feature's index. done: shards of `rows` rows that are finished, of `count` rows."""
+
+    digest: str
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    rows: Annotated[int, msgspec.Meta(ge=1)]
+    done: Annotated[int, msgspec.Meta(ge=0)]
+
+
+def _read_index(path: Path) -> _Index | None:
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise ValueError(f"{path} is not json ({error}); delete it to compute the feature again") from error
+        return read_json(path, _Index) if path.is_file() else None
+    except JsonError as error:
+        raise ValueError(f"{error}; delete it to compute the feature again") from error
 
 
 def _open_feature(folder: Path, name: str) -> Feature:
     index = _read_index(folder / f"{name}.json")
-    if not index or index["done"] * index["rows"] < index["count"]:
+    if index is None or index.done * index.rows < index.count:
         raise ValueError(f"feature {name!r} in {folder} is missing or unfinished; run `dataset cache` again")
     shards = []
-    for number in range(index["done"]):
+    for number in range(-(-index.count // index.rows)):
         path = _shard_path(folder, name, number)
         try:
             with safe_open(path, framework="pt") as file:
-                if (file.metadata() or {}).get("digest") != index["digest"]:
+                if (file.metadata() or {}).get("digest") != index.digest:
                     raise ValueError(f"{path} belongs to another dataset; delete the cache folder {folder}")
                 shards.append(file.get_tensor("rows"))
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} cannot be read ({error}); delete {folder} and compute it again") from error
+            raise ValueError(f"{path} cannot be read ({brief(error)}); delete {folder} and compute it again") from error
     return Feature(tuple(shards))

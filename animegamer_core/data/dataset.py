@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import append_line, replacing, write_text
+from ..json_files import JsonError, read_json
 from ..media.video import read_clip, write_clip
 from ..state import MotionTable
 from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
@@ -187,11 +188,11 @@ def read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
     if not (folder / INFO).is_file():
         return {}
     try:
-        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
-    except ValueError as error:
-        problems.append(Problem(INFO, 0, f"not JSON ({error})"))
+        info = read_json(folder / INFO, dict[str, Any])
+    except JsonError as error:
+        problems.append(Problem(INFO, 0, str(error).removeprefix(f"{folder / INFO}: ")))
         return {}
-    if not isinstance(info, dict) or info.get("format", FORMAT) != FORMAT:
+    if info.get("format", FORMAT) != FORMAT:
         message = f"expected an object of format {FORMAT}; a newer version of the program wrote it"
         problems.append(Problem(INFO, 0, message))
         return {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .. import json_files
 from ..state import Instruction, clean_text
 from .records import ClipRecord
 
@@ -48,11 +49,11 @@ def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:
     """(number, value) of each line of JSON, and (number, what is wrong) of each other line; [] without a file."""
     lines: Lines = []
     problems: list[tuple[int, str]] = []
-    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
-        try:
-            lines.append((number, json.loads(line.decode("utf-8"))))
-        except (ValueError, RecursionError) as error:
-            problems.append((number, f"not a line of JSON ({error})"))
+    for number, value, problem in json_files.read_rows(path, Any):
+        if problem is None:
+            lines.append((number, value))
+        else:
+            problems.append((number, problem))
     return lines, problems
 
 

@@ -102,7 +102,6 @@ class _Stored(typing.TypedDict):
     key: dict[str, str | int | float | None]
     suffix: str
     bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..checkpoint.storage import read_json
 from ..data.dataset import DatasetFolder
 from ..spec import PROGRAM, get_spec
 from .chain import SCRATCH, begins_from, played_with, read_settings, stages_of
-from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, step_of
+from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, read_state, step_of
 from .distributed import processes
 from .job import FEATURES, RunOrigin, check_origin, to_train
 from .one_stage import is_in_world, train_one_stage
@@ -156,7 +156,7 @@ def _stage_run(
         origin = RunOrigin(request.stage, folder, request.starts, read, in_place=recipe == SCRATCH)
         check_origin(request.out, origin)
         left = saved[-1] if saved else stage_file(request.out)
-        stored = read_json(left / "state.json")["config"] if saved else asdict(read_config(left)[1])
+        stored = read_state(left).config if saved else asdict(read_config(left)[1])
         if "window" not in request.options:  # a world may have its own
             config = replace(config, window=stored["window"])
         check_settings(left, request.stage, stored, config)

@@ -12,13 +12,15 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, read_json, write_json
+from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, write_json
 from ..files import PART
+from ..json_files import JsonError, read_json
 from .distributed import distributed_like, full_tensor, is_sharded, local_shard
 from .optimizers import MOMENTS, restore_moments, stored_moments
 from .stages import STAGES, StageConfig
@@ -106,21 +108,43 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
+class StoredState(msgspec.Struct):
+    """The content of a checkpoint's state.json."""
+
+    format: int
+    stage: str
+    step: Annotated[int, msgspec.Meta(ge=0)]
+    seconds: float
+    optimizer_steps: dict[str, float]
+    config: dict[str, Any]
+
+
+def read_state(path: Path) -> StoredState:
+    """The state of the checkpoint at `path`; ValueError names the field that is damaged."""
+    try:
+        return read_json(path / "state.json", StoredState)
+    except JsonError as error:
+        raise ValueError(f"{error}; delete this folder, and the run goes on from the one before") from error
+
+
 def load_checkpoint(path: Path, state: RunState) -> None:
     """Put a checkpoint into a run that was just set up; ValueError names the field or tensor that does not fit."""
-    info = read_json(path / "state.json")
-    if info.get("format") != FORMAT or info.get("stage") != state.stage:
-        raise ValueError(f"{path} is of stage {info.get('stage')!r}, not {state.stage!r}; give another folder (--out)")
-    check_settings(path, state.stage, info["config"], state.config)
-    source = SafetensorsSource(find_safetensors(path))
+    info = read_state(path)
+    if (info.format, info.stage) != (FORMAT, state.stage):
+        raise ValueError(f"{path} is of stage {info.stage!r}, not {state.stage!r}; give another folder (--out)")
+    check_settings(path, state.stage, info.config, state.config)
+    weights = find_safetensors(path)
+    if weights is None:
+        raise ValueError(f"{path}: holds no weights; delete this folder, and the run goes on from the one before")
+    source = SafetensorsSource(weights)
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
         if state.average:
             _copy(source, f"average.{name}", state.average[name])
-        steps = info["optimizer_steps"].get(name)
+        steps = info.optimizer_steps.get(name)
         if steps is not None:
             restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)
-    state.step, state.seconds = info["step"], info["seconds"]
+    state.step, state.seconds = info.step, info.seconds
 
 
 def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:

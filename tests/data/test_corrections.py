@@ -134,7 +134,7 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
         ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
         ({"clip": FIRST, "character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
-        ({"clip": FIRST, "motion": "\ud800"}, "surrogates not allowed"),
+        ({"clip": FIRST, "motion": "\ud800"}, "not a line of JSON"),
         ({"clip": FIRST}, "nothing to change"),
         ({"clip": FIRST, "drop": True, "motion": "run"}, "no other change"),
         ({"clip": FIRST, "drop": "yes"}, "drop is 'yes'; expected true or false"),

@@ -96,7 +96,7 @@ def test_a_record_says_its_instruction():
         ({"clip": "clips/0003.exe"}, "expected the path of an .mp4"),
         ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
         ({"clip": "clips/0001.safetensors"}, "is in line 2 too"),
-        ({"motion_value": float("nan")}, "motion_value is nan"),
+        ({"motion_value": float("nan")}, "not a line of JSON"),
         ({"film": None}, "film is missing"),
         ({"motoin": "run"}, "unknown key 'motoin'"),
     ],

@@ -17,9 +17,10 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ...files import PART, append_line, write_text
+from ...json_files import JsonError, read_json, to_type
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
 from .cutting import Cut, Span
@@ -87,10 +88,9 @@ def read_film_index(out: Path) -> dict[str, FilmEntry]:
 
 def _read(path: Path) -> FilmEntry:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return FilmEntry(values["file"], values["bytes"], values["settings"], Survey.from_dict(values["survey"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error}); delete it to cut the film again") from error
+        return read_json(path, FilmEntry)
+    except JsonError as error:
+        raise ValueError(f"{error}; damaged, delete it to cut the film again") from error
 
 
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
@@ -150,6 +150,11 @@ def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = 
     return ", ".join(differences)
 
 
+class _FinishedScene(TypedDict):
+    scene: int
+    segments: list[Cut]
+
+
 def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     """The finished scenes of a film, by number in order, without a last line that a kill cut off.
 
@@ -157,13 +162,12 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     """
     path = _finished_path(out, name)
     scenes = {}
-    for line, row in read_lines(path)[0]:
+    for line, value in read_lines(path)[0]:
         try:
-            scenes[int(row["scene"])] = [Cut(**cut) for cut in row["segments"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DatasetError(
-                f"{path}:{line}: not a finished scene ({error}); delete the line to cut the scene again"
-            ) from error
+            row = to_type(value, _FinishedScene, f"{path}:{line}")
+        except JsonError as error:
+            raise DatasetError(f"{error}; not a finished scene, delete the line to cut it again") from error
+        scenes[row["scene"]] = row["segments"]
     return dict(sorted(scenes.items()))
 
 

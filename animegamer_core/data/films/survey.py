@@ -35,12 +35,6 @@ class Survey:
     scenes: tuple[FilmScene, ...]
     broken: str | None = None
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Survey:
-        """The survey that `dataclasses.asdict` made these JSON values of."""
-        scenes = (FilmScene(Scene(**row["scene"]), Crop(**row["crop"])) for row in values["scenes"])
-        return cls(values["facts"], values["seconds"], tuple(scenes), values["broken"])
-
 
 def survey_film(
     path: Path, settings: SceneSettings, *, threads: int = 0, on_seconds: OnSeconds | None = None
