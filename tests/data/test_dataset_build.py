@@ -221,7 +221,7 @@ def test_a_line_that_is_not_a_scene_is_named(films, again):
     for text in ("7", "{}", '{"scene": "x", "segments": []}', '{"scene": 0, "segments": [{"a": 1}]}'):
         path.write_text(whole + text + "\n")
         number = len(whole.splitlines()) + 1
-        with pytest.raises(DatasetError, match=rf"one\.jsonl:{number}: not a finished scene .*; delete the line"):
+        with pytest.raises(DatasetError, match=rf"one\.jsonl:{number}: not a finished scene: .*; delete the line"):
             cut_films(films, again, SETTINGS, 1)
 
 
@@ -365,7 +365,7 @@ def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(u
 def test_a_note_that_is_damaged_is_named_and_another_film_may_take_its_place(unbroken, films, again, tmp_path):
     for text in ("{", "[]", '{"file": "one.mp4"}'):
         (again / "films" / "two.json").write_text(text)
-        with pytest.raises(ValueError, match=r"two\.json: damaged .*delete it"):
+        with pytest.raises(ValueError, match=r"two\.json: damaged: .*delete it"):
             cut_films(films, again, SETTINGS, 1)
     (again / "films" / "two.json").unlink()
     other = tmp_path / "one.mp4"

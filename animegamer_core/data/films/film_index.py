@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ...files import PART, append_line, write_text
-from ...json_files import JsonError, read_json, to_type
+from ...json_files import JsonError, parse_json, to_type
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
 from .cutting import Cut, Span
@@ -29,6 +29,8 @@ from .survey import Survey
 FILMS = "films"
 SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys of how scenes are found: of all films, and of one film
 LONGEST_NAME = 60
+# Half a character: how earlier versions wrote a byte of a file name that is not UTF-8. A pair of halves is a character.
+_FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
 # Windows does not allow these file names, and a name that begins with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
 
@@ -87,10 +89,11 @@ def read_film_index(out: Path) -> dict[str, FilmEntry]:
 
 
 def _read(path: Path) -> FilmEntry:
+    text = _FOREIGN_BYTE.sub(chr(0xFFFD), path.read_text(encoding="utf-8", errors="replace"))
     try:
-        return read_json(path, FilmEntry)
+        return parse_json(text, FilmEntry, f"{path}: damaged")
     except JsonError as error:
-        raise ValueError(f"{error}; damaged, delete it to cut the film again") from error
+        raise ValueError(f"{error}; delete it to cut the film again") from error
 
 
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
@@ -164,9 +167,9 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     scenes = {}
     for line, value in read_lines(path)[0]:
         try:
-            row = to_type(value, _FinishedScene, f"{path}:{line}")
+            row = to_type(value, _FinishedScene, f"{path}:{line}: not a finished scene")
         except JsonError as error:
-            raise DatasetError(f"{error}; not a finished scene, delete the line to cut it again") from error
+            raise DatasetError(f"{error}; delete the line to cut the scene again") from error
         scenes[row["scene"]] = row["segments"]
     return dict(sorted(scenes.items()))
 
