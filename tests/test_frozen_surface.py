@@ -493,11 +493,14 @@ def test_what_is_out_stays(name: str, tmp_path: Path) -> None:
 
 
 def write_snapshot() -> None:
-    """Take the snapshot anew."""
-    values = {}
+    """Take the snapshot anew; exits without writing it if something recorded would be lost."""
+    values, frozen, missing = {}, json.loads(SNAPSHOT.read_text(encoding="utf-8")), []
     for name, (take, _, _) in SECTIONS.items():
         with tempfile.TemporaryDirectory() as folder:
-            values[name] = take(Path(folder))
+            values[name] = json.loads(json.dumps(take(Path(folder))))
+        missing += SECTIONS[name][1](frozen[name], values[name], name)
+    if missing:
+        sys.exit("\n".join(["nothing was written; users would lose:", *missing]))
     SNAPSHOT.write_text(json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

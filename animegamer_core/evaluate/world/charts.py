@@ -70,18 +70,20 @@ def draw_game(game: GameRecord, out: Path) -> Image.Image:
     return contact_sheet(session.turns, clips, game.name)
 
 
-def draw_metrics(table: PaperTable) -> Image.Image:
+def draw_metrics(table: PaperTable, keys: Sequence[str] = PLOTTED) -> Image.Image:
     """One panel for each metric: a bar with its interval for every run, and the paper's values in grey."""
-    panels = [(BY_KEY[key], bars_of(table, BY_KEY[key])) for key in PLOTTED]
+    panels = [(BY_KEY[key], bars_of(table, BY_KEY[key])) for key in keys]
     pairs = [panels[start : start + 2] for start in range(0, len(panels), 2)]
     rows = [max(1, *(len(bars) for _, bars in pair)) for pair in pairs]
     figure = _new_figure(12.8, 1.2 + sum(0.75 + 0.27 * count for count in rows))
     heading = printable(table.heading, _LONGEST_HEADING)
     figure.suptitle(heading, x=0.03, ha="left", font=_font(heading, 14), color=INK)
     grid = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=[0.9 + 0.27 * count for count in rows])
-    for place, ((metric, bars), axes) in enumerate(zip(panels, grid.flat, strict=True)):
+    for place, (metric, bars) in enumerate(panels):
         better = "higher is better" if metric.higher else "lower is better"
-        _draw_bars(axes, f"{table.label(metric)}  ({better})", bars, rows[place // 2])
+        _draw_bars(grid.flat[place], f"{table.label(metric)}  ({better})", bars, rows[place // 2])
+    for spare in grid.flat[len(panels) :]:
+        spare.set_axis_off()
     note = "Black lines: 95 % intervals. Grey bars: the paper's values, of its own films and scoring models."
     figure.supxlabel(note, x=0.03, ha="left", size=9.5, color=FAINT)
     return _as_picture(figure)
