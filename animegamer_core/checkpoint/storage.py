@@ -112,13 +112,13 @@ def number(config: dict[str, typing.Any], field: str, path: Path, default: float
 
 
 def finite_extremes(tensor: torch.Tensor, where: str) -> torch.Tensor | None:
-    """The smallest and the largest value; None without floating-point values. CheckpointError for NaN or infinity.
+    """The smallest and the largest value; None without floating-point values in memory. CheckpointError for NaN or infinity.
 
     One pass over the numbers, at the speed of memory; checking every number takes twenty times as long.
     """
     import torch
 
-    if not tensor.is_floating_point() or not tensor.numel():
+    if not tensor.is_floating_point() or not tensor.numel() or tensor.is_meta:
         return None
     extremes = torch.stack((tensor if tensor.dtype.itemsize > 1 else tensor.half()).detach().aminmax())
     if not extremes.isfinite().all():

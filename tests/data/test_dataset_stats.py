@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -111,12 +110,6 @@ def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):
 
     pictures = [drawn(name) for name in ("\u5343\u5c0b", "$x$", "x")]
     assert all((one != other).any() for one, other in itertools.pairwise(pictures))
-
-
-def test_without_matplotlib_the_way_to_get_it_is_said(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ValueError, match=r"pip install -e \"\.\[data\]\""):
-        draw_stats(folder)
 
 
 def test_the_picture_is_written_whole(folder):
