@@ -112,9 +112,10 @@ def number(config: dict[str, typing.Any], field: str, path: Path, default: float
 
 
 def finite_extremes(tensor: torch.Tensor, where: str) -> torch.Tensor | None:
-    """The smallest and the largest value; None without floating-point values in memory. CheckpointError for NaN or infinity.
+    """The smallest and the largest value; None without floating-point values. CheckpointError for NaN or infinity.
 
-    One pass over the numbers, at the speed of memory; checking every number takes twenty times as long.
+    One pass over the numbers, at the speed of memory; checking every number takes twenty times as long. Tensors on the
+    meta device have none.
     """
     import torch
 
