@@ -1,8 +1,9 @@
 """Reads what a pickle would build, without building it.
 
-torch.load(weights_only=True) runs no code, yet it builds whatever it is told to: `bytearray(5e9)`, an array of 4 TB, or
-tuples within tuples whose hash takes years. So the instructions are read first. Allowed are those that torch.save
-writes for tensors and plain values, and nothing may be larger than the file that claims it.
+torch.load(weights_only=True) runs no code, yet it builds whatever it is told to: `bytearray(5e9)`, an array of 4 TB,
+keys whose hash takes years, a dtype that holds itself and crashes the process. So the instructions are read first.
+Allowed are those that torch.save writes for tensors and plain values; keys are plain, and what is claimed or copied is
+counted against the size of the file.
 """
 
 from __future__ import annotations
@@ -11,28 +12,33 @@ import _compat_pickle
 import math
 import pickletools
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ..messages import brief
 
+MOST_INSTRUCTIONS = 1_000_000  # the published files have some 100,000
+_DIMENSIONS = 64  # of a tensor, as in torch
+_DEPTH = 20  # of tuples within tuples; torch.save writes three
 _STORAGE_BYTES = {
     "Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1,
     "Bool": 1, "Untyped": 1, "ComplexFloat": 8, "ComplexDouble": 16,
 }  # fmt: skip
-_DTYPES = {
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
-    "uint8", "bool",
-}  # fmt: skip
-_DEPTH = 20  # of tuples within tuples; torch.save writes three
+_DTYPE = re.compile(r"torch\.(u?int(8|16|32|64)|float(16|32|64|8_\w{1,12})|bfloat16|bool|complex(32|64|128))")
 _NUMPY = ("numpy._core.multiarray", "numpy.core.multiarray")  # of numpy 2 and 1
-_NUMPY_NUMBER = re.compile(rb"[<>=|]?[biuf][1248]")
+_NUMPY_NUMBER = re.compile(r"[<>=|]?[biuf][1248]")
+_REBUILD = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3")  # 3: of types younger than storages
+_GLOBALS = {
+    "collections.OrderedDict", "collections.Counter", "builtins.set", "torch.Size", "torch.device", *_REBUILD,
+    "torch._utils._rebuild_parameter", "numpy.dtype", "numpy.ndarray", "_codecs.encode",
+    *(f"{module}._reconstruct" for module in _NUMPY),
+    *(f"{module}.{name}Storage" for name in _STORAGE_BYTES for module in ("torch", "torch.storage")),
+}  # fmt: skip
 _LITERALS = {
     "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING",
-    "BINBYTES", "SHORT_BINBYTES",
 }  # fmt: skip
-_OBJECTS = {"EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
@@ -51,11 +57,9 @@ class _Global:
 
 @dataclass(frozen=True, eq=False)
 class _Tuple:
-    """items: what it holds. values: how many values it unfolds to, counting one that is held twice as two. depth: of
-    tuples within it."""
+    """depth: of tuples within it."""
 
     items: tuple[Any, ...]
-    values: int
     depth: int
 
 
@@ -64,7 +68,21 @@ class _Storage:
     numbers: int
 
 
-_OBJECT, _MARK = object(), object()
+@dataclass(eq=False)
+class _Built:
+    """Something that the pickle builds, by its kind.
+
+    size: items of a list or dict, bytes of bytes. plain: whether all items of a list could be keys. metadata: whether a
+    dict has no other key than `_metadata`, which torch puts beside an OrderedDict of weights.
+    """
+
+    kind: str
+    size: int = 0
+    plain: bool = True
+    metadata: bool = True
+
+
+_MARK, _EMPTY = object(), _Tuple((), 1)
 
 
 def scan_pickle(file: BinaryIO, largest: int) -> None:
@@ -80,11 +98,14 @@ class _Scan:
         self.largest = largest
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.storages: dict[Any, int] = {}  # bytes by key
+        self.storages: dict[str, int] = {}  # bytes by name
+        self.claimed = self.copied = 0  # bytes of storages; bytes that calls copy
 
     def run(self, file: BinaryIO) -> None:
         try:
-            for opcode, argument, _ in pickletools.genops(file):
+            for number, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+                if number >= MOST_INSTRUCTIONS:
+                    raise RefusedPickle(f"its pickle has more than {MOST_INSTRUCTIONS} instructions")
                 self.step(opcode.name, argument)
         except (IndexError, KeyError) as error:  # nothing on the stack, or not in the memo
             raise DamagedPickle(type(error).__name__) from error
@@ -94,35 +115,36 @@ class _Scan:
             raise DamagedPickle(brief(error)) from error
 
     def step(self, name: str, argument: Any) -> None:
+        stack = self.stack
         if name in _LITERALS:
-            self.stack.append({"NONE": None, "NEWTRUE": True, "NEWFALSE": False}.get(name, argument))
-        elif name in _OBJECTS:
-            self.stack.append(_OBJECT)
+            stack.append(_CONSTANTS.get(name, argument))
+        elif name in ("EMPTY_LIST", "EMPTY_DICT"):
+            stack.append(_Built("list" if name == "EMPTY_LIST" else "dict"))
         elif name == "EMPTY_TUPLE":
-            self.stack.append(_Tuple((), 1, 1))
+            stack.append(_EMPTY)
         elif name in _TUPLES:
-            self.stack.append(self.tuple_of([self.stack.pop() for _ in range(_TUPLES[name])][::-1]))
+            stack.append(_tuple_of([stack.pop() for _ in range(_TUPLES[name])][::-1]))
         elif name == "TUPLE":
-            self.stack.append(self.tuple_of(self.to_mark()))
+            stack.append(_tuple_of(self.to_mark()))
         elif name == "MARK":
-            self.stack.append(_MARK)
+            stack.append(_MARK)
         elif name in ("BINPUT", "LONG_BINPUT"):
-            self.memo[argument] = self.stack[-1]
+            self.memo[argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
-            self.stack.append(self.memo[argument])
-        elif name in ("APPENDS", "SETITEMS"):
-            self.to_mark()
-        elif name in ("APPEND", "SETITEM"):
-            del self.stack[-1 if name == "APPEND" else -2 :]
+            stack.append(self.memo[argument])
+        elif name in ("APPENDS", "APPEND"):
+            self.append(self.to_mark() if name == "APPENDS" else [stack.pop()])
+        elif name in ("SETITEMS", "SETITEM"):
+            self.set_items(self.to_mark() if name == "SETITEMS" else [stack.pop(), stack.pop()][::-1])
         elif name == "GLOBAL":
-            self.stack.append(_Global(_known(argument)))
+            stack.append(_Global(_known(argument)))
         elif name == "REDUCE":
-            arguments, function = self.stack.pop(), self.stack.pop()
-            self.stack.append(self.called(function, arguments))
+            arguments, function = stack.pop(), stack.pop()
+            stack.append(self.called(function, arguments))
         elif name == "BUILD":
-            self.stack.pop()
+            self.changed(stack.pop(), stack[-1])
         elif name == "BINPERSID":
-            self.stack.append(self.storage_of(self.stack.pop()))
+            stack.append(self.storage_of(stack.pop()))
         elif name not in ("PROTO", "STOP"):
             raise RefusedPickle(f"its pickle has the instruction {name}, which torch.save does not write")
 
@@ -137,35 +159,86 @@ class _Scan:
         del self.stack[at:]
         return items
 
-    def tuple_of(self, items: list[Any]) -> _Tuple:
-        tuples = [item for item in items if isinstance(item, _Tuple)]
-        values = 1 + len(items) - len(tuples) + sum(item.values for item in tuples)
-        depth = 1 + max((item.depth for item in tuples), default=0)
-        if values > self.largest or depth > _DEPTH:  # hashing it, as a key, would take that long or overflow the stack
-            raise RefusedPickle(f"a tuple in it unfolds to {values} values, {depth} deep, more than weights need")
-        return _Tuple(tuple(items), values, depth)
+    def append(self, items: Sequence[Any]) -> None:
+        target = self.stack[-1]
+        if not _is(target, "list"):
+            raise RefusedPickle("adds items to something that is no list")
+        target.size += len(items)
+        target.plain = target.plain and all(map(_is_key, items))
+
+    def set_items(self, items: Sequence[Any]) -> None:
+        target, keys = self.stack[-1], items[::2]
+        if not _is(target, "dict", "ordered"):
+            raise RefusedPickle("sets items of something that is no dict")
+        if not all(map(_is_key, keys)):  # the hash of anything else may take long
+            raise RefusedPickle("has a key that is neither a text nor a small number")
+        target.size += len(keys)
+        target.metadata = target.metadata and all(key == "_metadata" for key in keys)
 
     def storage_of(self, key: Any) -> _Storage:
         """The numbers of a tensor, named by ('storage', type, key, device, count)."""
-        if not isinstance(key, _Tuple) or len(key.items) < 5 or key.items[0] != "storage":
+        items = key.items if isinstance(key, _Tuple) else ()
+        mark, kind, name, _, count = (*items[:5], *(None,) * (5 - min(5, len(items))))
+        if mark != "storage" or not isinstance(kind, _Global) or not isinstance(name, str) or not _is_count(count):
             raise RefusedPickle("names tensors in a way that torch.save does not")
-        _, kind, name, _, count = key.items[:5]
-        if not isinstance(kind, _Global) or not _count(count) or not isinstance(name, str):
-            raise RefusedPickle("names tensors in a way that torch.save does not")
-        each = _STORAGE_BYTES.get(kind.name.removeprefix("torch.").removeprefix("storage.").removesuffix("Storage"), 1)
-        self.storages[name] = max(count * each, self.storages.get(name, 0))
-        if sum(self.storages.values()) > self.largest:
+        each = _STORAGE_BYTES.get(kind.name.rpartition(".")[2].removesuffix("Storage"), 1)
+        before = self.storages.get(name, 0)
+        self.storages[name] = max(before, count * each)
+        self.claimed += self.storages[name] - before
+        if self.claimed > self.largest:
             raise RefusedPickle(f"its tensors claim more bytes than the {self.largest} of its file")
         return _Storage(count)
 
-    def called(self, function: Any, arguments: Any) -> Any:
+    def copy(self, size: int) -> None:
+        """Count what a call copies: by the memo, a small pickle could ask for the same again and again."""
+        self.copied += size
+        if self.copied > self.largest:
+            raise RefusedPickle(f"copies more bytes than the {self.largest} of its file")
+
+    def called(self, function: Any, arguments: Any) -> _Built:
         """The result of a call; refuses functions that weights do not need, and sizes that their data do not have."""
-        if not isinstance(function, _Global) or not isinstance(arguments, _Tuple):
-            raise RefusedPickle("calls something that is no function")
-        check = _CALLS.get(function.name)
-        if check is None or not check(*arguments.items[:4], *(None,) * (4 - len(arguments.items))):
-            raise RefusedPickle(f"calls {function.name} in a way that weights do not need")
-        return _OBJECT
+        name = function.name if isinstance(function, _Global) else ""
+        given = arguments.items if isinstance(arguments, _Tuple) else ()
+        first, second, third, fourth, _, sixth = (*given[:6], *(None,) * (6 - min(6, len(given))))
+        if name == "collections.OrderedDict" and not given:
+            return _Built("ordered")
+        if name == "collections.Counter" and len(given) == 1 and _is(first, "dict"):
+            self.copy(64 * first.size)
+            return _Built("other")
+        if name == "builtins.set" and len(given) == 1 and _is(first, "list") and first.plain:
+            self.copy(8 * first.size)
+            return _Built("other")
+        if (name == "torch.Size" and _are_counts(first)) or (name == "torch.device" and isinstance(first, str)):
+            return _Built("other")
+        if name in _REBUILD and _lies_in_storage(first, second, third, fourth) and _is_hooks(sixth):
+            return _Built("tensor")
+        if name == "torch._utils._rebuild_parameter" and _is(first, "tensor") and _is_hooks(third):
+            return _Built("tensor")
+        if name == "numpy.dtype" and isinstance(first, str) and _NUMPY_NUMBER.fullmatch(first):
+            return _Built("dtype")
+        if name == "_codecs.encode" and isinstance(first, str) and second == "latin1":  # bytes in protocol 2
+            self.copy(len(first))
+            return _Built("bytes", len(first))
+        if name.endswith("._reconstruct") and isinstance(first, _Global) and first.name == "numpy.ndarray":
+            if isinstance(second, _Tuple) and second.items == (0,):  # empty: size and content come with its state
+                return _Built("array")
+        raise RefusedPickle(f"calls {name or 'something that is no function'} in a way that weights do not need")
+
+    def changed(self, state: Any, target: Any) -> None:
+        """Check what an object is told to become, which is no more than torch and numpy write."""
+        items = state.items if isinstance(state, _Tuple) else ()
+        if _is(target, "ordered"):
+            allowed = _is(state, "dict") and state.metadata
+        elif _is(target, "dtype"):
+            order = items[1] if len(items) > 1 else None
+            allowed = order in ("<", ">", "|", "=") and items == (3, order, None, None, None, -1, -1, 0)
+        else:
+            allowed = _is(target, "array") and len(items) == 5 and items[0] == 1 and _are_counts(items[1])
+            allowed = allowed and _is(items[2], "dtype") and _is(items[4], "bytes")
+            if allowed:
+                self.copy(items[4].size)
+        if not allowed:
+            raise RefusedPickle("changes an object in a way that weights do not need")
 
 
 def _known(argument: str) -> str:
@@ -173,60 +246,44 @@ def _known(argument: str) -> str:
     module, _, name = argument.partition(" ")
     module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
     full = f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{name}"
-    if full not in _GLOBALS:
-        raise RefusedPickle(f"holds the object {full!r}, which could run code and which weights do not need")
+    if full not in _GLOBALS and not _DTYPE.fullmatch(full):
+        raise RefusedPickle(f"holds the object {brief(full, 80)!r}, which could run code and which weights do not need")
     return full
 
 
-def _count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _tuple_of(items: Sequence[Any]) -> _Tuple:
+    depth = 1 + max((item.depth for item in items if isinstance(item, _Tuple)), default=0)
+    if depth > _DEPTH:
+        raise RefusedPickle(f"has tuples within tuples, {depth} deep; weights need three")
+    return _Tuple(tuple(items), depth)
 
 
-def _counts(value: Any) -> bool:
-    return isinstance(value, _Tuple) and all(map(_count, value.items))
+def _is(value: Any, *kinds: str) -> bool:
+    return isinstance(value, _Built) and value.kind in kinds
+
+
+def _is_hooks(value: Any) -> bool:
+    return value is None or _is(value, "ordered")
+
+
+def _is_key(value: Any) -> bool:
+    """Whether a value is hashed at once, and no other is likely to have its hash."""
+    return value is None or isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 1 << 31)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, _Tuple) and len(value.items) <= _DIMENSIONS and all(map(_is_count, value.items))
 
 
 def _lies_in_storage(storage: Any, offset: Any, shape: Any, strides: Any) -> bool:
     """Whether a view's last number is in its storage: torch would enlarge the storage to fit."""
-    if not isinstance(storage, _Storage) or not _count(offset) or not _counts(shape) or not _counts(strides):
+    if not isinstance(storage, _Storage) or not _is_count(offset) or not _are_counts(shape) or not _are_counts(strides):
         return False
-    if len(shape.items) != len(strides.items) or not math.prod(shape.items):
-        return len(shape.items) == len(strides.items)
+    if len(shape.items) != len(strides.items):
+        return False
     last = sum((size - 1) * stride for size, stride in zip(shape.items, strides.items, strict=True))
-    return offset + last < storage.numbers
-
-
-def _empty_array(kind: Any, shape: Any, code: Any, _: Any) -> bool:
-    """Whether numpy begins an array as it does itself: empty, its size and content come with its state."""
-    named = isinstance(kind, _Global) and kind.name == "numpy.ndarray"
-    return named and isinstance(shape, _Tuple) and shape.items == (0,) and code is not None
-
-
-def _number_type(code: Any, *_: Any) -> bool:
-    text = code.encode() if isinstance(code, str) else code
-    return isinstance(text, bytes) and _NUMPY_NUMBER.fullmatch(text) is not None
-
-
-def _anything(*_: Any) -> bool:
-    return True
-
-
-_CALLS: dict[str, Callable[..., bool]] = {
-    "collections.OrderedDict": _anything,
-    "builtins.set": _anything,
-    "torch.Size": lambda shape, *_: _counts(shape),
-    "torch.device": _anything,
-    "torch._utils._rebuild_tensor_v2": _lies_in_storage,
-    "torch._utils._rebuild_tensor_v3": _lies_in_storage,  # of types younger than storages
-    "torch._utils._rebuild_parameter": _anything,
-    "numpy.dtype": _number_type,
-    "_codecs.encode": lambda text, coding, *_: isinstance(text, str) and coding in ("latin1", b"latin1"),
-    **{f"{module}._reconstruct": _empty_array for module in _NUMPY},
-}
-_GLOBALS = {
-    *_CALLS,
-    "numpy.ndarray",
-    *(f"torch.{name}Storage" for name in _STORAGE_BYTES),
-    *(f"torch.storage.{name}Storage" for name in _STORAGE_BYTES),
-    *(f"torch.{name}" for name in _DTYPES),
-}
+    return not math.prod(shape.items) or offset + last < storage.numbers

@@ -8,9 +8,10 @@ the weights (docs/reference.md, files on disk).
 from __future__ import annotations
 
 import io
+import os
+import struct
 import typing
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
@@ -100,11 +101,11 @@ def decoder_file(folder: Path) -> Path:
 
 def _load(path: Path) -> Mapping[str, typing.Any]:
     """What torch.save stored, which must be a dict; CheckpointError for anything else."""
-    zipped = _check_container(path)
-    _scan(path, zipped)
+    index = _index_of(path)
+    _scan(path, index)
     try:
         with torch.serialization.safe_globals(_numpy_globals()):
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=index is not None)
     except _LOAD_ERRORS as error:
         raise CheckpointError(_not_whole(path, type(error).__name__)) from error
     if not isinstance(content, dict):
@@ -112,29 +113,32 @@ def _load(path: Path) -> Mapping[str, typing.Any]:
     return content
 
 
-def _scan(path: Path, zipped: bool) -> None:
-    """Read what the file's pickles would build; CheckpointError for more than tensors and plain values."""
-    size = path.stat().st_size
+def _scan(path: Path, index: zipfile.ZipInfo | None) -> None:
+    """Read what the file's pickles would build; CheckpointError for more than tensors and plain values.
+
+    index: the entry of a zip that has the pickle; None for a file without a zip.
+    """
     try:
-        if not zipped:
-            with path.open("rb") as file:
+        with path.open("rb") as file:
+            if index is None:
                 for _ in range(_LEGACY_PICKLES):
-                    scan_pickle(file, size)
-            return
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                if entry.filename.endswith(".pkl"):
-                    scan_pickle(io.BytesIO(archive.read(entry)), size)
-    except DamagedPickle as error:
+                    scan_pickle(file, path.stat().st_size)
+            else:  # zipfile would also compare a checksum, which torch can leave out
+                file.seek(index.header_offset + 26)
+                name, extra = struct.unpack("<HH", file.read(4))
+                file.seek(name + extra, os.SEEK_CUR)
+                scan_pickle(io.BytesIO(file.read(index.file_size)), path.stat().st_size)
+    except (DamagedPickle, struct.error) as error:
         raise CheckpointError(_not_whole(path, str(error))) from error
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:  # the last: a password
-        raise CheckpointError(f"{path}: not a readable torch file ({brief(error)}); download it again") from error
     except RefusedPickle as error:
         raise CheckpointError(f"{path}: {error}; it was not opened, expected tensors and plain values only") from error
 
 
-def _check_container(path: Path) -> bool:
-    """Whether the file is torch's zip form. Refuses zips whose content is larger than the file, before reading any."""
+def _index_of(path: Path) -> zipfile.ZipInfo | None:
+    """The entry of torch's zip that has the pickle; None for a file that is no zip.
+
+    CheckpointError for a zip whose content is larger than the file, or that another reader could see differently.
+    """
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     refuse_pointer(path)
@@ -144,7 +148,7 @@ def _check_container(path: Path) -> bool:
                 raise CheckpointError(
                     f"{path}: the file ends too early; expected a whole torch file, download it again"
                 )
-        return False
+        return None
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -152,13 +156,35 @@ def _check_container(path: Path) -> bool:
         raise CheckpointError(f"{path}: not a readable torch file ({brief(error)}); download it again") from error
     packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
     total = sum(entry.file_size for entry in entries)
-    index = max((entry.file_size for entry in entries if entry.filename.endswith("data.pkl")), default=0)
-    if packed or total > path.stat().st_size or index > _MAX_INDEX_BYTES:
+    names = [entry.filename.lower() for entry in entries]  # torch passes over the case of letters
+    indexes = [entry for entry, name in zip(entries, names, strict=True) if name.endswith("/data.pkl")]
+    if packed or total > path.stat().st_size or any(entry.file_size > _MAX_INDEX_BYTES for entry in indexes):
         raise CheckpointError(
             f"{path}: a zip of {len(entries)} entries that unpack to {total} bytes; "
             "expected a torch file, which is not compressed"
         )
-    return True
+    if len(indexes) != 1 or len(set(names)) < len(names) or not _ends_in_directory(path):
+        raise CheckpointError(f"{path}: not a zip as torch.save writes it; expected one data.pkl, download it again")
+    return indexes[0]
+
+
+def _ends_in_directory(path: Path) -> bool:
+    """Whether the zip's directory lies right before its end, as that says; else readers could find another one."""
+    with path.open("rb") as file:
+        end = file.seek(-22, os.SEEK_END)
+        record = file.read(22)
+        length, offset = struct.unpack("<LL", record[12:20])
+        if end >= 76:  # 64-bit zips have a larger record, and a pointer to it, before the end
+            file.seek(end - 20)
+            locator = file.read(20)
+            if locator.startswith(b"PK\6\7"):
+                (start,) = struct.unpack("<Q", locator[8:16])
+                if start != end - 76:
+                    return False
+                file.seek(start)
+                length, offset = struct.unpack("<QQ", file.read(56)[40:56])
+                end = start
+    return record.startswith(b"PK\5\6") and record.endswith(b"\0\0") and offset + length == end
 
 
 def _not_whole(path: Path, why: str) -> str:
@@ -177,9 +203,8 @@ def _numpy_globals() -> list[typing.Any]:
 def _entry(path: Path, found: Mapping[str, typing.Any], inside: str) -> Mapping[str, typing.Any]:
     values = found.get(inside)
     if not isinstance(values, dict):
-        raise CheckpointError(
-            f"{path}: no dict under key {inside!r}; found {', '.join(map(repr, list(found)[:3])) or 'nothing'}"
-        )
+        there = ", ".join(brief(repr(key), 60) for key in list(found)[:3]) or "nothing"
+        raise CheckpointError(f"{path}: no dict under key {inside!r}; found {there}")
     return values
 
 
@@ -187,11 +212,12 @@ def _only_tensors(path: Path, found: Mapping[typing.Any, typing.Any]) -> dict[st
     """The same dict, refused unless it maps names to dense tensors no larger than the file itself."""
     size = path.stat().st_size
     for key, value in found.items():
+        name = brief(repr(key), 80)
         if not isinstance(key, str) or not isinstance(value, torch.Tensor):
-            raise CheckpointError(f"{path}: entry {key!r} is a {type(value).__name__}; expected named tensors only")
+            raise CheckpointError(f"{path}: entry {name} is a {type(value).__name__}; expected named tensors only")
         if value.numel() * value.element_size() > size:
             raise CheckpointError(
-                f"{path}: tensor {key!r} claims shape {tuple(value.shape)}, more than the file holds; "
+                f"{path}: tensor {name} claims shape {tuple(value.shape)}, more than the file holds; "
                 "expected stored values"
             )
     if not found:

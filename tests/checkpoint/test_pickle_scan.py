@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.checkpoint.pickle_scan import DamagedPickle, RefusedPickle, scan_pickle
 from animegamer_core.checkpoint.storage import CheckpointError
-from animegamer_core.checkpoint.weight_files import read_state
+from animegamer_core.checkpoint.weight_files import _index_of, read_state
 
 GOOD = {
     "module": collections.OrderedDict(a=torch.randn(4, 5).half(), view=torch.randn(6, 5)[1:4].t(), none=torch.empty(0)),
@@ -62,8 +62,11 @@ def storage(kind: bytes, count: int) -> bytes:
     )
 
 
+HOOKS = b"ccollections\nOrderedDict\n)R"
+
+
 def tensor(count: int, offset: int, size: int, stride: int, kind: bytes = b"FloatStorage") -> bytes:
-    values = [storage(kind, count), number(offset), number(size) + b"\x85", number(stride) + b"\x85", b"\x89", b"}"]
+    values = [storage(kind, count), number(offset), number(size) + b"\x85", number(stride) + b"\x85", b"\x89", HOOKS]
     return called(b"torch._utils\n_rebuild_tensor_v2", *values)
 
 
@@ -74,11 +77,12 @@ def doubled(times: int) -> bytes:
 
 
 DTYPE = b"cnumpy\ndtype\n(X\x02\x00\x00\x00%bK\x00K\x01tR"
+ENCODED = b"c_codecs\nencode\n(h\x00X\x06\x00\x00\x00latin1tR"
 HOSTILE = {
     "runs a command": (called(b"os\nsystem", b"X\x02\x00\x00\x00ls"), "holds the object 'posix.system'|'os.system'"),
     "5 GB of zeros": (called(b"__builtin__\nbytearray", number(5 * 10**9)), "builtins.bytearray"),
     "an array of 4 TB": (
-        called(b"numpy.core.multiarray\n_reconstruct", b"cnumpy\nndarray\n", number(4 << 40) + b"\x85", b"C\x01b"),
+        called(b"numpy.core.multiarray\n_reconstruct", b"cnumpy\nndarray\n", number(4 << 40) + b"\x85", b"U\x01b"),
         "calls numpy.core.multiarray._reconstruct",
     ),
     "an array made directly": (called(b"numpy\nndarray", number(4 << 40)), "calls numpy.ndarray"),
@@ -86,7 +90,23 @@ HOSTILE = {
     "a storage of 4 TB": (tensor(1 << 40, 0, 1, 1), "claim more bytes than the 10000"),
     "a view behind its storage": (tensor(8, 0, 1 << 40, 1), "_rebuild_tensor_v2"),
     "a view of large strides": (tensor(8, 0, 2, 1 << 40), "_rebuild_tensor_v2"),
-    "a key that unfolds": (doubled(40), "unfolds to"),
+    "a key that unfolds": (doubled(15), "neither a text nor a small number"),
+    "keys of one hash": (b"\x80\x02}" + number(3 * (2**61 - 1)) + b"Ns.", "neither a text nor a small number"),
+    "a dtype that holds itself": (
+        b"\x80\x02" + DTYPE % b"u1" + b"q\x00(K\x03X\x01\x00\x00\x00|h\x00NNK\x01K\x01K\x00tb.",
+        "changes an object",
+    ),
+    "a set of a tensor": (called(b"__builtin__\nset", tensor(8, 0, 8, 0)[2:-1]), "calls builtins.set"),
+    "a text encoded again and again": (
+        b"\x80\x02X\xe8\x03\x00\x00" + b"a" * 1000 + b"q\x00" + ENCODED * 20 + b".",
+        "copies more bytes",
+    ),
+    "sets without end": (b"\x80\x02" + b"\x8f" * 9 + b".", "EMPTY_SET"),
+    "an object's methods": (
+        called(b"collections\nOrderedDict")[:-1] + b"}X\x05\x00\x00\x00itemsNsb.",
+        "changes an object",
+    ),
+    "a shape of a thousand numbers": (called(b"torch\nSize", b"(" + b"K\x02" * 1000 + b"t"), "calls torch.Size"),
     "a key that is deep": (b"\x80\x02}K\x01" + b"\x85" * 200_000 + b"Ns.", "deep"),
     "another codec": (called(b"_codecs\nencode", b"X\x01\x00\x00\x00a", b"X\x04\x00\x00\x00zlib"), "_codecs.encode"),
     "newer instructions": (pickle.dumps({"a": 1}, protocol=4), "FRAME"),
@@ -121,6 +141,30 @@ def test_an_old_file_is_read_through_before_it_is_opened(tmp_path):
     (tmp_path / "bomb.pt").write_bytes(b"".join([*head, bomb, pickle.dumps([], protocol=2)]))
     with pytest.raises(CheckpointError, match="bytearray"):
         read_state(tmp_path / "bomb.pt")
+
+
+def test_a_zip_that_readers_see_differently_is_refused(tmp_path):
+    bomb, path = called(b"__builtin__\nbytearray", number(5 * 10**9)), tmp_path / "weights.pt"
+    torch.save({"a": torch.ones(2)}, path)
+    good = path.read_bytes()
+    for names in (["archive/data.PKL"], ["archive/data.pkl", "archive/DATA.pkl"], ["archive/other.pkl"], ["data.pkl"]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, bomb)
+        with pytest.raises(CheckpointError, match=r"it was not opened|not a zip as torch\.save writes it"):
+            read_state(path)
+    path.write_bytes(good + good)  # two directories: zipfile reads the last one, others the one that its end names
+    with pytest.raises(CheckpointError, match=r"not a zip as torch\.save writes it"):
+        read_state(path)
+
+
+def test_the_directory_of_a_large_zip_is_found(tmp_path, monkeypatch):
+    """Files of more than 4 GB have another end."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
+    with zipfile.ZipFile(tmp_path / "weights.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({}, protocol=2))
+    assert (tmp_path / "weights.pt").read_bytes()[-42:-38] == b"PK\6\7"
+    assert _index_of(tmp_path / "weights.pt").filename == "archive/data.pkl"
 
 
 @given(st.lists(st.sampled_from([*b"\x80()}]Nq\x00h\x85\x86\x87tsuaeQRb.0K\x01"]), max_size=60))
