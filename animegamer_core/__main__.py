@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed before the start, for example in a service
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    os.environ.setdefault("NO_COLOR", "1")  # newer Pythons colour their help and tracebacks, which would be escaped
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):

@@ -54,7 +54,8 @@ def room_for(path: Path) -> Iterator[None]:
 def _code_of(error: SafetensorError) -> int | None:
     """The system's number of a failed write, which safetensors gives as text."""
     found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
+    code = int(found[1]) if found else None
+    return errno.ENOSPC if os.name == "nt" and code in (39, 112) else code  # Windows' own numbers of a full disk
 
 
 @contextmanager

@@ -6,6 +6,7 @@ that a class does not have are passed over, so that a newer version may add some
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -86,8 +87,11 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
 def _in_words(message: str) -> str:
     """msgspec's message in our words: "field turns[3].motion: expected a number, got a text"."""
     text, _, path = message.partition(" - at `")
-    for name, words in _WORDS.items():
-        text = text.replace(f"`{name}`", words)
+    text = re.sub(r"^Object missing required field `(.*)`$", r"field \1 is missing", text)
+    text = re.sub(
+        r"`([a-z |]+)`", lambda found: " or ".join(_WORDS.get(kind, kind) for kind in found[1].split(" | ")), text
+    )
+    text = re.sub(r" matching regex .*$", " of another form", text)
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
     text = text[:1].lower() + text[1:]
     return brief(f"field {field}: {text}" if field else text)

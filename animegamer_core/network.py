@@ -22,8 +22,6 @@ def within(seconds: float, work: Callable[[], Value]) -> Value:
     done: Future[Value] = Future()
 
     def run() -> None:
-        if not done.set_running_or_notify_cancel():
-            return
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001  carried to the caller, whatever it is
@@ -35,6 +33,8 @@ def within(seconds: float, work: Callable[[], Value]) -> Value:
     try:
         return done.result(timeout=seconds)
     except LateError as error:
+        if done.done():  # raised by `work` itself
+            raise
         done.add_done_callback(_close)
         raise TimeoutError(f"no answer in {seconds:g} s") from error
 
@@ -56,9 +56,10 @@ def limited(chunks: Iterable[bytes], largest: int, seconds: float, each: int | N
         now = time.monotonic()
         if now > deadline:
             raise TimeoutError(f"{total - counted} bytes came in {seconds:g} s")
-        yield chunk[: largest - total]
+        if total < largest:
+            yield chunk[: largest - total]
         total += len(chunk)
-        if total >= largest:
+        if total > largest:  # an answer that ends at its limit is read to its end, so that its connection serves again
             return
         if each is not None and total - counted >= each:
             deadline, counted = now + seconds, total

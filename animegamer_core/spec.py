@@ -15,7 +15,8 @@ ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
-MOST_PIXELS = 1 << 27  # of a shot, 23 times the released one: no tensor of a world tells its size
+MOST_POSITIONS = 1 << 28  # numbers of the table of positions, 20 times the released one; no tensor tells its size
+MOST_LEVELS = 8
 MOST_LAYERS = 200  # of a model; each takes time to build, before its weights are looked at
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
@@ -119,6 +120,8 @@ class VaeSpec:
     scaling_factor: float = 1.15258426
 
     def __post_init__(self) -> None:
+        if len(self.channels) > MOST_LEVELS:
+            raise ValueError(f"VAE: {len(self.channels)} levels of channels; expected at most {MOST_LEVELS}")
         if not self.channels or any(count % self.norm_groups for count in self.channels):
             raise ValueError(f"VAE: channels {self.channels} are not all divisible by {self.norm_groups} norm groups")
 
@@ -147,10 +150,12 @@ class DecoderSpec:
     vae: VaeSpec = VaeSpec()
 
     def __post_init__(self) -> None:
-        if self.frames * self.height * self.width > MOST_PIXELS:
+        frames, _, rows, columns = self.latent_shape
+        numbers = frames * (rows // self.patch) * (columns // self.patch) * self.heads * self.head_width
+        if numbers > MOST_POSITIONS:
             raise ValueError(
-                f"decoder: a shot of {self.frames} frames of {self.height} x {self.width} has more than {MOST_PIXELS} "
-                "pixels; expected smaller sizes"
+                f"decoder: a shot of {self.frames} frames of {self.height} x {self.width} needs a table of {numbers} "
+                f"numbers; expected at most {MOST_POSITIONS}"
             )
 
     @property

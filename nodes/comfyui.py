@@ -16,6 +16,7 @@ if typing.TYPE_CHECKING:
     from torch import nn
 
 PACK = Path(__file__).parent.parent
+_LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
@@ -135,22 +136,29 @@ def routes() -> typing.Any:
     return getattr(_server(), "routes", None)
 
 
-def is_own_name(host: str) -> bool:
-    """Whether a browser may reach this server under a host name.
+def answers_to(host: str) -> bool:
+    """Whether this server may be reached under a host name.
 
-    Yes for addresses, names of the local network, those of --listen, and any with --enable-cors-header. A public name
-    may belong to a page elsewhere whose owner lets it point to this machine (DNS rebinding).
+    One that listens on this machine alone is reached under local names and addresses. A public name belongs to a page
+    elsewhere whose owner lets it point to this machine (DNS rebinding), unless --enable-cors-header says otherwise.
     """
     from comfy.cli_args import args
 
-    local = "." not in host or host.endswith((".localhost", ".local")) or host in args.listen.split(",")
-    if local or args.enable_cors_header is not None:
+    if args.enable_cors_header is not None or not all(map(_is_loopback, args.listen.split(","))):
         return True
+    name = host.lower().rstrip(".")
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        ipaddress.ip_address(name.strip("[]"))
     except ValueError:
-        return False
+        return "." not in name or name.endswith(_LOCAL_NAMES)
     return True
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.strip("[] ")).is_loopback
+    except ValueError:
+        return address.strip() == "localhost"
 
 
 async def queue_prompt(prompt: dict[str, typing.Any]) -> tuple[int, dict[str, typing.Any]]:

@@ -81,13 +81,16 @@ def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json
 
 
 def _check_host(headers: typing.Mapping[str, str]) -> None:
-    """Refused for a browser's request that names a host which is not this server's."""
-    if "Origin" not in headers and "Sec-Fetch-Site" not in headers:  # no browser
-        return
+    """Refused for a request under a host name that is not this server's.
+
+    Browsers send Sec-Fetch-Site, which no page can set, over https only: there the name was proved by a certificate.
+    """
     host = urllib.parse.urlsplit(f"//{headers.get('Host', '')}").hostname or ""
-    if not comfyui.is_own_name(host):
+    if "Sec-Fetch-Site" not in headers and not comfyui.answers_to(host):
         raise Refused(
-            403, f"{brief(host, 80)} is not a name of this ComfyUI; start it with `--listen {brief(host, 80)}` if it is"
+            403,
+            f"{brief(host, 80)} is no name of this ComfyUI, which listens on this machine only; if it is, start it "
+            f"with --enable-cors-header https://{brief(host, 80)}",
         )
 
 

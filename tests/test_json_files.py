@@ -30,7 +30,7 @@ WRONG = {
     b'{"seed": -1}': "seed is -1; expected 0 or more",
     b'{"seed": 1, "names": ["a", 3]}': r"field names\[1\]: expected a text, got a whole number",
     b'{"seed": 1, "inner": {"a": "b"}}': "expected a number, got a text",
-    b'{"motion": 1}': "missing required field `seed`",
+    b'{"motion": 1}': "field seed is missing",
     b"[1]": "expected an object, got a list",
     b'{"seed": 1, "motion": NaN}': "not JSON",
     b'{"seed": 1, "motion": 1e999}': "out of range",

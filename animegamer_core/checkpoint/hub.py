@@ -23,6 +23,7 @@ import msgspec
 
 from ..files import room_for
 from ..json_files import JsonError, parse_json
+from ..messages import brief
 from ..network import PLAIN, limited, within
 from .storage import CheckpointError
 
@@ -35,6 +36,8 @@ SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the re
 PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain
 TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
 REDIRECTS = 5
+SHORT_BODY = 1 << 16  # bytes of a redirect
+LONGEST_PAUSE = 300.0  # seconds that are waited because the hub asks for it
 PART = ".part"  # ends the name of a file that is not whole yet
 
 
@@ -147,19 +150,20 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
     with room_for(file.local), file.part.open("r+b" if done else "wb") as part:
         part.seek(done)
         while done < file.bytes:
-            before, failure = done, ""
+            before, failure, pause = done, "", 0.0
             try:
                 for chunk in _rest(file, done):
                     done += part.write(chunk)
             except _Broken as error:
-                failure = str(error)
+                failure, pause = str(error), error.pause
+            part.flush()
             on_bytes(done - before, file.local.name)
             tries = 0 if done - before >= PROGRESS else tries + 1
-            if tries == TRIES:
+            if tries == TRIES and done < file.bytes:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"
                 raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
             if failure:
-                time.sleep(WAIT * 2**tries)
+                time.sleep(max(pause, WAIT * 2**tries))
         part.flush()
         os.fsync(part.fileno())
     if not file.is_whole(file.part):
@@ -172,7 +176,11 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
 
 
 class _Broken(Exception):
-    """A request that came to nothing, and may be made again."""
+    """A request that came to nothing, and may be made again after `pause` seconds."""
+
+    def __init__(self, why: str, pause: float = 0.0) -> None:
+        super().__init__(why)
+        self.pause = pause
 
 
 def _rest(file: HubFile, start: int) -> Iterator[bytes]:
@@ -197,7 +205,7 @@ def _answer(repo: str, url: str) -> bytes:
         except _Broken as error:
             if tries == TRIES:
                 raise _no_answer(repo, str(error)) from error
-            time.sleep(WAIT * 2 ** (tries - 1))
+            time.sleep(max(error.pause, WAIT * 2 ** (tries - 1)))
         else:
             if len(data) > LARGEST_ANSWER:
                 raise CheckpointError(f"{url}: an answer of more than {LARGEST_ANSWER} bytes; is it the hub?")
@@ -213,7 +221,7 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
     try:
         with closing(_opened(url, headers)) as response:
             _check_status(repo, response)
-            if response.headers.get("content-encoding", "identity") != "identity":
+            if response.headers.get("content-encoding", "").strip().lower() not in ("", "identity", "aws-chunked"):
                 raise CheckpointError(f"{url}: a compressed answer, which was not asked for; is it the hub?")
             yield response
     except errors.OfflineModeIsEnabled as error:
@@ -232,11 +240,24 @@ def _opened(url: str, headers: Mapping[str, str]) -> Any:
         target = response.headers.get("location") if 300 <= response.status_code < 400 else None
         if target is None:
             return response
-        response.close()
-        before, url = url, urljoin(url, target)
+        with closing(response):  # a short body is read, so that its connection serves the next request
+            for _ in _body(response, SHORT_BODY):
+                pass
+        before, url = url, _checked_address(urljoin(url, target))
         if urlsplit(url)[:2] != urlsplit(before)[:2]:
             sent.pop("authorization", None)
     raise OSError(f"more than {REDIRECTS} redirects")
+
+
+def _checked_address(url: str) -> str:
+    """The address of a redirect; OSError if it is none."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.hostname.encode("idna") and parts.port != 0:
+            return url
+    except ValueError as error:
+        raise OSError(f"a redirect to {brief(url, 80)}") from error
+    raise OSError(f"a redirect to {brief(url, 80)}")
 
 
 def _request(session: Any, url: str, headers: Mapping[str, str]) -> Any:
@@ -247,7 +268,11 @@ def _request(session: Any, url: str, headers: Mapping[str, str]) -> Any:
 
 
 def _body(response: Any, largest: int, each: int | None = None) -> Iterable[bytes]:
-    chunks = response.iter_raw() if hasattr(response, "iter_raw") else response.iter_content(1 << 16)
+    if hasattr(response, "iter_raw"):
+        chunks = response.iter_raw()
+    else:  # requests waits for a whole chunk, however long that takes
+        whole = response.iter_content(1 << 16)
+        chunks = iter(lambda: within(SILENCE, partial(next, whole, b"")), b"")
     return limited(chunks, largest, SILENCE, each)
 
 
@@ -262,9 +287,10 @@ def _check_status(repo: str, response: Any) -> None:
     if code == "RepoNotFound" or status == 401:
         raise CheckpointError(f"{repo}: no such repository at {_page(repo)}, or it needs `hf auth login`")
     if status in (408, 429) or status >= 500:
-        raise _Broken(f"the hub answered {status}")
+        asked = response.headers.get("retry-after", "")
+        raise _Broken(f"the hub answered {status}", min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0)
     if status not in (200, 206):
-        raise _no_answer(repo, f"the hub answered {status}")
+        raise CheckpointError(f"{_page(repo)}: the hub answered {status}; is its name right, and may you read it?")
 
 
 def _endpoint() -> str:

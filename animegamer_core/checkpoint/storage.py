@@ -28,6 +28,7 @@ STEM = "model"  # our parts are `model.safetensors`, or `model-00001-of-0000n.sa
 DEFAULT_SHARD_BYTES = 1 << 30
 LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
+_LARGEST_JSON = 32 << 20  # bytes; the index of a published model has some 100 KB
 _POINTER = b"version https://git-lfs"
 # safetensors' names of the types that torch has numbers for
 _TYPES = "F64 F32 F16 BF16 F8_E4M3 F8_E5M2 BOOL I64 I32 I16 I8 U64 U32 U16 U8".split()
@@ -64,7 +65,7 @@ def read_json(path: Path) -> dict[str, typing.Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
-        return json_files.read_json(path, dict[str, typing.Any])
+        return json_files.read_json(path, dict[str, typing.Any], _LARGEST_JSON)
     except json_files.JsonError as error:
         raise CheckpointError(str(error)) from error
 

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 _ACTING = (
     *range(0x20),
     *range(0x7F, 0xA0),
+    0x061C,
     0x200E,
     0x200F,
     0x2028,

@@ -11,7 +11,8 @@ prompt). The released files call the paper's <MS>, <VS> and <ANIME i> <ML>, <img
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -33,8 +34,8 @@ Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
 LONGEST_INSTRUCTION = 1024  # tokens; those of the paper's dataset have some 60
-LARGEST_TOKENIZER = 64 << 20  # bytes of its file; Mistral's has 2 MB
-_MOST_RULES, _LONGEST_RULE = 16, 8  # rules in a row of a tokenizer, and the letters that one adds
+LARGEST_TOKENIZER = 32 << 20  # bytes of its file; Mistral's has 2 MB
+MOST_GROWTH = 64  # times that all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
 
@@ -290,20 +291,31 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise ValueError(f"{path}: not a complete tokenizer file ({why}); convert or download it again") from error
 
 
-def _check_rules(value: Any) -> None:
-    """ValueError for rules in a row that could each make a text many times longer."""
-    if isinstance(value, list):
-        rules = [item for item in value if isinstance(item, dict) and "type" in item]
-        if len(rules) > _MOST_RULES:
-            raise ValueError(f"{len(rules)} rules in a row; expected at most {_MOST_RULES}")
-    if isinstance(value, dict) and value.get("type") in ("Replace", "Prepend"):
-        text = value.get("content", value.get("prepend"))
-        if not isinstance(text, str) or len(text) > _LONGEST_RULE:
-            raise ValueError(f"a rule {value['type']} that adds more than {_LONGEST_RULE} letters")
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            if isinstance(inner, dict | list):
-                _check_rules(inner)
+def _check_rules(content: Mapping[str, Any]) -> None:
+    """ValueError for rules that together could make a text many times longer."""
+    growth, waiting = 1, [content.get(name) for name in ("normalizer", "pre_tokenizer", "decoder", "post_processor")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            added = value.get("content", value.get("prepend"))
+            if value.get("type") in ("Replace", "Prepend"):
+                growth *= 1 + len(added) if isinstance(added, str) else MOST_GROWTH + 1
+            pieces = value.get("precompiled_charsmap")
+            if pieces is not None and max(map(len, _pieces(pieces))) > MOST_GROWTH:
+                growth = MOST_GROWTH + 1
+            waiting += value.values()
+        if growth > MOST_GROWTH:
+            raise ValueError(f"rules that make a text more than {MOST_GROWTH} times longer")
+
+
+def _pieces(charsmap: Any) -> list[bytes]:
+    """The texts that a table of sentencepiece puts in place of characters, which follow its trie."""
+    if not isinstance(charsmap, str):
+        raise ValueError("a table of characters that is no text")
+    data = base64.b64decode(charsmap)
+    return data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
 
 
 def _read_mistral(folder: Path) -> Tokenizer:

@@ -122,7 +122,7 @@ class ContentStore:
                 return None
             path = self._path(address, stored["suffix"])
             return record if path.stat().st_size == stored["bytes"] else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):  # TypeError: a key of a newer version has more fields
             return None
 
     def find(self, address: str) -> dict[str, typing.Any] | None:

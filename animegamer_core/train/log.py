@@ -7,7 +7,8 @@ import math
 from pathlib import Path
 
 from ..files import append_line, write_text
-from ..json_files import read_rows
+from ..json_files import to_type
+from ..messages import brief
 
 LOG = "log.jsonl"
 PICTURE = "loss.png"
@@ -18,14 +19,19 @@ def read_log(path: Path) -> list[dict[str, float]]:
 
     ValueError names any other line that is not an object of numbers. Numbers that were not finite are left out.
     """
-    rows = list(read_rows(path, dict[str, int | float | None]))
-    if rows and not path.read_bytes().endswith(b"\n"):
-        rows.pop()
-    for row in rows:
-        problem = row.problem or ("" if "step" in row.value else "field step is missing")
-        if problem:
-            raise ValueError(f"{path}:{row.number}: {problem}; delete the line")
-    return [{name: value for name, value in row.value.items() if value is not None} for row in rows]
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return [_numbers(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+
+
+def _numbers(line: bytes, where: str) -> dict[str, float]:
+    try:
+        # Earlier versions wrote NaN, which is not JSON.
+        values = to_type(json.loads(line, parse_constant=lambda _: None), dict[str, int | float | None], "the line")
+        if "step" not in values:
+            raise ValueError("field step is missing")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: {brief(error)}; delete the line") from error
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class RunLog:

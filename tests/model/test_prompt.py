@@ -1,3 +1,4 @@
+import base64
 import json
 from pathlib import Path
 
@@ -26,6 +27,8 @@ KEPT = Path(__file__).parents[1] / "golden"
 WORDS = ("character", "motion", "background", ":", ";", ",", ".", "miko", "run", "day", "beach")
 TOKENIZER = GameTokenizer.from_words(WORDS, 8)
 LEVELS = st.tuples(*(st.sampled_from(choice.allowed) for choice in GRAMMAR))
+DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+CHARSMAP = base64.b64encode(bytes(4) + b"x" * 100).decode()  # an empty trie, and a piece of 100 letters
 TURNS = st.lists(st.tuples(st.text(max_size=30), LEVELS), max_size=4)
 
 
@@ -146,8 +149,12 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
     [
         ({"padding": {"strategy": {"Fixed": 1 << 40}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}}, None),
         ({"truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}}, None),
-        ({"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x" * 1000}}, "more than 8 letters"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}] * 40}}, "40 rules in a row"),
+        (
+            {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x" * 1000}},
+            "more than 64 times longer",
+        ),
+        ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 9}}, "more than 64 times longer"),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}}, "more than 64 times longer"),
         ({"model": {"type": "WordLevel", "vocab": 3}}, "not a complete tokenizer"),
         ({"version": 7}, "not a complete tokenizer"),
     ],

@@ -14,6 +14,7 @@ import json
 import os
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -21,12 +22,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...messages import brief
 from ...network import PLAIN, limited, within
 from ...state import clean_text
 from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 
 KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
+MOST_LATE = 24
 SHORTEST_SECRET = 8  # letters
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
@@ -109,6 +112,7 @@ class EndpointModel:
         self._lock = threading.Lock()
         self._limiter = RateLimiter(settings.per_minute)
         self._asking = _Asking()
+        self._late = 0  # answers in a row that did not come in time; each may keep a thread waiting
         self._key = _key()
         self._openai = _openai()
         # The HTTP library that the client is made with: httpx, or httpx2 from openai 3 on.
@@ -156,6 +160,8 @@ class EndpointModel:
         except openai.APIConnectionError as error:  # a timeout too
             if stop.is_set():
                 raise Cancelled("the run was stopped") from error
+            if self._late >= MOST_LATE:
+                raise CaptionerUnavailable(f"{self.name}: {self._late} answers in a row came too late") from error
             raise self._no_answer() from error
         if len(data) > LONGEST_ANSWER:
             return Reply("", f"the answer is larger than {LONGEST_ANSWER} bytes")
@@ -177,13 +183,18 @@ class EndpointModel:
             with closing(response):
                 seconds -= time.monotonic() - begun
                 data = b"".join(limited(response.iter_raw(), LONGEST_ANSWER + 1, seconds))
-            if response.headers.get("content-encoding", "identity") != "identity":
-                data, failure = b"", "a compressed answer, which was not asked for"
+            data, failure = (
+                _unpacked(data, response.headers.get("content-encoding", "")),
+                "an answer that cannot be unpacked",
+            )
+            if data is None:
                 raise self._http.ReadError(failure, request=request)
+            self._late = 0
             if response.is_success and len(data) <= LONGEST_ANSWER and (failure := _what_is_missing(data)):
                 raise self._http.ReadError(failure, request=request)
         except TimeoutError as error:
             self._count("timeout")
+            self._late += 1
             raise self._http.ReadTimeout("the answer took too long", request=request) from error
         except self._http.HTTPError as error:
             self._count("timeout" if isinstance(error, self._http.TimeoutException) else failure)
@@ -219,8 +230,22 @@ class EndpointModel:
 
     def _refusal(self, error: Any) -> CaptionerError:
         message = self._masked(clean_text(str(error.message)))[:_SHOWN]
+        if target := error.response.headers.get("location"):
+            message = f"it redirects to {brief(target, 100)}; give that address"
         kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
         return kind(f"{self.name} at {self.settings.url} refuses (status {error.status_code}): {message}")
+
+
+def _unpacked(data: bytes, coding: str) -> bytes | None:
+    """A body without its compression, up to one byte more than LONGEST_ANSWER; None if it has another one than gzip."""
+    if coding.strip().lower() in ("", "identity"):
+        return data
+    if coding.strip().lower() not in ("gzip", "deflate"):
+        return None
+    try:
+        return zlib.decompressobj(wbits=47).decompress(data, LONGEST_ANSWER + 1)
+    except zlib.error:
+        return None
 
 
 # They describe the body as it was sent; ours is decoded.
