@@ -363,7 +363,7 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     assert turns[1]["state"]["instruction"] == RUN
     assert (server.output_dir / turns[0]["clip"]["subfolder"] / turns[0]["clip"]["filename"]).is_file()
     done = [data["value"] for event, data in events if event == "progress"]
-    assert done == sorted(done) and done[-1] == 20 and len(set(done)) > 5
+    assert done == sorted(done) and done[-1] == 20 and len(set(done)) > 3
     kinds = [event for event, _ in events]
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"
