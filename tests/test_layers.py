@@ -126,7 +126,7 @@ PUBLIC = {
     "story/player": "PlayedTurn Player export put_shot save_turn",
     "story/turn": "Prediction draw_turn predict_turn shot_key state_key",
     "media/contact_sheet": "contact_sheet",
-    "story/content_store": "OpeningKey ContentStore ShotKey StateKey address_of opening_address opening_key "
+    "story/content_store": "OpeningKey ContentStore ShotKey StateKey address_of opening_address opening_key state_of "
     "with_opening_address",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",

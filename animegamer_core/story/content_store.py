@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from ..files import replacing, write_text
-from ..json_files import read_json, to_type
-from ..state import CharacterState, GameSession
+from ..json_files import JsonError, read_json, to_type
+from ..state import CharacterState, GameSession, GameState, StateChange
 
 
 @dataclass(frozen=True)
@@ -158,3 +160,31 @@ class ContentStore:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+_Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
+
+
+class _Change(typing.TypedDict):
+    social: _Step
+    entertainment: _Step
+    stamina: _Step
+
+
+class _Predicted(typing.TypedDict):
+    """What a prediction's record has beside its key."""
+
+    motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
+    change: _Change
+    said: tuple[int | None, int | None, int | None, int | None]
+
+
+def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
+    """The state of a prediction's record, without its representation; None if there is none, or it is damaged."""
+    if record is None:
+        return None
+    try:
+        found = to_type(dict(record), _Predicted, "record")
+    except JsonError:
+        return None
+    return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])

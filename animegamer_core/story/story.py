@@ -27,11 +27,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from ..files import check_folder_name, replacing
-from ..json_files import JsonError, to_type
-from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, StateChange, Turn
+from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
     ContentStore,
@@ -40,6 +37,7 @@ from .content_store import (
     StateKey,
     opening_address,
     opening_key,
+    state_of,
     with_opening_address,
 )
 from .index import INDEX, check_new, check_there, exclusive_access, read_index, write_index
@@ -139,7 +137,7 @@ class Story:
 
     def find_state(self, address: str) -> GameState | None:
         """The predicted state of an address, without its representation; None if it is unknown or damaged."""
-        return _state_of(self.states.find(address))
+        return state_of(self.states.find(address))
 
     def put_state(self, key: StateKey, state: GameState) -> str:
         """Store a prediction; returns its address."""
@@ -236,7 +234,7 @@ class Story:
     def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
         """The state of an address, without its representation, and what decided it."""
         record = self.states.record(address)
-        state = _state_of(record)
+        state = state_of(record)
         if record is None or state is None:
             raise self._lost_turn(address)
         return state, record["key"]
@@ -336,34 +334,6 @@ def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
             f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
             f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
         )
-
-
-_Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
-
-
-class _Change(typing.TypedDict):
-    social: _Step
-    entertainment: _Step
-    stamina: _Step
-
-
-class _Predicted(typing.TypedDict):
-    """What a prediction's record has beside its key."""
-
-    motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
-    change: _Change
-    said: tuple[int | None, int | None, int | None, int | None]
-
-
-def _state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
-    """The state of a prediction's record; None if there is none, or it is damaged."""
-    if record is None:
-        return None
-    try:
-        found = to_type(dict(record), _Predicted, "record")
-    except JsonError:
-        return None
-    return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])
 
 
 def _write_representation(representation: Tensor | None, path: Path) -> None:
