@@ -201,12 +201,12 @@ def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures
 @pytest.mark.parametrize(
     ("stated", "wrong"),
     [
-        ({"reading": 5}, "is not an object"),
+        ({"reading": 5}, "expected an object, got"),
         ({"reading": {"profile": "mine"}}, "profile"),
         ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "aligned_queries": False}}, "aligned_queries of prof"),
         ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "window": -1}}, "window is '-1'"),
         ({"motion": {"table": {"name": "t", "values": [1]}, "provenance": {}}}, "expected 5 values"),
-        ({"motion": []}, "is not an object"),
+        ({"motion": []}, "expected an object, got"),
     ],
 )
 def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, tmp_path):
