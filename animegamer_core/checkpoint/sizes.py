@@ -21,6 +21,7 @@ from ..spec import (
     TextEncoderSpec,
     VaeSpec,
 )
+from .base_checks import check_stated
 from .recipes import Recipe
 from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
 
@@ -47,11 +48,15 @@ def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
         )
     if not math.isclose(number(config, "rms_norm_eps", config_path, RMS_EPS), RMS_EPS):
         raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
+    intermediate = shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0]
+    layers = count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes)
+    found = {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers}
+    check_stated(config, found, config_path)
     return EngineSpec(
         vocab_size=vocab,
         hidden=hidden,
-        intermediate=shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0],
-        layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
+        intermediate=intermediate,
+        layers=layers,
         heads=heads,
         kv_heads=kv_heads,
         rope_theta=_rope_theta(config, config_path),

@@ -371,6 +371,13 @@ MISTRAL, T5, ADAPTER = (
         (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
         (MISTRAL, {"rms_norm_eps": 1e-3}, "rms_norm_eps is 0.001; expected 1e-05"),
         (MISTRAL, {"rms_norm_eps": math.nan}, "not JSON"),
+        (
+            MISTRAL,
+            {"num_hidden_layers": 3},
+            "num_hidden_layers is '3', and the weights beside it have 2",
+        ),
+        (MISTRAL, {"hidden_size": 8}, "hidden_size is '8', and the weights beside it have 16"),
+        (MISTRAL, {"intermediate_size": 7}, "intermediate_size is '7', and the weights beside it have"),
         (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
         (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
         (MISTRAL, {"num_attention_heads": 16, "num_key_value_heads": 8}, "16 heads and 8 key heads do not fit"),

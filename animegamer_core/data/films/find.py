@@ -17,9 +17,10 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
 
     A named file counts whatever its suffix. In folders FILM_SUFFIXES decide; hidden files and the clips of datasets
     (finished ones, and `out`) are skipped, unless the clips' folder is itself named. FilmError for an
-    unreadable path; ValueError if no film is found.
+    unreadable path; ValueError if no film is found, or none in one of the folders.
     """
     found: set[Path] = set()
+    empty: list[Path] = []
     own = None if out is None else out.resolve()
 
     @cache
@@ -34,11 +35,16 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
         if not is_folder:
             found.add(path)
             continue
+        films = set()
         for file in path.rglob("*"):
             named = file.suffix.lower() in FILM_SUFFIXES and not file.name.startswith(".")
             inner = (folder for folder in file.parents if path in folder.parents)
             if named and file.is_file() and not any(map(holds_clips, inner)):
-                found.add(file)
+                films.add(file)
+        found |= films
+        empty += [] if films else [path]
+    if empty and found:
+        raise ValueError(f"no film found in {empty[0]}; films end in {' '.join(FILM_SUFFIXES)}, leave the folder out")
     if not found:
         places = ", ".join(map(str, paths)) or "nothing"
         raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")
