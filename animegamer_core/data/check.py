@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import PART
+from ..messages import brief
 from .clip_info import ClipInfo, read_clip_info
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset, statistics
 from .jsonl_tables import DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
@@ -117,7 +118,7 @@ def _levels(data: _Tables) -> Iterator[Problem]:
     yield from _edges(data, [record.motion_value for record in measured], edges)
     values = data.folder.motion.get("values")
     if values is not None and not are_values(values):
-        found = f"settings.motion.values is {_brief(values)}"
+        found = f"settings.motion.values is {brief(values, 60)}"
         yield Problem(INFO, 0, f"{found}; expected five numbers, finish the dataset first")
         return
     for number, value in enumerate(values or (), start=1):
@@ -194,13 +195,8 @@ def _info(data: _Tables) -> Iterator[Problem]:
         return
     for name, value in statistics(data.turns, len(data.folder.games)).items():
         if name in stated and stated[name] != value:
-            found = f"statistics.{name} is {_brief(stated[name])}, but in the tables it is {_brief(value)}"
+            found = f"statistics.{name} is {brief(stated[name], 60)}, but in the tables it is {brief(value, 60)}"
             yield Problem(INFO, 0, found, False)
-
-
-def _brief(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _left_out(data: _Tables) -> Iterator[Problem]:
@@ -280,4 +276,4 @@ def _facts(folder: Path, deep: bool, record: ClipRecord) -> ClipInfo | str:
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"{value[0]} x {value[1]}"
-    return f"{value:g}" if isinstance(value, int | float) else _brief(value)
+    return f"{value:g}" if isinstance(value, int | float) else brief(value, 60)
