@@ -9,9 +9,12 @@ def brief(text: object, most: int = 200) -> str:
     What a terminal would act on is escaped.
     """
     words = " ".join(str(text).split())
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in words[: 2 * most])
+    shown = _escaped(words[: 2 * most])
     if len(shown) <= most and len(words) <= 2 * most:
         return shown
     half = (most - 5) // 2
-    end = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in words[-half:])
-    return f"{shown[:half]} ... {end[-half:]}"
+    return f"{shown[:half]} ... {_escaped(words[-half:])[-half:]}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -183,10 +183,8 @@ class EndpointModel:
             with closing(response):
                 seconds -= time.monotonic() - begun
                 data = b"".join(limited(response.iter_raw(), LONGEST_ANSWER + 1, seconds))
-            data, failure = (
-                _unpacked(data, response.headers.get("content-encoding", "")),
-                "an answer that cannot be unpacked",
-            )
+            failure = "an answer that cannot be unpacked"
+            data = _unpacked(data, response.headers.get("content-encoding", ""))
             if data is None:
                 raise self._http.ReadError(failure, request=request)
             self._late = 0
@@ -231,7 +229,7 @@ class EndpointModel:
     def _refusal(self, error: Any) -> CaptionerError:
         message = self._masked(clean_text(str(error.message)))[:_SHOWN]
         if target := error.response.headers.get("location"):
-            message = f"it redirects to {brief(target, 100)}; give that address"
+            message = f"it redirects to {brief(self._masked(target), 100)}; give that address"
         kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
         return kind(f"{self.name} at {self.settings.url} refuses (status {error.status_code}): {message}")
 
