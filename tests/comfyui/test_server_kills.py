@@ -9,6 +9,7 @@ from graphs import PLAY, load, node
 from long_game import long_game
 from tiny_world import save_tiny_world
 
+from animegamer_core.files import PART
 from animegamer_core.story.index import INDEX
 from animegamer_core.story.story import Story
 
@@ -51,14 +52,17 @@ def kill_while_playing(server, story, moments):
 
 
 def content(server, story):
-    """{path: bytes} of a story, without its name, which its contact sheet shows as a picture."""
+    """{path: bytes} of a story, without its name, which its contact sheet shows as a picture.
+
+    Unfinished files of a kill are left out: the story removes them an hour later.
+    """
     folder = server.output_dir / "animegamer" / story
-    kept = {path.relative_to(folder).as_posix(): path.read_bytes() for path in _files(folder)}
-    return {name: data.replace(story.encode(), b"STORY") for name, data in kept.items()}
-
-
-def _files(folder):
-    return [path for path in folder.rglob("*") if path.is_file() and path.name != "contact-sheet.png"]
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "contact-sheet.png"]
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes().replace(story.encode(), b"STORY")
+        for path in files
+        if not path.name.startswith(PART)
+    }
 
 
 def play_with_kills(server, kills, seed):
