@@ -239,7 +239,7 @@ function createStatus(say) {
   const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const notes = el("ul", { class: "ag-notes", role: "status", hidden: true });
-  const message = el("p", { class: "ag-told", role: "status" });
+  const message = el("p", { class: "ag-message", role: "status" });
   const element = el("div", { class: "ag-status" }, alert, notes, message, doing);
 
   let asks = false;

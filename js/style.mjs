@@ -144,8 +144,8 @@ const STYLE = `
 .ag-form > * { flex: none; }
 .ag-status, .ag-doing { display: flex; flex-direction: column; gap: 6px; }
 .ag-status:not(:has(> :not([hidden], :empty))) { display: none; }
-.ag-told { font-size: 12px; color: var(--ag-faint); }
-.ag-told:empty { display: none; }
+.ag-message { font-size: 12px; color: var(--ag-faint); }
+.ag-message:empty { display: none; }
 .ag-status-words { font-size: 12px; color: var(--ag-faint); }
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }

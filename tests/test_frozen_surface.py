@@ -72,25 +72,25 @@ class Parsing(Exception):
 
 def run(*words: object, program: str = PROGRAM) -> tuple[int, str]:
     """(exit status, all that it printed) of `python -m PROGRAM WORDS...`, in this process."""
-    told, status = io.StringIO(), 0
+    printed, status = io.StringIO(), 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(sys, "argv", [program, *map(str, words)]))
         stack.enter_context(patch.dict(os.environ, {"COLUMNS": "120"}))
-        stack.enter_context(contextlib.redirect_stdout(told))
-        stack.enter_context(contextlib.redirect_stderr(told))
+        stack.enter_context(contextlib.redirect_stdout(printed))
+        stack.enter_context(contextlib.redirect_stderr(printed))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", RuntimeWarning)  # runpy's, for a module that is imported already
         try:
             runpy.run_module(program, run_name="__main__")
         except SystemExit as end:
             status = int(end.code or 0)
-    return status, told.getvalue()
+    return status, printed.getvalue()
 
 
 def do(*words: object, program: str = PROGRAM) -> None:
     """Run a program that has to succeed."""
-    status, told = run(*words, program=program)
-    assert status == 0, f"{program} {' '.join(map(str, words))} ended with {status}:\n{told[-2000:]}"
+    status, printed = run(*words, program=program)
+    assert status == 0, f"{program} {' '.join(map(str, words))} ended with {status}:\n{printed[-2000:]}"
 
 
 def parsing(program: str, *words: str) -> Parsing:
@@ -101,16 +101,16 @@ def parsing(program: str, *words: str) -> Parsing:
 
     with patch.object(argparse.ArgumentParser, "parse_known_args", stop):
         try:
-            status, told = run(*words, program=program)
+            status, printed = run(*words, program=program)
         except Parsing as found:
             return found
-    raise AssertionError(f"{program} {' '.join(words)} reads no arguments; it ended with {status}:\n{told}")
+    raise AssertionError(f"{program} {' '.join(words)} reads no arguments; it ended with {status}:\n{printed}")
 
 
 def programs(folder: Path) -> Json:
     """All programs and verbs with their arguments."""
-    _, told = run("--help")
-    verbs = re.findall(r"^  (\w+) ", told, re.MULTILINE)
+    _, printed = run("--help")
+    verbs = re.findall(r"^  (\w+) ", printed, re.MULTILINE)
     found = {f"{PROGRAM} {verb}": parsing(PROGRAM, verb, "--no-such-flag") for verb in verbs}
     facts = {name: {"implied": item.words[:-1], **parser_facts(item.parser)} for name, item in found.items()}
     return facts | {program: parser_facts(parsing(program).parser) for program in OTHER_PROGRAMS}
@@ -234,16 +234,16 @@ def nodes(folder: Path) -> Json:
 def node_facts(schema: Any) -> Json:
     """A node's inputs, as the page orders them, and outputs."""
     inputs = sorted(schema.inputs, key=lambda item: bool(item.facts.get("optional")))
-    told = {item.id: {"type": item.type, **item.facts} for item in inputs}
-    for facts in told.values():
+    described = {item.id: {"type": item.type, **item.facts} for item in inputs}
+    for facts in described.values():
         for name in ("tooltip", "display_name"):
             facts.pop(name, None)
     return {
         "display_name": schema.display_name,
         "category": schema.category,
         "flags": [flag for flag in FLAGS if getattr(schema, flag, False)],
-        "order": list(told),
-        "inputs": told,
+        "order": list(described),
+        "inputs": described,
         "outputs": [
             [item.id, item.facts.get("display_name"), item.type, bool(item.facts.get("is_output_list"))]
             for item in schema.outputs

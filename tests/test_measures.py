@@ -52,15 +52,15 @@ def test_every_option_is_one_that_the_program_knows(jobs, capsys, monkeypatch):
     for name, words in jobs.items():
         script = next((word for word in words if word.startswith("tests/measure/")), None)
         if script is not None:
-            program, told = (script,), words[words.index(script) :]
+            program, arguments = (script,), words[words.index(script) :]
         elif "animegamer_core" in words:
-            told = words[words.index("animegamer_core") + 1 :]
-            program = tuple(told[: 2 if told[0] in ("evaluate", "train") else 1])
+            arguments = words[words.index("animegamer_core") + 1 :]
+            program = tuple(arguments[: 2 if arguments[0] in ("evaluate", "train") else 1])
         else:
             continue
         if program not in known:
             known[program] = help_of(program, capsys, monkeypatch)
-        options = [word for word in told if word.startswith("--")]
+        options = [word for word in arguments if word.startswith("--")]
         assert [word for word in options if not re.search(rf"{re.escape(word)}(?![\w-])", known[program])] == [], name
 
 
@@ -78,30 +78,30 @@ def run(tmp_path, fake):
 
 
 def test_what_ended_well_is_not_run_again(tmp_path):
-    status, told, count = run(tmp_path, "true")
-    assert (status, told) == (0, "") and count > 15
+    status, printed, count = run(tmp_path, "true")
+    assert (status, printed) == (0, "") and count > 15
     assert len(list((tmp_path / "work" / "logs").iterdir())) == count
     assert run(tmp_path, "true") == (0, "", 0)
 
 
 def test_what_failed_is_named_and_run_again_alone_and_nothing_is_measured_that_it_should_have_made(tmp_path):
-    status, told, count = run(tmp_path, 'case "$*" in *no_gelu*|*"train distill"*) exit 3;; esac')
-    failed = {Path(line).stem for line in told.split()}
+    status, printed, count = run(tmp_path, 'case "$*" in *no_gelu*|*"train distill"*) exit 3;; esac')
+    failed = {Path(line).stem for line in printed.split()}
     assert status == 1 and failed == {"no_gelu", "distill"}
     assert not (tmp_path / "work" / "logs" / "distilled.log").exists(), "there is nothing for it to measure"
     assert "exit 3 after" in (tmp_path / "work" / "logs" / "no_gelu.log").read_text()
     assert run(tmp_path, "true") == (0, "", 3) and count > 15
     shutil.rmtree(tmp_path / "work")
-    _, told, _ = run(tmp_path, 'case "$*" in *write_dataset*) exit 1;; esac')
-    assert "draw.log" in told and not (tmp_path / "work" / "logs" / "full.log").exists(), "no clips to train on"
+    _, printed, _ = run(tmp_path, 'case "$*" in *write_dataset*) exit 1;; esac')
+    assert "draw.log" in printed and not (tmp_path / "work" / "logs" / "full.log").exists(), "no clips to train on"
 
 
 def test_one_process_trains_as_the_first_of_four_that_do_not_exist(tmp_path):
     """It holds what a card among four would hold, and its steps end though nobody answers."""
     rows = tmp_path / "rows.jsonl"
-    told = "--spec toybox --share-of 4 --rows lora24:joint:1 --steps 1 --out".split()
+    arguments = "--spec toybox --share-of 4 --rows lora24:joint:1 --steps 1 --out".split()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "tests/measure/release.py", *told, str(rows)]
+    command = [sys.executable, "tests/measure/release.py", *arguments, str(rows)]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
     row = json.loads(rows.read_text())
     assert (row["mode"], row["cards"]) == ("share", 4) and row["seconds"] > 0

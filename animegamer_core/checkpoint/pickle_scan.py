@@ -1,6 +1,6 @@
 """Reads what a pickle would build, without building it.
 
-torch.load(weights_only=True) runs no code, yet it builds whatever it is told to: `bytearray(5e9)`, an array of 4 TB,
+torch.load(weights_only=True) runs no code, yet it builds whatever the file names: `bytearray(5e9)`, an array of 4 TB,
 keys whose hash takes years, a dtype that holds itself and crashes the process. So the instructions are read first.
 Allowed are those that torch.save writes for tensors and plain values; keys are plain, and what is claimed or copied is
 counted against the size of the file.
@@ -225,7 +225,7 @@ class _Scan:
         raise RefusedPickle(f"calls {name or 'something that is no function'} in a way that weights do not need")
 
     def changed(self, state: Any, target: Any) -> None:
-        """Check what an object is told to become, which is no more than torch and numpy write."""
+        """Check the state that an object gets, which is no more than torch and numpy write."""
         items = state.items if isinstance(state, _Tuple) else ()
         if _is(target, "ordered"):
             allowed = _is(state, "dict") and state.metadata

@@ -30,7 +30,7 @@ def a_turn(first="swiftly run", second="barely sleep under a blanket"):
     }
 
 
-def told(server):
+def stored_state(server):
     """The state of the last run's StateDisplay, as the server's history has it."""
     entry = list(server.get("/history").values())[-1]
     return entry["outputs"]["5"]["animegamer_state"][0]
@@ -56,7 +56,7 @@ def assert_shows(comfy, state):
 
 
 def test_the_node_shows_what_the_server_predicted(run, server):
-    state = told(server)
+    state = stored_state(server)
     assert_shows(run, state)
     assert run.page.locator(f"{CARD} .ag-number").inner_text() == "2"
     words = run.page.locator(f"{CARD} .ag-words span").all_inner_texts()
@@ -96,8 +96,8 @@ def test_a_storys_instructions_stay_visible_above_a_picture(comfy):
 
 def a_story(*instructions, story):
     """A graph of one node that plays and draws these turns."""
-    told = "\n".join(INSTRUCTION.format(instruction, "day beach") for instruction in instructions)
-    play = node("PlayGameStory", **PLAY, model=["1", 0], instructions=told, story=story)
+    instructions = "\n".join(INSTRUCTION.format(instruction, "day beach") for instruction in instructions)
+    play = node("PlayGameStory", **PLAY, model=["1", 0], instructions=instructions, story=story)
     return {"1": load(world=WORLD), "2": play}
 
 
@@ -113,9 +113,9 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
     comfy.load_prompt(a_story("gently wave hello", story="shown"))
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
-    told = INSTRUCTION.format("swiftly run", "day beach")
+    instruction = INSTRUCTION.format("swiftly run", "day beach")
     lines = f"{FOUND}.widgets.find((widget) => widget.name === 'instructions')"
-    comfy.page.evaluate(f"(told) => {{ {lines}.value = told; }}", told)
+    comfy.page.evaluate(f"(text) => {{ {lines}.value = text; }}", instruction)
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
     comfy.shot("graph-story")
@@ -124,7 +124,7 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
-    state = told(server)
+    state = stored_state(server)
     assert_shows(comfy, state)
     saved = comfy.page.evaluate("() => JSON.stringify(app.graph.serialize())")
     comfy.set("Comfy.ColorPalette", "light")
@@ -145,7 +145,7 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
     try:
         comfy.load_prompt(a_turn())
         comfy.run_graph()
-        assert_shows(comfy, told(server))
+        assert_shows(comfy, stored_state(server))
         assert "rgb(47, 174, 113)" in comfy.page.evaluate(COLOURS_IN, "5"), "slots have the colour of their links"
         comfy.shot("graph-nodes-2")
         comfy.load_prompt(a_story("calmly swim", story="shown in nodes 2"))

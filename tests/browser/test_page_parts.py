@@ -157,11 +157,11 @@ def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
     tab.fill(".ag-text", "one")
     tab.press(".ag-text", "Enter")
     tab.click(".ag-stop-button")
-    told = tab.locator(".ag-told:visible")
-    told.wait_for()
-    assert "has not changed" in told.inner_text()
+    message = tab.locator(".ag-message:visible")
+    message.wait_for()
+    assert "has not changed" in message.inner_text()
     tab.press(".ag-text", "Enter")
-    told.wait_for(state="hidden")
+    message.wait_for(state="hidden")
 
 
 def test_an_example_at_the_beginning_writes_the_instruction(tab):

@@ -274,7 +274,7 @@ def test_markup_and_long_words_in_an_instruction_are_only_text(game):
     game.play("<img src=x onerror=alert(1)> Miko & <b>Taro</b> wave", 1)
     assert game.page.locator(".ag-play img[src='x'], .ag-words b").count() == 0
     assert re.search("onerror=alert", game.page.locator(".ag-stage .ag-words").inner_text())
-    assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are told"
+    assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are named"
     game.play(f"Miko {'x' * 2000}", 2)
     assert game.page.locator(".ag-form .ag-notes").bounding_box()["height"] <= 120
 

@@ -25,7 +25,7 @@ MANY = 1200
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Eleven clips: one without a caption, one set aside, one told in words that would like to be markup."""
+    """Eleven clips: one without a caption, one set aside, one whose caption looks like markup."""
     folder = tmp_path_factory.mktemp("drawn") / "<b>films & games"
     write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
     rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
@@ -224,8 +224,8 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     review.choose("stamina", 1)
     review.page.locator("#field-character").fill("Zo\u00eb")
     review.page.keyboard.press("Enter")
-    told = review.text("#told")
-    assert told.startswith(
+    instruction = review.text("#instruction")
+    assert instruction.startswith(
         f"Character: {turns[0]['character'][0]}, Zo\u00eb; Motion: {turns[0]['adverb']} juggle three"
     )
     review.page.locator("#done").click()
@@ -308,7 +308,7 @@ VALUES = st.one_of(
 
 
 def test_the_page_keeps_the_rules_of_the_records(review):
-    """For many values of each field the page and the program agree on whether they can be told."""
+    """For many values of each field the page and the program agree on whether they can stand in an instruction."""
     from hypothesis import given, seed, settings
 
     base = lines(review.folder, "turns")[0]

@@ -103,8 +103,8 @@ def test_what_is_fetched_is_a_world_to_play(hub, fetch, released, tmp_path):
     expected |= {f"Mistral-7B-Instruct-v0.1/{path}": data for path, data in released[MISTRAL].items()}
     expected |= {f"CogVideoX-2b/{path}": data for path, data in released[VIDEO].items()}
     assert found == expected
-    for told in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download"):
-        assert told in done.out
+    for expected in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download"):
+        assert expected in done.out
     world = open_world(tmp_path / "d")
     assert world.spec.name == "qiqi" and not world.missing(("engine", "decoder", "vae", "encoder"))
     again = fetch(tmp_path / "d")

@@ -115,16 +115,16 @@ def check_ages():
             path.write_text(text)
             ages.add(worlds.world_version("old"))
     load = next(node for node in classes if node.__name__ == "LoadAnimeGamer")
-    told = [load.fingerprint_inputs(world="old", lora_file="none") for _ in range(2)]
+    fingerprints = [load.fingerprint_inputs(world="old", lora_file="none") for _ in range(2)]
     files[0].write_text("replaced again")
-    told.append(load.fingerprint_inputs(world="old", lora_file="none"))
+    fingerprints.append(load.fingerprint_inputs(world="old", lora_file="none"))
     for name in ("MLLM-Old", "VDM_Decoder-Old", "Mistral-7B-Instruct-v0.1"):
         shutil.rmtree(own / name)
     files[-1].unlink()
     return {
         "ages": len(ages),
-        "same": told[0] == told[1],
-        "changed": told[1] != told[2],
+        "same": fingerprints[0] == fingerprints[1],
+        "changed": fingerprints[1] != fingerprints[2],
         "toybox": worlds.world_version("toybox"),
     }
 
@@ -252,12 +252,14 @@ def check_presets():
     """What a preset does to a decoder on a CPU: quicker ways that round otherwise, one decoder for each preset."""
     import torch
 
-    world, told = worlds.find_world("toybox"), []
+    world, messages = worlds.find_world("toybox"), []
     exact = models.OFFERED["exact"]
     plain, same = GameModel(world), GameModel(world)
     tuned, untuned = (GameModel(world, preset=row) for row in (exact, replace(exact, optimizations=())))
     log = logging.getLogger()
-    listener = type("Listener", (logging.Handler,), {"emit": lambda self, record: told.append(record.getMessage())})()
+    listener = type(
+        "Listener", (logging.Handler,), {"emit": lambda self, record: messages.append(record.getMessage())}
+    )()
     log.addHandler(listener)
     log.setLevel(logging.INFO)
     decoders = [model.decoder() for model in (plain, same, tuned, untuned, tuned)]
@@ -269,7 +271,7 @@ def check_presets():
     return {
         "shared": [decoders[0] is decoders[1], decoders[2] is decoders[4], decoders[0] is decoders[2]],
         "one engine": plain.engine() is tuned.engine(),
-        "told": [line for line in told if "preset" in line],
+        "messages": [line for line in messages if "preset" in line],
         "fused": hasattr(attention, "to_qkv") and not hasattr(attention, "to_q"),
         "layout": convolution.weight.is_contiguous(memory_format=torch.channels_last_3d),
         "onednn": "forward" in vars(convolution),

@@ -93,7 +93,9 @@ def test_each_preset_has_its_own_decoder(inside):
     assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
     assert found["skips"] == [1.05, 0.0]
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
-    assert found["told"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"], "once"
+    assert found["messages"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"], (
+        "once"
+    )
 
 
 def test_a_preset_sets_steps_and_guidance_if_none_are_given(inside):

@@ -90,8 +90,8 @@ def distinct(clips):
 def test_1_one_turn(server, play):
     played = play("1-one-turn")
     (shown,) = outputs(played, "StateDisplay")
-    told = "Character: Miko; Motion: gently wave hello with a red scarf; Background: day beach."
-    assert state(shown)["instruction"] == told and state(shown)["gauges"] == stats_after(told)
+    instruction = "Character: Miko; Motion: gently wave hello with a red scarf; Background: day beach."
+    assert state(shown)["instruction"] == instruction and state(shown)["gauges"] == stats_after(instruction)
     assert state(shown)["motion"]["scope"] == "gentle", "as the adverb says"
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 96, 144, 3)
@@ -99,10 +99,10 @@ def test_1_one_turn(server, play):
 
 def test_2_five_turns(server, play):
     played = play("2-five-turns")
-    told = list(texts(played[0]).values())
+    instructions = list(texts(played[0]).values())
     states = [state(shown) for shown in outputs(played, "StateDisplay")]
-    assert [item["instruction"] for item in states] == told and len(told) == 5
-    assert [item["gauges"] for item in states] == [stats_after(*told[: n + 1]) for n in range(5)]
+    assert [item["instruction"] for item in states] == instructions and len(instructions) == 5
+    assert [item["gauges"] for item in states] == [stats_after(*instructions[: n + 1]) for n in range(5)]
     clips = [clip(server, shown) for shown in outputs(played, "SaveGameStory")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 5 and distinct(clips)
     (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
@@ -111,13 +111,13 @@ def test_2_five_turns(server, play):
 
 def test_3_two_futures_of_one_history(server, play):
     played = play("3-branching")
-    told = texts(played[0])
-    first, second = told["Predict turn 1"], told["Predict turn 2"]
+    instructions = texts(played[0])
+    first, second = instructions["Predict turn 1"], instructions["Predict turn 2"]
     a, b = (state(shown) for shown in outputs(played, "StateDisplay"))
-    assert [item["instruction"] for item in a["course"]] == [first, second, told["Future A"]]
-    assert [item["instruction"] for item in b["course"]] == [first, told["Future B"]]
-    assert a["gauges"] == stats_after(first, second, told["Future A"])
-    assert b["gauges"] == stats_after(first, told["Future B"])
+    assert [item["instruction"] for item in a["course"]] == [first, second, instructions["Future A"]]
+    assert [item["instruction"] for item in b["course"]] == [first, instructions["Future B"]]
+    assert a["gauges"] == stats_after(first, second, instructions["Future A"])
+    assert b["gauges"] == stats_after(first, instructions["Future B"])
     clips = [clip(server, shown) for shown in outputs(played, "SaveVideo")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 3 and distinct(clips)
 
@@ -135,9 +135,9 @@ def test_4_motion_scopes_side_by_side(server, play):
 def test_5_a_whole_story(server, play):
     played = play("5-story")
     ((key, node),) = [item for item in played[0].items() if item[1]["class_type"] == "PlayGameStory"]
-    told, shown = read_instructions(node["inputs"]["instructions"]), played[1]["outputs"][key]
-    assert len(told) == 6 and state(shown)["gauges"] == stats_after(*told)
-    assert [item["instruction"] for item in state(shown)["course"]] == list(told)
+    instructions, shown = read_instructions(node["inputs"]["instructions"]), played[1]["outputs"][key]
+    assert len(instructions) == 6 and state(shown)["gauges"] == stats_after(*instructions)
+    assert [item["instruction"] for item in state(shown)["course"]] == list(instructions)
     names = {item["filename"] for item in shown["animegamer_story"][0]["files"]}
     assert {"story.mp4", "contact-sheet.png"} <= names
     (video,) = outputs(played, "SaveVideo")
@@ -159,7 +159,7 @@ def test_6_a_picture_opens_the_game(server, play):
     apart = [np.abs(frames[0] - given).mean() for frames in clips]
     assert apart[0] < 35 and apart[0] < 0.6 * min(apart[1:]), f"turn 0 looks like the picture: {apart}"
     purple = [purple_share(frames) for frames in (given[None], *clips)]
-    assert min(purple) > 0.5 * purple[0] > 0.01, f"the umbrella keeps the colour that was never told: {purple}"
+    assert min(purple) > 0.5 * purple[0] > 0.01, f"the umbrella keeps the colour that was never named: {purple}"
 
 
 def purple_share(frames_FHWC):
@@ -203,8 +203,8 @@ def test_10_a_film_becomes_a_world_in_four_stages(server, play):
     assert begun == [[f"{name}.safetensors" for name in STAGES[:count]] for count in range(4)]
     assert (run / "features").is_dir() and not list(run.glob("*/features")), "computed once for all stages"
     (turn,) = outputs(played, "StateDisplay")
-    (told,) = texts(played[0]).values()
-    assert state(turn)["instruction"] == told and state(turn)["gauges"] == stats_after(told)
+    (instruction,) = texts(played[0]).values()
+    assert state(turn)["instruction"] == instruction and state(turn)["gauges"] == stats_after(instruction)
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 96, 144, 3)
 

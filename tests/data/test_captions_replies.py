@@ -53,9 +53,9 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     values = fields(caption)
     values = [value.title() if shouted else value for value in values]
     assert parse_caption(f"{quote}{written(values, gaps)}{quote}") == caption
-    told = Instruction((caption.subject,), caption.motion, caption.background, caption.adverb).checked()
-    assert motion_text(told.text) == f"{caption.adverb} {caption.motion}"
-    assert told.text.endswith(f"; Background: {caption.background}.")
+    instruction = Instruction((caption.subject,), caption.motion, caption.background, caption.adverb).checked()
+    assert motion_text(instruction.text) == f"{caption.adverb} {caption.motion}"
+    assert instruction.text.endswith(f"; Background: {caption.background}.")
 
 
 @given(
@@ -155,8 +155,8 @@ def test_other_captions_are_refused(reply, sentence):
     st.sampled_from(("", "'", "`")),
 )
 def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, comma, gaps, quote):
-    told = comma.join(map(str, indices or [0]))
-    reply = f"{quote}{number}{gaps[0]}{len(indices)}{gaps[1]}{index}{gaps[2]}{told}{gaps[3]}{quote}"
+    listed = comma.join(map(str, indices or [0]))
+    reply = f"{quote}{number}{gaps[0]}{len(indices)}{gaps[1]}{index}{gaps[2]}{listed}{gaps[3]}{quote}"
     assert parse_matching(reply, 12) == tuple(indices)
 
 

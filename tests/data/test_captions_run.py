@@ -161,8 +161,8 @@ def test_a_set_aside_clip_of_another_film_keeps_its_line(world, stub):
 
 def test_what_a_person_filled_in_stays(world, stub):
     folder, records, _ = world
-    told = [dataclasses.replace(records[1], character=("Osono",), stamina=-1), records[2]]
-    report = caption_clips(folder, told, endpoint(stub.url))
+    wanted = [dataclasses.replace(records[1], character=("Osono",), stamina=-1), records[2]]
+    report = caption_clips(folder, wanted, endpoint(stub.url))
     assert report.records[0] == dataclasses.replace(
         expected(records[1], 1, matched=False), character=("Osono",), stamina=-1
     )

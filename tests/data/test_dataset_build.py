@@ -120,8 +120,8 @@ def test_a_build_is_a_whole_dataset_in_the_order_of_the_films(unbroken, films):
 
 def test_a_film_of_an_impossible_rate_is_named_and_the_others_continue(films, again, monkeypatch):
     (again / "films" / "two.json").unlink()
-    told = survey.probe
-    monkeypatch.setattr(survey, "probe", lambda path: dataclasses.replace(told(path), fps=5000.0))
+    real_probe = survey.probe
+    monkeypatch.setattr(survey, "probe", lambda path: dataclasses.replace(real_probe(path), fps=5000.0))
     broken = cut_films(films, again, SETTINGS, 1)
     assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film of 5000.0 frames a second")
 
@@ -131,15 +131,15 @@ def test_a_film_whose_name_is_not_utf8_is_stored_as_text(films, tmp_path):
     film, out = tmp_path / os.fsdecode(b"caf\xe9.mp4"), tmp_path / "out"
     film.write_bytes(films[0].read_bytes())
     build(out, [film], captioner=None)
-    told = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
-    assert told["file"] == "caf\ufffd.mp4"
+    stated = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
+    assert stated["file"] == "caf\ufffd.mp4"
     note = json.loads((out / "films" / "caf.json").read_text())
-    assert note["file"] == told["file"]
+    assert note["file"] == stated["file"]
     note["file"], note["survey"]["broken"] = film.name, f"{film}: ends at 1.0 s"  # as builds noted it before
     (out / "films" / "caf.json").write_text(json.dumps(note))
     build(out, [], captioner=None)
     again = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
-    assert again == {**told, "broken": f"{tmp_path}/caf\ufffd.mp4: ends at 1.0 s"}
+    assert again == {**stated, "broken": f"{tmp_path}/caf\ufffd.mp4: ends at 1.0 s"}
 
 
 def test_the_same_command_again_does_nothing_again(unbroken, films, again):
@@ -355,8 +355,8 @@ def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(u
     add_cut(one, unbroken, "two")
     assert cut_films(films, one, SETTINGS, 1) == {}
     report = assemble_dataset(one, SETTINGS, script(films))
-    ((name, told),) = report.other_settings.items()
-    assert name == "one" and "one.mp4: its scenes were found with other settings" in told and str(note) in told
+    ((name, reason),) = report.other_settings.items()
+    assert name == "one" and "one.mp4: its scenes were found with other settings" in reason and str(note) in reason
     assert turns(one).keys() == turns(unbroken).keys()
     facts = report.dataset.info["provenance"]["films"]
     assert facts["one"]["scene_settings"] == {"melt": {"dip": 0.5}} and "scene_settings" not in facts["two"]

@@ -27,7 +27,7 @@ def edit(folder, name, number, **changes):
     (folder / name).write_text("\n".join(lines) + "\n")
 
 
-def told(folder, deep=False):
+def problems(folder, deep=False):
     return [str(problem) for problem in check(folder, deep)]
 
 
@@ -76,7 +76,7 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
     games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
     edit(folder, "games.jsonl", 1, clips=games[0]["clips"][::-1])
     edit(folder, "games.jsonl", 2, clips=[*games[1]["clips"], games[2]["clips"][0]])
-    first, *rest = told(folder)
+    first, *rest = problems(folder)
     assert first.startswith("games.jsonl:1: clips/train-00000-02.mp4 (4 s) follows clips/train-00000-03.mp4 (6 s)")
     assert rest[-1] == (
         "games.jsonl:2: clips that a held-out game has too: 1, the first is clips/heldout-00000-00.mp4; "
@@ -84,11 +84,11 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
     )
     for held_out in (1, "true", None):
         edit(folder, "games.jsonl", 3, held_out=held_out)
-        assert f"games.jsonl:3: held_out is {held_out!r}; expected true or false" in told(folder)
+        assert f"games.jsonl:3: held_out is {held_out!r}; expected true or false" in problems(folder)
         with pytest.raises(DatasetError, match="games.jsonl:3: held_out"):
             DatasetFolder.open(folder)
     (folder / "games.jsonl").unlink()
-    assert any(line.startswith("games.jsonl: note: no game") for line in told(folder))
+    assert any(line.startswith("games.jsonl: note: no game") for line in problems(folder))
 
 
 def test_motion_has_four_rising_edges_and_five_medians(folder):
@@ -96,15 +96,15 @@ def test_motion_has_four_rising_edges_and_five_medians(folder):
     motion = known["settings"]["motion"]
     for edges in (None, [1, 2, 3], [1, 2, 2, 3], [1, 2, "3", 4], "1234"):
         (folder / "dataset.json").write_text(json.dumps({**known, "settings": {"motion": {**motion, "edges": edges}}}))
-        assert told(folder)[0].startswith("dataset.json: ") and "four rising numbers" in told(folder)[0]
+        assert problems(folder)[0].startswith("dataset.json: ") and "four rising numbers" in problems(folder)[0]
     for values in (["a", 1, 2, 3, 4], 5, [1, 2, 3, 4], [], "12345", {"1": 2}):
         settings = {"motion": {**motion, "values": values}}
         (folder / "dataset.json").write_text(json.dumps({**known, "settings": settings}))
-        assert len(told(folder)) == 1
-        assert told(folder)[0].startswith(f"dataset.json: settings.motion.values is {values}")
+        assert len(problems(folder)) == 1
+        assert problems(folder)[0].startswith(f"dataset.json: settings.motion.values is {values}")
     for settings in ([], 5, {"motion": []}):
         (folder / "dataset.json").write_text(json.dumps({**known, "settings": settings}))
-        assert "dataset.json: has no settings.motion.edges" in told(folder)[0]
+        assert "dataset.json: has no settings.motion.edges" in problems(folder)[0]
         with pytest.raises(DatasetError, match=r"edges \(four rising numbers\) and values \(five\); finish"):
             assert DatasetFolder.open(folder).motion_table
 
@@ -114,12 +114,12 @@ def test_statistics_and_medians_are_those_of_the_clips(folder):
     known["statistics"]["clips"] = 12
     known["settings"]["motion"]["values"][0] = 99.0
     (folder / "dataset.json").write_text(json.dumps(known))
-    assert told(folder) == [
+    assert problems(folder) == [
         "dataset.json: settings.motion.values: 99 is not in level 1",
         "dataset.json: note: statistics.clips is 12, but in the tables it is 11",
     ]
     (folder / "dataset.json").unlink()
-    assert "dataset.json: is missing; finish the dataset first" in told(folder)
+    assert "dataset.json: is missing; finish the dataset first" in problems(folder)
 
 
 def test_a_level_with_hardly_any_clip_is_noted(folder):
@@ -127,7 +127,7 @@ def test_a_level_with_hardly_any_clip_is_noted(folder):
     known = info(folder)
     known["settings"]["motion"] |= {"edges": [0.001, 0.002, 2.6, 7.6], "values": [0, 0.0015, 2, 5, 20]}
     (folder / "dataset.json").write_text(json.dumps(known))
-    notes = told(folder)
+    notes = problems(folder)
     assert "turns.jsonl: note: level 2 has 0 of 11 clips; few to learn from" in notes
     assert "turns.jsonl:5: note: clips without motion (motion_value 0): 1, this is the first" in notes
 
@@ -138,7 +138,7 @@ def test_what_was_left_out_is_read_too(folder):
     rows = [{"clip": record["clip"], "reason": "no tag", "record": record}, {"clip": "clips/x.mp4"}]
     (folder / "set_aside.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
-    assert [line.split("; expected")[0].split(" (")[0] for line in told(folder)] == [
+    assert [line.split("; expected")[0].split(" (")[0] for line in problems(folder)] == [
         "set_aside.jsonl: note: clips without a valid caption: 4; the review page shows them",
         "set_aside.jsonl:1: clips/train-00000-00.mp4 has a line in turns.jsonl too; delete one",
         "set_aside.jsonl:2: reason is missing",
@@ -152,7 +152,7 @@ def test_files_in_no_table_are_noted(folder):
     (folder / "clips" / "part-17-x.mp4").write_bytes(b"x")
     (folder / "clips" / "film").mkdir()
     (folder / "clips" / "film" / "00007.mp4").write_bytes(b"x")
-    assert told(folder) == [
+    assert problems(folder) == [
         "clips: note: clips/part-17-x.mp4 is left by a run that was killed; delete them",
         "clips: note: clips/film/00007.mp4 is in no table; delete them, or build again",
     ]
@@ -162,7 +162,7 @@ def test_a_cut_off_clip_is_noticed_without_decoding(folder):
     data = (folder / CLIP).read_bytes()
     for left in (b"", data[:20], data[:5000], data[:-1], b"<!doctype html><html></html>" * 9):
         (folder / CLIP).write_bytes(left)
-        (line,) = told(folder)
+        (line,) = problems(folder)
         assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: the file is ")
 
 
@@ -171,8 +171,8 @@ def test_a_damaged_frame_is_found_by_a_deep_check(folder):
     start = data.index(b"mdat") + 4 + 2000
     data[start : start + 4000] = bytes(4000)
     (folder / CLIP).write_bytes(data)
-    assert told(folder) == []
-    (line,) = told(folder, deep=True)
+    assert problems(folder) == []
+    (line,) = problems(folder, deep=True)
     assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: ")
 
 
@@ -183,7 +183,7 @@ def test_clips_agree_in_size_length_and_frame_rate(folder, deep):
     write_clip(clips[0], frames[:, :64], 8)
     write_clip(clips[1], frames[:9], 8)
     write_clip(clips[2], frames, 12)
-    assert sorted(line.split(": ")[1] for line in told(folder, deep)) == [
+    assert sorted(line.split(": ")[1] for line in problems(folder, deep)) == [
         "clips/heldout-00000-00.mp4 has size 144 x 64; the dataset's is 144 x 96",
         "clips/heldout-00000-01.mp4 has frames 9; the dataset's is 17",
         "clips/heldout-00000-02.mp4 has fps 12; the dataset's is 8",
@@ -195,7 +195,7 @@ def test_clips_are_what_the_builds_settings_say(folder):
     known["settings"] = {"motion": known["settings"]["motion"], "fps": 8}
     known["settings"]["clips"] = {"height": 480, "width": 720, "frames": 9, "fps": 8}
     (folder / "dataset.json").write_text(json.dumps(known))
-    first = [line.split(": ", 1)[1] for line in told(folder) if line.startswith("turns.jsonl:1: ")]
+    first = [line.split(": ", 1)[1] for line in problems(folder) if line.startswith("turns.jsonl:1: ")]
     assert first == [
         "the clip lasts 2 s; 9 frames at 8 fps take 1 s",
         "clips/train-00000-00.mp4 has size 144 x 96; the dataset's is 720 x 480",
@@ -203,7 +203,7 @@ def test_clips_are_what_the_builds_settings_say(folder):
     ]
     known["settings"]["clips"]["fps"] = "eight"
     (folder / "dataset.json").write_text(json.dumps(known))
-    assert any("has fps 8; the dataset's is eight" in line for line in told(folder))
+    assert any("has fps 8; the dataset's is eight" in line for line in problems(folder))
 
 
 def test_an_interrupt_does_not_wait_for_the_other_clips(folder):
@@ -253,7 +253,7 @@ def test_both_kinds_of_clips_tell_the_same(tmp_path):
 def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
     lines = (folder / "turns.jsonl").read_text().splitlines()
     (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
-    (stray,) = (text for text in told(folder) if CLIP in text and text.startswith("clips: "))
+    (stray,) = (text for text in problems(folder) if CLIP in text and text.startswith("clips: "))
     assert stray == f"clips: note: {CLIP} is in no table; correct the unreadable lines first"
 
 

@@ -87,9 +87,9 @@ def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(build(film, again)) == 0
     assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
-    told, progress = capsys.readouterr()
-    assert "1 film, 6 clips" in told and "captions: 6 new" in told and "review.html" in told
-    assert f"train STAGE --dataset '{again}' --world WORLD --spec tiny --out RUN" in told
+    printed, progress = capsys.readouterr()
+    assert "1 film, 6 clips" in printed and "captions: 6 new" in printed and "review.html" in printed
+    assert f"train STAGE --dataset '{again}' --world WORLD --spec tiny --out RUN" in printed
     assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
     assert (again / "review.html").is_file() and (again / "stats.png").is_file()
     assert main(["dataset", "check", str(again), "--deep"]) == 0
@@ -125,8 +125,8 @@ def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, wh
     (tmp_path / "bad.mp4").write_text("no film")
     (again / "turns.jsonl").unlink()
     assert main(build(tmp_path, again)) == 1
-    told, words = capsys.readouterr()
-    assert "1 film, 6 clips" in told and "bad.mp4" in one_sentence(words)
+    printed, words = capsys.readouterr()
+    assert "1 film, 6 clips" in printed and "bad.mp4" in one_sentence(words)
     assert tables(again)["turns.jsonl"] == tables(whole)["turns.jsonl"]
 
 
@@ -143,8 +143,8 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_pa
     cut.write_bytes(data[: len(data) * 4 // 5])
     for _ in range(2):
         assert main(build(cut, tmp_path / "out")) == 1
-        told, words = capsys.readouterr()
-        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in told
+        printed, words = capsys.readouterr()
+        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in printed
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
     assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
@@ -155,8 +155,8 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(ou
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "film.mp4").write_text("no film, which only a reader can tell")
     assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
-    told = one_sentence(capsys.readouterr().err)
-    assert told.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
+    message = one_sentence(capsys.readouterr().err)
+    assert message.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_a_film_that_this_user_may_not_read_is_reported(film, tmp_path):
         (with_no_rights / "out").chmod(0o755)
         (with_no_rights / "film.mp4").chmod(0o644)
         words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        told = "the output folder cannot be written to (Permission denied); name another"
-        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {told}"
+        sentence = "the output folder cannot be written to (Permission denied); name another"
+        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {sentence}"
     finally:
         shutil.rmtree(with_no_rights)
 
@@ -209,8 +209,8 @@ def as_nobody(command: list[str]) -> str:
             sys.stderr.flush()
             os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as told:
-        words = told.read()
+    with os.fdopen(reader) as stream:
+        words = stream.read()
     os.waitpid(child, 0)
     return words
 
@@ -269,8 +269,8 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
     while process.poll() is None and not (out / "films" / "film.jsonl").exists():
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGINT)
-    told, words = process.communicate(timeout=60)
-    assert process.returncode == 130 and told == ""
+    printed, words = process.communicate(timeout=60)
+    assert process.returncode == 130 and printed == ""
     assert one_sentence(words) == "stopped; what is finished is kept; run the same command to continue"
     assert main(build(film, out)) == 0
     assert tables(out) == tables(whole)
@@ -280,7 +280,7 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
 def test_a_broken_pipe_is_not_an_error(film, again):
     process = spawn(film, again)
     process.stdout.close()
-    assert "Traceback" not in (told := process.stderr.read()) and "Broken" not in told and "Exception" not in told
+    assert "Traceback" not in (errors := process.stderr.read()) and "Broken" not in errors and "Exception" not in errors
     assert process.wait() == 1
 
 

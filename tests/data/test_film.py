@@ -221,8 +221,8 @@ def coded(rgb: Sequence[float], matrix: str, full: bool, bits: int, pixels: str)
 def plain_film(path: Path, rgb: Sequence[float], matrix: str, full: bool, bits: int, **tags: object) -> Path:
     pixels = "yuv420p" if bits == 8 else "yuv420p10le"
     picture = coded(rgb, matrix, full, bits, pixels)
-    told = {"pix_fmt": pixels, "colorspace": H273[matrix], "color_range": 2 if full else 1, **tags}
-    return write_film(path, [picture] * 3, codec="ffv1", tags=told)
+    all_tags = {"pix_fmt": pixels, "colorspace": H273[matrix], "color_range": 2 if full else 1, **tags}
+    return write_film(path, [picture] * 3, codec="ffv1", tags=all_tags)
 
 
 @pytest.mark.parametrize("bits", [8, 10])
@@ -330,7 +330,7 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("told", "frames", "seconds", "fps"),
+    ("stated", "frames", "seconds", "fps"),
     [
         (239.0, 0, 0.0, 239.0),
         (240.0, 2400, 10.0, 239.9),
@@ -340,8 +340,8 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
         (90000.0, 9000, 1.0, 25.0),
     ],
 )
-def test_a_doubtful_rate_is_counted_where_the_header_allows_it(told, frames, seconds, fps):
-    assert frame_rate(told, frames, seconds) == pytest.approx(fps)
+def test_a_doubtful_rate_is_counted_where_the_header_allows_it(stated, frames, seconds, fps):
+    assert frame_rate(stated, frames, seconds) == pytest.approx(fps)
 
 
 # --- frames at times --------------------------------------------------------------------------------------------------

@@ -62,9 +62,9 @@ def clip(frames: int, height: int = 96, width: int = 144) -> np.ndarray:
 
 
 def refusal(settings: FlowSettings) -> str:
-    with pytest.raises(FlowError) as told, open_flow(settings):
+    with pytest.raises(FlowError) as caught, open_flow(settings):
         pass
-    return str(told.value)
+    return str(caught.value)
 
 
 # --- any backend ------------------------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def test_raft_gives_the_flow_that_torchvision_gives(name, tmp_path):
         facts = motion_facts(flow, 0.3)
     assert np.allclose(measured, expected, atol=1e-3) and np.abs(measured).max() > 0.1
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    told = {"backend": "raft", "model": name, "weights": f"{name}.pth", "sha256": digest}
-    assert facts == {**told, "threshold": 0.3, "height": 480}
+    expected = {"backend": "raft", "model": name, "weights": f"{name}.pth", "sha256": digest}
+    assert facts == {**expected, "threshold": 0.3, "height": 480}
 
 
 def test_raft_takes_any_size_any_number_of_frames_and_safetensors(tmp_path):
@@ -163,8 +163,8 @@ def test_files_that_are_no_weights_of_raft_are_refused_and_run_no_code(tmp_path)
 
     for content in (b"weights", b"", pickle.dumps(Evil(), protocol=2)):
         weights.write_bytes(content)
-        told = refusal(FlowSettings(backend="raft", weights=weights))
-        assert f"cannot be read as weights of RAFT: {weights}: " in told and "\n" not in told
+        message = refusal(FlowSettings(backend="raft", weights=weights))
+        assert f"cannot be read as weights of RAFT: {weights}: " in message and "\n" not in message
     assert not mark.exists()
     torch.save([torch.zeros(1)], weights)
     assert "holds a list" in refusal(FlowSettings(backend="raft", weights=weights))
@@ -223,8 +223,8 @@ def test_memflow_answers_clip_after_clip_from_its_own_environment(environments, 
 
 
 def test_an_environment_without_ptlflow_is_named(environments, tmp_path):
-    told = refusal(memflow(environments["bare"], tmp_path))
-    assert "has no ptlflow" in told and "-m pip install ptlflow" in told
+    message = refusal(memflow(environments["bare"], tmp_path))
+    assert "has no ptlflow" in message and "-m pip install ptlflow" in message
 
 
 def test_a_python_that_is_none_is_named(tmp_path):
@@ -234,9 +234,9 @@ def test_a_python_that_is_none_is_named(tmp_path):
 
 
 def test_a_crash_while_loading_or_working_ends_in_memflows_last_words(environments, tmp_path):
-    told = refusal(memflow(environments["whole"], tmp_path, "torn"))
-    assert "exit code 1" in told and told.endswith("PytorchStreamReader failed finding central directory")
-    assert "\n" not in told
+    message = refusal(memflow(environments["whole"], tmp_path, "torn"))
+    assert "exit code 1" in message and message.endswith("PytorchStreamReader failed finding central directory")
+    assert "\n" not in message
     with open_flow(memflow(environments["whole"], tmp_path, "hungry")) as flow:
         for _ in range(2):  # and so it stays
             with pytest.raises(FlowError, match="CUDA out of memory$"):

@@ -39,15 +39,15 @@ def test_still_pixels_are_left_out_of_the_mean():
 
 
 @pytest.mark.parametrize(
-    ("clip", "told"),
+    ("clip", "message"),
     [
         (np.zeros((1, 96, 144, 3), np.uint8), "F >= 2"),
         (np.zeros((2, 96, 144), np.uint8), "RGB"),
         (np.zeros((2, 96, 144, 3), np.float32), "uint8"),
     ],
 )
-def test_what_is_no_clip_is_refused_in_words(clip, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_clip_is_refused_in_words(clip, message):
+    with pytest.raises(ValueError, match=message):
         motion_value(clip)
 
 

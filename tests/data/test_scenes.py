@@ -124,15 +124,15 @@ def test_scenes_tell_how_they_begin_and_which_of_their_seconds_a_fade_takes(film
 
 def test_flashed_frames_are_named_and_few_others(film):
     truth, scenes = film
-    told = [first for scene in scenes for first, _ in scene.flashes]
+    found = [first for scene in scenes for first, _ in scene.flashes]
     true = [
         seconds + frame / truth.fps
         for scene in truth.scenes
         for seconds, count in scene.flashes
         for frame in range(count)
     ]
-    assert true and all(any(abs(one - other) < 0.01 for other in told) for one in true)
-    assert len(told) <= len(true) + 2
+    assert true and all(any(abs(one - other) < 0.01 for other in found) for one in true)
+    assert len(found) <= len(true) + 2
 
 
 @settings(max_examples=15, deadline=None)

@@ -125,8 +125,8 @@ def test_probe_scenes_are_apart_from_games_and_hold_every_label():
 def test_labels_say_what_the_scene_says():
     scene = next(scene for scene in map(scenes.probe_scene, range(99)) if scene.partner and scene.prop)
     labels = scenes.labels_of([scene])
-    told = {head: classes[labels[head][0]] for head, classes in scenes.HEADS.items()}
-    assert told == {
+    recognised = {head: classes[labels[head][0]] for head, classes in scenes.HEADS.items()}
+    assert recognised == {
         "character": scene.character,
         "partner": scene.partner,
         "place": scene.place,
@@ -255,12 +255,12 @@ def test_other_profiles_are_asked_game_by_game(tiny_tokenizer):
 def test_remembered_turns_are_in_reach(seed, window, opened):
     game = (opening_game if opened else sample_game)(seed, split="heldout")
     shown = [number for number, scene in enumerate(game.scenes, 1) if scene.prop]
-    told = 0 if opened else shown[0]
+    introduced = 0 if opened else shown[0]
     every = acceptance.remembered_turns(game, 0)
-    assert every == [number for number in shown if number > told]
+    assert every == [number for number in shown if number > introduced]
     for number in acceptance.remembered_turns(game, window):
         assert number in every
-        assert any(earlier in (told, *shown) for earlier in range(number - window, number))
+        assert any(earlier in (introduced, *shown) for earlier in range(number - window, number))
     assert not any(game.scenes[number - 1].prop_told for number in every)
 
 

@@ -141,8 +141,10 @@ def test_a_mean_lies_in_its_interval_whatever_the_games(games):
 
 def turn_of(asked, level=None, change=None, measured=None, seconds=1.0, **scores):
     line = f"<S>Miko</S><MD>run</MD><EV>day beach</EV><ML>{asked}</ML><MA>gently</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
-    told = {name: scores.get(name) for name in SIMILARITIES}
-    return TurnRecord(1, line, level, change, 2.0, measured, told, seconds, seconds > 9, "turn-01.mp4", "turn-01.mp4")
+    by_kind = {name: scores.get(name) for name in SIMILARITIES}
+    return TurnRecord(
+        1, line, level, change, 2.0, measured, by_kind, seconds, seconds > 9, "turn-01.mp4", "turn-01.mp4"
+    )
 
 
 def game_of(*turns, name="by-hand"):
@@ -440,8 +442,8 @@ def test_two_processes_share_the_games_out_and_give_the_same_numbers(world, play
     done = work(world, tmp_path / "out", launch=LAUNCH)
     assert done.returncode == 0, done.stderr[-4000:]
     assert numbers(tmp_path / "out") == numbers(played)
-    told, alone = (json.loads((out / "report.json").read_text()) for out in (tmp_path / "out", played))
-    rows = {row["key"]: row for row in told["rows"]}
+    report, alone = (json.loads((out / "report.json").read_text()) for out in (tmp_path / "out", played))
+    rows = {row["key"]: row for row in report["rows"]}
     for row in alone["rows"]:
         assert row["key"] == "seconds" or rows[row["key"]] == row
     assert rows["seconds"]["n"] == 4, "either process has its first turn"
@@ -494,19 +496,21 @@ def test_more_games_go_on_with_fewer(world, tmp_path):
 
 
 def test_the_report_says_what_it_takes_to_repeat_it(played):
-    told = json.loads((played / "report.json").read_text())
-    assert {"command", "world", "player", "benchmark", "seed", "seeds", "motion", "towers", "references"} <= set(told)
-    assert told["world"]["profile"] == "paper" and len(told["world"]["fingerprint"]) == 64
-    assert told["machine"]["torch"] == torch.__version__.split("+")[0] or told["machine"]["torch"] == torch.__version__
-    assert told["seeds"]["small-2"] == game_seed(0, "small-2")
-    rows = {row["key"]: row for row in told["rows"]}
+    report = json.loads((played / "report.json").read_text())
+    assert {"command", "world", "player", "benchmark", "seed", "seeds", "motion", "towers", "references"} <= set(report)
+    assert report["world"]["profile"] == "paper" and len(report["world"]["fingerprint"]) == 64
+    assert (
+        report["machine"]["torch"] == torch.__version__.split("+")[0] or report["machine"]["torch"] == torch.__version__
+    )
+    assert report["seeds"]["small-2"] == game_seed(0, "small-2")
+    rows = {row["key"]: row for row in report["rows"]}
     assert list(rows) == [metric.key for metric in METRICS]
     assert rows["clip_i"]["name"] == "CLIP-I (toybox towers)", "stand-ins never go by the bare name"
     low, high = rows["acc_f"]["interval"]
     assert low <= rows["acc_f"]["value"] <= high and low < high
     assert rows["acc_f"]["n"] == 6 and rows["acc_f"]["paper"]["GC"] == 0.425
     assert rows["clip_i_true"]["value"] is None and rows["clip_i_true"]["n"] == 0
-    assert sum(map(sum, told["motion_levels"]["tiny"])) == 6
+    assert sum(map(sum, report["motion_levels"]["tiny"])) == 6
 
 
 def test_the_report_reads_as_markdown(played):
@@ -554,10 +558,10 @@ def test_other_runs_stand_beside(world, played, tmp_path):
     assert [column.name for column in table.columns] == ["tiny (w0)", "tiny (out)"]
     assert table.columns[1].estimates == estimates_of(read_run(played).games)
     save_table(table)
-    told = json.loads((tmp_path / "w0" / "report.json").read_text())
-    assert told["rows"][0]["beside"]["tiny (out)"]["n"] == 6
-    assert set(told["motion_levels"]) == {"tiny (w0)", "tiny (out)"}
-    assert (told["beside"]["tiny (out)"]["player"]["window"], told["beside"]["tiny (out)"]["seed"]) == (4, 0)
+    report = json.loads((tmp_path / "w0" / "report.json").read_text())
+    assert report["rows"][0]["beside"]["tiny (out)"]["n"] == 6
+    assert set(report["motion_levels"]) == {"tiny (w0)", "tiny (out)"}
+    assert (report["beside"]["tiny (out)"]["player"]["window"], report["beside"]["tiny (out)"]["seed"]) == (4, 0)
     with open_job(job_of(world, tmp_path / "one", limit=1)) as opened:
         opened.play()
     fewer = table_of(read_run(played), [tmp_path / "one"])
@@ -580,9 +584,9 @@ def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, 
         replace(turn, motion="juggle \u5343\u5bfb", background="night beach") for turn in small_games(1)[0].turns
     )
     assert cli.carry_out(job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),))) == 0
-    told = capsys.readouterr().out
+    report = capsys.readouterr().out
     sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
-    assert f"({sentence})" in told.partition("odd  2 turns")[0], "Miko and the rest are known"
+    assert f"({sentence})" in report.partition("odd  2 turns")[0], "Miko and the rest are known"
     assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
 
 
@@ -604,12 +608,12 @@ def test_the_page_is_safe_whatever_a_benchmark_says(played, tmp_path):
     text = page.write_page(hostile_table(played), tmp_path).read_text(encoding="utf-8")
     assert text.count("<script") == 2 and text.count("</script>") == 2 and "<!--" not in text
     data = re.search(r'<script type="application/json" id="report">(.*?)</script>', text)[1]
-    told = json.loads(data)
-    assert told["remarks"] == [HOSTILE] and not set("<>&") & set(data) and data.isascii()
+    report = json.loads(data)
+    assert report["remarks"] == [HOSTILE] and not set("<>&") & set(data) and data.isascii()
     assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'") and "unsafe" not in policy
-    assert all(turn["clip"].startswith("games/small-") for game in told["games"] for turn in game["turns"])
+    assert all(turn["clip"].startswith("games/small-") for game in report["games"] for turn in game["turns"])
 
 
 def test_a_browser_shows_the_page_and_runs_nothing_of_a_benchmarks(played, tmp_path):
@@ -649,7 +653,7 @@ def test_where_no_video_can_be_written_the_page_shows_moving_pictures(world, tmp
 # the command and the node -------------------------------------------------------------------------------------------
 
 
-def told(*words):
+def arguments(*words):
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
     return parser.parse_args([str(word) for word in words])
@@ -664,7 +668,7 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path
     games = tmp_path / "games.txt"
     games.write_text(benchmark_text(small_games(5, 1)))
     words = ["--world", world.folder, "--games", games, "--out", tmp_path / "out", "--steps", 2, "--device", "cpu"]
-    assert cli.run(told(*words)) == 0
+    assert cli.run(arguments(*words)) == 0
     said = capsys.readouterr().out
     assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
     assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said and "index.html" in said
@@ -696,10 +700,10 @@ def test_an_interrupt_leaves_finished_games(world, small_models, tmp_path, monke
         yield from whole(self, game, seed)
 
     monkeypatch.setattr(WorldPlayer, "play", stopped)
-    assert cli.run(told(*words)) == 130
+    assert cli.run(arguments(*words)) == 130
     assert "the same command continues" in capsys.readouterr().err
     monkeypatch.setattr(WorldPlayer, "play", whole)
-    assert cli.run(told(*words)) == 0
+    assert cli.run(arguments(*words)) == 0
     assert capsys.readouterr().out.count("2 turns") == 2
 
 
@@ -709,7 +713,7 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     games.write_text(benchmark_text(small_games()))
     words = ["--world", world.folder, "--games", games, "--out", tmp_path / "gc", "--device", "cpu", "--limit", 1]
     words += ["--baseline", "gc", "--baseline-video", tmp_path / "cogvideo", "--steps", 2, "--beside", played]
-    assert cli.run(told(*words)) == 0
+    assert cli.run(arguments(*words)) == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "gc" / "report.json").read_text())["rows"]}
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
     for key in ("acc_f", "mae_f"):
@@ -731,7 +735,7 @@ def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
     game = read_games(None)[0]
     games.write_text(benchmark_text([replace(game, turns=game.turns[:2])]))
     words = ["--world", "toybox", "--device", "cpu", "--true-shots"]
-    assert cli.run(told(*words, "--games", games, "--out", tmp_path / "true")) == 0
+    assert cli.run(arguments(*words, "--games", games, "--out", tmp_path / "true")) == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "true" / "report.json").read_text())["rows"]}
     assert rows["clip_i_true"]["value"] == pytest.approx(1) and rows["acc_f"]["value"] == 1, "the lines were made so"
     assert rows["clip_i"]["truth"]["value"] == rows["clip_i"]["value"] and not rows["clip_i"]["says_nothing"]
@@ -739,9 +743,9 @@ def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
     assert rows["state"]["n"] == 0
     games.write_text(benchmark_text(small_games(1)))
     with pytest.raises(ValueError, match="small-1 has no true shots"):
-        cli.run(told(*words, "--games", games, "--out", tmp_path / "other"))
+        cli.run(arguments(*words, "--games", games, "--out", tmp_path / "other"))
     with pytest.raises(ValueError, match="give only one of them"):
-        cli.run(told(*words, "--baseline", "gc", "--out", tmp_path / "other"))
+        cli.run(arguments(*words, "--baseline", "gc", "--out", tmp_path / "other"))
 
 
 def calibrated(world):
@@ -795,7 +799,7 @@ def test_games_of_earlier_versions_have_no_uncalibrated_figure(tmp_path):
 
 
 def scored_run(folder, name, likeness, truth):
-    """A run of one turn whose shot is as like the character's pictures as told, and its true shot as `truth`."""
+    """A run of one turn whose shot scores `likeness` against the character's pictures, and its true shot `truth`."""
     turn = turn_of(1, measured=1, clip_i=likeness)
     turn = replace(turn, scores={**turn.scores, "truth_clip_i": truth})
     asked = {"player": {"name": name}, "seed": 0, "world": {"name": "tiny"}, "towers": {"stand_in": True}}
@@ -827,16 +831,16 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):
-            cli.run(told(*base, *more))
+            cli.run(arguments(*base, *more))
         assert not (tmp_path / "out" / "run.json").exists()
 
 
 def test_motion_is_measured_where_shots_are_drawn_unless_told_otherwise(world, small_models, tmp_path):
     base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
     for more in ((), ("--flow-device", "auto"), ("--flow-device", "cpu")):
-        assert cli._job(told(*base, *more), "cpu").flow.device == "cpu"
+        assert cli._job(arguments(*base, *more), "cpu").flow.device == "cpu"
     with pytest.raises(ValueError, match="device 'cuda:99' is not available here"):
-        cli._job(told(*base, "--flow-device", "cuda:99"), "cpu")
+        cli._job(arguments(*base, "--flow-device", "cuda:99"), "cpu")
 
 
 def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
@@ -851,10 +855,10 @@ def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):
     monkeypatch.setattr(small, "read_games", lambda file: small_games())
     heard = []
     player = WorldPlayer(world, PlaySettings(steps=2))
-    told = small.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
+    result = small.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
     assert heard == [("turns", number, 2) for number in range(1, 3)]
-    assert "| ACC-F " in told.text and str(told.folder) in told.text and told.sheet.width == 1200
-    assert (told.folder / "index.html").is_file()
+    assert "| ACC-F " in result.text and str(result.folder) in result.text and result.sheet.width == 1200
+    assert (result.folder / "index.html").is_file()
     again = small.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
-    assert len(heard) == 2 and again.text == told.text, "nothing is played twice"
-    assert open_world(world.folder).fingerprint[:8] in told.folder.name
+    assert len(heard) == 2 and again.text == result.text, "nothing is played twice"
+    assert open_world(world.folder).fingerprint[:8] in result.folder.name

@@ -88,8 +88,8 @@ def test_scores_are_cosines():
     plain = Preprocessing(4, (0, 0, 0), (1, 1, 1))
     model = PublishedClip("known", {}, Known(), plain)
     colours = np.array([[255, 0, 0], [255, 255, 0], [0, 0, 255]], np.uint8)
-    seen, told = model.embed_images(np.tile(colours[:, None, None], (1, 4, 6, 1))), model.embed_texts(["run"])
-    assert (seen @ told.T).ravel().tolist() == pytest.approx([1, math.sqrt(0.5), 0], abs=1e-6)
+    seen, texts_embedded = model.embed_images(np.tile(colours[:, None, None], (1, 4, 6, 1))), model.embed_texts(["run"])
+    assert (seen @ texts_embedded.T).ravel().tolist() == pytest.approx([1, math.sqrt(0.5), 0], abs=1e-6)
     assert float(seen[0] @ seen[1]) == pytest.approx(math.sqrt(0.5), abs=1e-6)
 
 
@@ -144,9 +144,9 @@ def test_a_transformers_folder_scores_as_its_model_does(clip_folder):
     frames, texts = noise(3, 40, 60, 3), ["run fast", "a b, day beach"]
     pixels = Preprocessing(SIZE, (0.4, 0.5, 0.6), (0.2, 0.3, 0.25))(frames)
     model = CLIPModel.from_pretrained(clip_folder).eval()
-    told = AutoTokenizer.from_pretrained(clip_folder)(texts, padding=True, return_tensors="pt")
+    tokens = AutoTokenizer.from_pretrained(clip_folder)(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
-        wanted = model(input_ids=told["input_ids"], attention_mask=told["attention_mask"], pixel_values=pixels)
+        wanted = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"], pixel_values=pixels)
     torch.testing.assert_close(scorer.embed_images(frames), wanted.image_embeds, atol=1e-5, rtol=0)
     torch.testing.assert_close(scorer.embed_texts(texts), wanted.text_embeds, atol=1e-5, rtol=0)
     assert scorer.name == "tiny-clip"
@@ -292,11 +292,11 @@ def test_both_formats_score_as_open_clip_does(both_folders):
     frames = noise(3, 41, 60, 3)
     with torch.no_grad():
         seen = model.encode_image(torch.stack([show(Image.fromarray(frame)) for frame in frames]), normalize=True)
-        told = model.encode_text(open_clip.SimpleTokenizer(context_length=24)(TEXTS), normalize=True)
+        expected = model.encode_text(open_clip.SimpleTokenizer(context_length=24)(TEXTS), normalize=True)
     for name in ("transformers", "open_clip"):
         model = open_clip_model(both_folders / name)
         torch.testing.assert_close(model.embed_images(frames), seen, atol=1e-5, rtol=0)
-        torch.testing.assert_close(model.embed_texts(TEXTS), told, atol=1e-5, rtol=0)
+        torch.testing.assert_close(model.embed_texts(TEXTS), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("size", [(96, 144), (480, 720), (225, 224), (333, 500), (64, 37)])
@@ -474,8 +474,10 @@ def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unse
         assert rows.dtype == torch.float32 and unit(rows)
         assert torch.equal(rows, see(frames))
         torch.testing.assert_close(rows[2:3], see(frames[2:3]), atol=1e-5, rtol=0)
-    told = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
-    torch.testing.assert_close(told[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0)  # padding says nothing
+    embedded = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
+    torch.testing.assert_close(
+        embedded[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0
+    )  # padding says nothing
 
 
 def test_a_larger_picture_scores_as_the_small_one(shipped, unseen):
@@ -495,7 +497,7 @@ def test_any_text_can_be_scored(shipped, text):
 def test_captions_of_one_scene_say_the_same_whatever_their_form():
     rng = random.Random(0)
     plain, equipped = (next(s for s in map(probe_scene, range(99)) if bool(s.prop) == has) for has in (False, True))
-    # with the characters and without; and each with the prop's colour told and untold
+    # with the characters and without; and each with the prop's colour named and not
     for scene, sayings in ((plain, 2), (equipped, 4)):
         captions = [caption(scene, rng) for _ in range(90)]
         assert len(set(captions)) > 6

@@ -185,7 +185,7 @@ test("lines become a tree that shares its turns", () => {
   assert.equal(buildTree([]).children.length, 0);
 });
 
-test("a turn's key stays while the story gets further lines, in whatever order they are told", () => {
+test("a turn's key stays while the story gets further lines, in whatever order they come", () => {
   const before = new Map(allTurns(buildTree(LINES)).map((at) => [at.turn, at.key]));
   const more = { name: "line-10", turns: [LINES[3].turns[0], turn("y")] };
   for (const at of allTurns(buildTree([more, ...LINES].reverse())))

@@ -224,7 +224,7 @@ test("a failed turn is one sentence, and nothing is lost", async () => {
   assert.deepEqual(said(session), ["one"]);
 });
 
-test("a story that was taken away is told and begun anew, and what was shown of it goes", async () => {
+test("a story that was taken away is named and begun anew, and what was shown of it goes", async () => {
   const { server, session, play } = await begun({ played: ["one"] });
   delete server.stories.a;
   server.failure = "story 'a' was removed from the output folder; begin it anew";
@@ -349,16 +349,16 @@ test("a store that is broken in another way is an error that is seen", async () 
   await assert.rejects(new PlaySession(new FakeServer().port, broken, () => {}).start(), TypeError);
 });
 
-test("a damaged line is told, and the others are there", async () => {
+test("a damaged line is named, and the others are there", async () => {
   const { session } = await begun({ played: ["one"] });
   const { getJson } = session.port;
   session.port = {
     ...session.port,
     getJson: async (path) => {
-      const told = await getJson(path);
-      return told.lines
-        ? { ...told, lines: [...told.lines, { name: "line-2", turns: [], error: "turn 1 is damaged" }] }
-        : told;
+      const reply = await getJson(path);
+      return reply.lines
+        ? { ...reply, lines: [...reply.lines, { name: "line-2", turns: [], error: "turn 1 is damaged" }] }
+        : reply;
     },
   };
   await session.open("a");
@@ -461,10 +461,10 @@ test("takes that end while the story is still being read lead nowhere", async ()
   const { port } = server;
   let delay = 0;
   const slowly = async (path) => {
-    const told = await port.getJson(path);
+    const reply = await port.getJson(path);
     delay += 5; // the later a reading begins, the longer it takes
     await new Promise((resolve) => setTimeout(resolve, delay));
-    return told;
+    return reply;
   };
   const session = new PlaySession({ ...port, getJson: slowly }, memoryStore(), () => {});
   await session.start();

@@ -82,11 +82,11 @@ def test_shrinking_does_not_alias():
 def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):
     """In the shot's shape (48 x 32 here), whatever the picture's size; and with the motion part of the words."""
     picture = torch.rand(3, 40, 30, generator=torch.Generator().manual_seed(5)) * 2 - 1
-    told = tiny_encoder.represent("Character: Miko; Motion: run; Background: day beach.", picture)
+    representation = tiny_encoder.represent("Character: Miko; Motion: run; Background: day beach.", picture)
     state = tiny_encoder.spec.state
-    assert told.shape == (state.tokens, state.width) and told.dtype == torch.float32
+    assert representation.shape == (state.tokens, state.width) and representation.dtype == torch.float32
     other = picture.clone()
     other[:, :10] = 0
     other[:, 30:] = 0
-    assert torch.equal(tiny_encoder.represent("run", other), told), "the top and bottom quarters are cut off"
-    assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), told)
+    assert torch.equal(tiny_encoder.represent("run", other), representation), "the top and bottom quarters are cut off"
+    assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), representation)

@@ -124,7 +124,7 @@ def shop_at(folder, material, said=None) -> RunDir:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_calibration():
-    """Two told values in place of eight."""
+    """Two values in place of eight."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
         yield
@@ -287,7 +287,7 @@ def test_the_random_frame_is_what_is_trained_on_and_scored_from(done, examiner, 
 
 
 def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monkeypatch):
-    """Neither in training, whatever the clips' values are, nor in scoring; full is told what makes the clips' own."""
+    """Neither in training, whatever the clips show, nor in scoring; full gets the value that makes the clips' own."""
     data = done.training_data(NEVER)
     turns = tuple(replace(turn, motion_value=9 * turn.motion_value) for turn in data.folder.turns)
     other = replace(data, folder=replace(data.folder, turns=turns))
@@ -299,22 +299,22 @@ def test_without_motion_scope_no_value_reaches_the_decoder(done, examiner, monke
         return read_adapter(result.file)[2]["decoder.transformer.proj_out.weight"]
 
     folders = iter(done.folder / "elsewhere" / str(number) for number in range(4))
-    blind = [trained("no_motion_scope", told, next(folders)) for told in (data, other)]
-    seeing = [trained(FULL, told, next(folders)) for told in (data, other)]
+    blind = [trained("no_motion_scope", given, next(folders)) for given in (data, other)]
+    seeing = [trained(FULL, given, next(folders)) for given in (data, other)]
     assert torch.equal(*blind) and not torch.equal(*seeing)
-    told = {}
-    answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is told
+    given = {}
+    answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is asked to
     monkeypatch.setattr("animegamer_core.research.ablations.scores.decoder_response", lambda *_, **__: answers)
 
     def shoot(context, states, values, seeds):
-        told[len(told)] = np.asarray(values)
+        given[len(given)] = np.asarray(values)
         return no_clips(seeds)
 
     monkeypatch.setattr("animegamer_core.evaluate.toybox.context.EvalContext.shoot", shoot)
     for name in (FULL, "no_motion_scope"):
         examiner.score(VARIANTS[name], RECONSTRUCTION)
-    assert told[0] == pytest.approx(np.clip(2 * examiner.true.values, 1, 8), rel=1e-3)
-    assert set(told[1].tolist()) == {UNCONDITIONAL_MOTION}
+    assert given[0] == pytest.approx(np.clip(2 * examiner.true.values, 1, 8), rel=1e-3)
+    assert set(given[1].tolist()) == {UNCONDITIONAL_MOTION}
 
 
 def test_a_killed_one_goes_on_to_the_same_weights(done, material, examiner, tmp_path):
@@ -479,27 +479,27 @@ def test_the_papers_figures_stand_where_they_belong():
 
 def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
     paths = table.write_table(done, tmp_path, "the command")
-    told = json.loads(paths[0].read_text())
-    assert {(row["variant"], row["family"]) for row in told["rows"]} == {
+    report = json.loads(paths[0].read_text())
+    assert {(row["variant"], row["family"]) for row in report["rows"]} == {
         (row.name, family) for row in chosen(TRAINED) for family in row.families
     }
-    assert {name.partition("/")[0] for name in told["not_scored"]} == set(VARIANTS) - set(TRAINED)
-    assert told["command"] == "the command" and told["budget"]["name"] == "tiny"
-    assert len(told["claims"]) == len(CLAIMS)
-    assert all(bool(claim["here"]) == (claim["variant"] in TRAINED) for claim in told["claims"])
+    assert {name.partition("/")[0] for name in report["not_scored"]} == set(VARIANTS) - set(TRAINED)
+    assert report["command"] == "the command" and report["budget"]["name"] == "tiny"
+    assert len(report["claims"]) == len(CLAIMS)
+    assert all(bool(claim["here"]) == (claim["variant"] in TRAINED) for claim in report["claims"])
     text = paths[1].read_text()
     assert "CLIP-I (toybox towers)" in text and "[0.182]" in text and "| no_motion_scope |" in text
     kept = json.loads(paths[2].read_text())
     assert len(kept["window_0/games"]["states_right"]) == TINY.games * TINY.turns
-    assert {claim["agrees"] for claim in told["claims"]} == {table.FEW, table.UNMEASURED}
-    papers = {(row["variant"], row["family"]): row["paper"] for row in told["rows"]}
+    assert {claim["agrees"] for claim in report["claims"]} == {table.FEW, table.UNMEASURED}
+    papers = {(row["variant"], row["family"]): row["paper"] for row in report["rows"]}
     assert papers["full", GAMES]["figures"]["clip_i"] == 0.813, "of games, and not the ablation table's 0.867"
     played = text[text.index(table.TITLES[GAMES]) : text.index("## What the paper says")]
     assert "[0.813]" in played and "0.867" not in played and "the paper's main table" in played
-    assert told["tally"] in text
+    assert report["tally"] in text
     clips, games = (line for line in text.splitlines() if line.startswith("| variant |"))
     assert clips.endswith("| MAE-F | PSNR, dB | character | place | motion | colour |")
-    assert games.endswith("| states right | level right | character | place | motion | colour told before |")
+    assert games.endswith("| states right | level right | character | place | motion | colour named before |")
 
 
 def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeypatch, capsys):
@@ -511,8 +511,8 @@ def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeyp
     words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
     assert cli.run(parser.parse_args([*words, "--minutes", "0"])) == cli.UNFINISHED
     assert cli.run(parser.parse_args(words)) == 0
-    told = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
-    assert [(row["variant"], row["family"]) for row in told["rows"]] == [("addition", "reconstruction")]
-    assert told["command"].startswith("python -m animegamer_core"), "as it can be typed again"
-    assert "full/games" in told["not_scored"] and told["rows"][0]["scored_with"]["towers"] is None
+    report = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
+    assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
+    assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"
+    assert "full/games" in report["not_scored"] and report["rows"][0]["scored_with"]["towers"] is None
     assert "ablations.md" in capsys.readouterr().out

@@ -113,10 +113,10 @@ def test_first_frames_read_the_instruction_and_clips_its_motion(folders, monkeyp
 
         monkeypatch.setattr(kind, "__call__", call)
     list(player.play(TWO, 0))
-    told = [turn.instruction for turn in TWO.turns]
-    assert told[0] == "Character: qiqi; Motion: quickly flies; Background: noon forest."
+    instructions = [turn.instruction for turn in TWO.turns]
+    assert instructions[0] == "Character: qiqi; Motion: quickly flies; Background: noon forest."
     assert read == {
-        "FluxPipeline": [[text] for text in told],
+        "FluxPipeline": [[text] for text in instructions],
         "CogVideoXImageToVideoPipeline": ["quickly flies", "quickly sits"],
     }
 
@@ -280,9 +280,9 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
     ],
 )
 def test_a_folder_that_was_not_named_is_one_sentence(folders, name, changes, said):
-    with pytest.raises(ValueError, match=said) as told:
+    with pytest.raises(ValueError, match=said) as caught:
         open_baseline(name, settings(folders, name, **changes))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
@@ -310,9 +310,9 @@ def test_what_cannot_be_loaded_is_one_sentence_too(folders, tmp_path):
     folder = shutil.copytree(folders.text, tmp_path / "torn")
     weights = folder / "transformer" / "diffusion_pytorch_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"torn does not load .*fetch it again") as told:
+    with pytest.raises(ValueError, match=r"torn does not load .*fetch it again") as caught:
         shots(open_baseline("gc", settings(folders, "gc", video=folder)))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_in_the_published_layout_needs_sentencepiece(folders, tmp_path, monkeypatch):
@@ -418,9 +418,9 @@ def test_shared_attention_on_two_tokens_by_hand():
     key = torch.tensor([[0.0, 1.0], [3.0, 2.0]]).reshape(1, 2, 1, 2, 1)
     value = torch.tensor([[10.0, 20.0], [30.0, 40.0]]).reshape(1, 2, 1, 2, 1)
 
-    def attended(asked, *told):
-        weights = [math.exp(asked * one) for one, _ in told]
-        return sum(weight * two for weight, (_, two) in zip(weights, told, strict=True)) / sum(weights)
+    def attended(asked, *pairs):
+        weights = [math.exp(asked * one) for one, _ in pairs]
+        return sum(weight * two for weight, (_, two) in zip(weights, pairs, strict=True)) / sum(weights)
 
     first, second = ((0, 10), (1, 20), (2, 40)), ((3, 30), (2, 40), (0, 10))
     expected = [attended(1, *first), attended(0, *first), attended(2, *second), attended(-1, *second)]
@@ -513,10 +513,10 @@ def test_only_the_self_attention_of_up_blocks_is_shared(folders):
 
 def test_one_instruction_changes_the_other_pictures_only_where_they_see_it(folders):
     texts, other = ["qiqi runs", "qiqi sits", "qiqi reads"], ["qiqi runs", "qiqi sits", "sosuke flies quickly"]
-    coupled = [first_frames(folders, told) for told in (texts, other)]
+    coupled = [first_frames(folders, texts_given) for texts_given in (texts, other)]
     assert all(np.abs(one - two).max() > 0 for one, two in zip(*coupled, strict=True))
     for apart in ({"share": 0.0}, {"share_after": 2}):  # of two steps
-        one, two = (first_frames(folders, told, **apart) for told in (texts, other))
+        one, two = (first_frames(folders, texts_given, **apart) for texts_given in (texts, other))
         assert [np.abs(a - b).max() > 0 for a, b in zip(one, two, strict=True)] == [False, False, True]
 
 

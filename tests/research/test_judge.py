@@ -58,8 +58,8 @@ def shades(ask):
 def faithful(ask):
     """Scores that follow an agent's shade alone: 9, 5 and 3; text alignment one less."""
     score = {200: 9, 100: 5, 50: 3}
-    told = [min(score, key=lambda known, red=red: abs(known - red)) for red in shades(ask)]
-    lines = [f"<{tag}> " + " ".join(str(score[red] - (tag == "TA")) for red in told) for tag in CRITERIA]
+    nearest = [min(score, key=lambda known, red=red: abs(known - red)) for red in shades(ask)]
+    lines = [f"<{tag}> " + " ".join(str(score[red] - (tag == "TA")) for red in nearest) for tag in CRITERIA]
     return "\n".join([*lines, "The first is livelier."])
 
 
@@ -317,8 +317,8 @@ def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path,
     status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
     assert status == 1 and report["asking"]["set_aside"] == 2 and report["scores"]["Zeta"]["OA"]["count"] == 2
     lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
-    told = next(line for line in lines if line["story"].endswith("6-10"))
-    assert told["reason"].startswith("2 invalid replies") and told["reply"] == EVIL and "scores" not in told
+    record = next(line for line in lines if line["story"].endswith("6-10"))
+    assert record["reason"].startswith("2 invalid replies") and record["reply"] == EVIL and "scores" not in record
     assert "set aside 2" in capsys.readouterr().out
     assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
 

@@ -213,8 +213,8 @@ def test_an_empty_sheet_lists_games_and_criteria():
 
 @given(st.text(max_size=20))
 def test_no_cell_begins_a_formula(cell):
-    told = harmless(cell)
-    assert not told.startswith(("=", "+", "-", "@", "\t", "\r")) and told.endswith(cell)
+    cleaned = harmless(cell)
+    assert not cleaned.startswith(("=", "+", "-", "@", "\t", "\r")) and cleaned.endswith(cell)
     rows = list(csv.reader(io.StringIO(RatingSheet(cell, (cell,), 2).text(), newline="")))
     assert not any(value.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for value in row)
 
@@ -306,8 +306,8 @@ def test_any_sheet_is_read_whole_or_refused(tmp_path_factory, at, noise, gone):
 
 def test_scores_and_agreement_by_hand(comparison, tmp_path):
     study = plan_study(comparison, raters=2, games=1, seed=0)
-    told = {"rater-01": (1, 2, 3), "rater-02": (1, 3, 2)}
-    back = sheets(study, tmp_path / "back", lambda rater: lambda game, key, agent: told[rater][agent])
+    ranks = {"rater-01": (1, 2, 3), "rater-02": (1, 3, 2)}
+    back = sheets(study, tmp_path / "back", lambda rater: lambda game, key, agent: ranks[rater][agent])
     returned = read_ranks(study, back)
     assert [returned.score(agent, "overall").value for agent in range(3)] == [10, 5.5, 5.5]
     # rank sums 2, 5, 5: S = 4 + 1 + 1 = 6, W = 12 * 6 / (4 * 24) = 0.75
@@ -315,7 +315,7 @@ def test_scores_and_agreement_by_hand(comparison, tmp_path):
     low, high = returned.score(1, "overall").low, returned.score(1, "overall").high
     assert (low, high) == (4, 7), "with two raters, a draw of one of them twice is in the interval"
     shown = [
-        sum(POINTS[told[r][study.orders[r][study.games[r][0]][place]] - 1] for r in told) / 2 for place in range(3)
+        sum(POINTS[ranks[r][study.orders[r][study.games[r][0]][place]] - 1] for r in ranks) / 2 for place in range(3)
     ]
     assert returned.by_place("overall") == shown
 

@@ -91,8 +91,8 @@ def save_published_like(folder):
         minloglevel=2,
     )
     t5_tower(range(200)).save_pretrained(folder / "text_encoder")
-    told = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "pad_token": "<pad>", "eos_token": "</s>"}
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(told))
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "pad_token": "<pad>", "eos_token": "</s>"}
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
     index = json.loads((folder / "model_index.json").read_text())
     index["tokenizer"] = ["transformers", "T5Tokenizer"]
     (folder / "model_index.json").write_text(json.dumps(index))

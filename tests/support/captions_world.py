@@ -14,7 +14,7 @@ from animegamer_core.data.captions import open_captioner
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.media.video import write_clip
 
-NAMES = ("Aoi", "Botan", "Chika")  # clip n shows character n % 4 (0: nobody known), told by its red
+NAMES = ("Aoi", "Botan", "Chika")  # clip n shows character n % 4 (0: nobody known), known by its red
 STEP = 60  # between the colours of characters and of clips
 
 

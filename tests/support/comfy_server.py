@@ -149,7 +149,7 @@ class ComfyServer:
             time.sleep(0.02)
 
     def listen(self, prompt):
-        """Run a prompt; everything that a page is told meanwhile: (event, data) pairs, and bytes for pictures."""
+        """Run a prompt; every message to the page meanwhile: (event, data) pairs, and bytes for pictures."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as line:
             key = base64.b64encode(os.urandom(16)).decode()
             line.sendall(
@@ -160,10 +160,10 @@ class ComfyServer:
             while stream.readline().strip():
                 pass
             self.queue(prompt, client_id="listener")
-            told = []
-            while not told or told[-1][0] not in ("execution_success", "execution_error", "execution_interrupted"):
-                told.append(_frame(stream))
-            return told
+            events = []
+            while not events or events[-1][0] not in ("execution_success", "execution_error", "execution_interrupted"):
+                events.append(_frame(stream))
+            return events
 
     def resident_bytes(self):
         """The memory that the process holds now (Linux)."""

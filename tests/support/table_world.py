@@ -61,7 +61,7 @@ def small_games(count=3, turns=2):
     games = []
     for index in range(count):
         name = names[index % len(names)]
-        told = (
+        turns = (
             BenchmarkTurn(
                 (name,),
                 motions[(index + turn) % 4],
@@ -72,5 +72,5 @@ def small_games(count=3, turns=2):
             )
             for turn in range(turns)
         )
-        games.append(BenchmarkGame(f"small-{index + 1}", tuple(told)))
+        games.append(BenchmarkGame(f"small-{index + 1}", tuple(turns)))
     return tuple(games)

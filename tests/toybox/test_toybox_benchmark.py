@@ -149,8 +149,8 @@ def test_any_text_is_read_or_refused_and_never_mended(text):
         assert len(str(error)) < 600
         return
     assert parse_turn(turn.line) == turn
-    told = Instruction(turn.characters, turn.motion, turn.background, turn.adverb).checked().text
-    assert turn.instruction == told and told.count(";") == 2 and "<" not in told
+    instruction = Instruction(turn.characters, turn.motion, turn.background, turn.adverb).checked().text
+    assert turn.instruction == instruction and instruction.count(";") == 2 and "<" not in instruction
 
 
 # --- the Toybox's games ---------------------------------------------------------------------------------------------

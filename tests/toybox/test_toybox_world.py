@@ -65,8 +65,10 @@ def test_the_world_is_as_large_as_promised():
 
 def test_labels_follow_the_papers_rules():
     labels = {name: (row.social, row.entertainment, row.stamina) for name, row in MOTIONS.items()}
-    told = {"sleep": (0, 0, 1), "eat": (0, 0, 1), "talk": (1, 0, -1), "hug": (1, 0, 1), "fly": (0, 1, -1)}
-    assert told | {"read": (0, 1, -1), "climb": (0, 0, -1)} == {name: labels[name] for name in (*told, "read", "climb")}
+    expected = {"sleep": (0, 0, 1), "eat": (0, 0, 1), "talk": (1, 0, -1), "hug": (1, 0, 1), "fly": (0, 1, -1)}
+    assert expected | {"read": (0, 1, -1), "climb": (0, 0, -1)} == {
+        name: labels[name] for name in (*expected, "read", "climb")
+    }
     assert all(row.social == row.partner and row.stamina in (-1, 1) for row in MOTIONS.values())
 
 
@@ -109,8 +111,8 @@ def test_a_seed_tells_its_split(seed, split):
 def test_an_opening_picture_shows_what_no_instruction_tells(seed):
     game = opening_game(seed)
     assert game.opening.prop is not None and game.opening.place == game.scenes[0].place
-    told = " ".join(instruction(scene, 3) for scene in (game.opening, *game.scenes))
-    assert not set(words(told)) & set(COLOURS)
+    instructions = " ".join(instruction(scene, 3) for scene in (game.opening, *game.scenes))
+    assert not set(words(instructions)) & set(COLOURS)
     assert any(scene.prop == game.opening.prop for scene in game.scenes)
 
 

@@ -171,7 +171,7 @@ def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(cha
         learner(batch_of(learner, ready))["loss"].backward()
     torch._dynamo.reset()
     assert sorted(sizes) == [4, 8]
-    assert not numbers, "a graph that is told the number of samples is one for any"
+    assert not numbers, "a graph that is given the number of samples is one for any"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is trained is what is played: trained files say how they are read and which motion table they were told."""
+"""What is trained is what is played: trained files state their reading and their motion table."""
 
 import dataclasses
 import itertools
@@ -180,8 +180,8 @@ def test_a_chosen_profile_plays_them_all_the_same_and_says_so(published, files):
 def test_files_of_earlier_versions_load_with_a_sentence(published, files):
     world = adapted(published, files, "old", "old adapt")
     assert world.profile.name == "reference" and world.motion_table == published.motion_table
-    told = "\n".join(world.warnings)
-    assert "does not state its profile" in told and "'released'" in told and len(world.warnings) == 3
+    warnings = "\n".join(world.warnings)
+    assert "does not state its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
     world.load_engine(), world.load_decoder()
 
 

@@ -64,7 +64,7 @@ function renderEditor() {
 function renderTold() {
   const text = (name) => [valueOf(edited, name) ?? []].flat().join(", ");
   const motion = `${text("adverb")} ${text("motion")}`.trim();
-  $("told").textContent = `Character: ${text("character") || "\u2026"}; Motion: ${motion || "\u2026"}; Background: ${text("background") || "\u2026"}.`;
+  $("instruction").textContent = `Character: ${text("character") || "\u2026"}; Motion: ${motion || "\u2026"}; Background: ${text("background") || "\u2026"}.`;
   for (const field of $("fields").querySelectorAll(".field")) {
     field.classList.toggle("edited", field.dataset.name in changeOf(edited));
   }
@@ -100,8 +100,8 @@ function textField(name) {
   input.value = valueOf(clip, name) ?? "";
   input.addEventListener("change", () => {
     const text = trimmed(input.value);
-    const untold = text === "" && clip[name] === null;
-    keepField(clip, name, untold ? null : text, input, error);
+    const unset = text === "" && clip[name] === null;
+    keepField(clip, name, unset ? null : text, input, error);
   });
   return el("div", { class: "field", "data-name": name }, el("label", { for: `field-${name}` }, FIELD_NAMES[name]), input, list, error);
 }

@@ -157,7 +157,7 @@ def colour_row(run: EvalRun) -> Outcome:
         else:
             shots = run.play(run.scripted, window, _evenly_chosen(due, run.plan.colours))
         target = Target(0.85) if window else Target(chance - 0.1, chance + 0.1)
-        name = f"window {window}: prop told once, seen again" if window else "window 0: a guess among six"
+        name = f"window {window}: prop's colour named once, seen again" if window else "window 0: a guess among six"
         seen = run.context.recognise(shots.clips, () if window else ("colour",))
         lines.append(_colour_line("colour", name, seen, shots.scenes, target))
     return Outcome(tuple(lines))

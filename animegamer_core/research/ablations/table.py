@@ -38,7 +38,7 @@ COLUMNS = {  # metric -> the column's head
     "place": "place",
     "motion": "motion",
     "colour": "colour",
-    "remembered": "colour told before",
+    "remembered": "colour named before",
 }
 SIMILARITIES = ("clip_i", "dreamsim", "clip_t")
 FRACTIONS = {"acc_f", "states_right", "level_right", *HEADS, "remembered"}
@@ -62,8 +62,8 @@ NOTES = (
     "CLIP-I and DreamSim: mean cosine of 4 evenly spaced frames with the same frames of the true clip. The paper does "
     "not say what its own are compared with.",
     "ACC-F, MAE-F: the level measured on the shot against that of the true clip (clips), or of the benchmark's line "
-    "(games). character, place, motion, colour: fractions that the Toybox's probes recognise; colour told before: of a "
-    "prop on turns whose instruction does not name its colour, since an earlier one did.",
+    "(games). character, place, motion, colour: fractions that the Toybox's probes recognise; colour named before: of "
+    "a prop on turns whose instruction does not name its colour, since an earlier one did.",
     "Clips are decoded at their measured motion value by the decoder before adaptation, without the engine.",
     "ACC-F and MAE-F are with calibration: since softer shots move less than the value that conditions them, shots of "
     "training states are measured at eight values for each variant, and the response is inverted, as for the shipped "

@@ -187,8 +187,8 @@ def _turns(
     records = [comparison.record(agent, game) for agent in order]
     stats = [_stats_after(record) for record in records]
     for turn, asked in enumerate(comparison.game(game).turns):
-        told = ", ".join(asked.characters), f"{asked.adverb} {asked.motion}".strip(), asked.background
-        yield f"<h3>Turn {turn + 1}: {escape('; '.join(told))}</h3>\n<div>\n"
+        parts = ", ".join(asked.characters), f"{asked.adverb} {asked.motion}".strip(), asked.background
+        yield f"<h3>Turn {turn + 1}: {escape('; '.join(parts))}</h3>\n<div>\n"
         for letter, agent, record, after in zip(LETTERS, order, records, stats, strict=False):
             source = comparison.folder(agent, game) / record.turns[turn].shown
             clip = clips / f"turn-{turn + 1:02d}-{letter}{source.suffix}"
