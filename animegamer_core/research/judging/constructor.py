@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ...data.benchmark import (
     FORM,
     BenchmarkError,
@@ -30,8 +32,8 @@ from ...data.captions.prompts import TIMES
 from ...data.captions.replies import ReplyError, phrase
 from ...data.captions.vision_model import VisionModel
 from ...data.captions.words import why_unfit
-from ...data.jsonl_tables import read_objects
 from ...files import write_text
+from ...json_files import read_rows
 from ...state import clean_text
 from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
 
@@ -214,6 +216,11 @@ def write_stories(
     return Written(path, games, answers)
 
 
+class _KeptReply(msgspec.Struct):
+    question: str
+    reply: str
+
+
 def _is_as_written(path: Path, kept_path: Path) -> bool:
     """Whether a file holds only games of the kept replies, from any plans and model."""
     try:
@@ -221,7 +228,8 @@ def _is_as_written(path: Path, kept_path: Path) -> bool:
         games = parse_benchmark(text)
     except (BenchmarkError, UnicodeDecodeError):
         return False
-    known = {(str(row.get("question")), _turns_of(row["reply"])) for row in read_objects(kept_path)}
+    rows = [row.value for row in read_rows(kept_path, _KeptReply) if row.problem is None]
+    known = {(row.question, _turns_of(row.reply)) for row in rows}
     remark = text.partition("\n")[0].removeprefix("# ")
     whole = remark.startswith(_REMARK.format(len(games))) and text == benchmark_text(games, (remark,))
     return whole and all((game.name, game.turns) in known for game in games)
