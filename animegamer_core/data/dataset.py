@@ -76,6 +76,14 @@ class DatasetFolder:
         return _object(self.settings, "motion")
 
     @property
+    def clip_shape(self) -> dict[str, Any]:
+        """The size (width, height), frames and fps of every clip, as far as the settings state them."""
+        stated = {**self.settings, **_object(self.settings, "clips")}
+        size = stated.get("width"), stated.get("height")
+        stated["size"] = size if all(type(side) is int and side > 0 for side in size) else None
+        return {name: stated[name] for name in ("size", "frames", "fps") if stated.get(name)}
+
+    @property
     def film_bytes(self) -> dict[str, int]:
         """The sizes of the film files that clips were cut from, by film, as far as they are known."""
         films = _object(_object(self.info, "provenance"), "films")
@@ -102,7 +110,7 @@ class DatasetFolder:
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
-        return read_clip(self.path / self.turns[index].clip).frames
+        return read_clip(self.path / self.turns[index].clip, self.clip_shape.get("size")).frames
 
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.
