@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"spec", "state", "files", "network", "messages"},
+    {"messages"},
+    {"spec", "state", "files", "network"},
     {"json_files"},
     {"media", "model"},
     {"checkpoint"},

@@ -75,7 +75,7 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
         ({"end": 0}, "start 0.0 is not before end 0.0"),
         ({"character": []}, "field character: expected a list of length >= 1"),
         ({"character": ["a; b"]}, "character 'a; b' has ';'"),
-        ({"motion": " "}, "motion '' is empty"),
+        ({"motion": " "}, "motion ' ' is empty"),
         ({"background": "a\nb"}, "line break"),
         ({"background": None}, "field background: expected a text, got nothing"),
         ({"adverb": "well"}, "either adverb"),

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from ...json_files import read_rows
-from ...messages import brief
+from ...messages import brief, quoted
 from ...model.prompt import GRAMMAR
 from ..motion import LEVELS
 from .captioner import ClipTask
@@ -99,7 +99,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
         words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]
         for key, text in words:
             if problem := why_unfit(text):
-                raise ValueError(f"{key} {brief(text, 60)!r} {problem}")
+                raise ValueError(f"{key} {quoted(text)} {problem}")
 
     @property
     def names(self) -> tuple[str, ...]:

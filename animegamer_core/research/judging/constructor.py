@@ -34,6 +34,7 @@ from ...data.captions.vision_model import VisionModel
 from ...data.captions.words import why_unfit
 from ...files import write_text
 from ...json_files import read_rows
+from ...messages import quoted
 from ...state import clean_text
 from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
 
@@ -73,7 +74,7 @@ def read_characters(text: str) -> tuple[str, ...]:
     given = [name.strip() for name in text.split(",")]
     for name in given:
         if problem := why_unfit(name):
-            raise ValueError(f"--characters: the name {ascii(name[:60])} {problem}; give NAME,NAME or a folder")
+            raise ValueError(f"--characters: the name {quoted(name, 60)} {problem}; give NAME,NAME or a folder")
     names = tuple(map(clean_text, given))  # as in the lines of a reply
     if len({name.lower() for name in names}) < len(names):
         raise ValueError(f"--characters {text}: a name is given twice; give each once")
@@ -160,12 +161,12 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
     """A turn of the story with phrases in lower case; BenchmarkError for wrong characters, ReplyError as `_lowered`."""
     main, *others = turn.characters
     if main != plan.character:
-        raise BenchmarkError(f"<S> begins with {ascii(main[:_SHOWN])}", f"{plan.character} first in <S>")
+        raise BenchmarkError(f"<S> begins with {quoted(main, _SHOWN)}", f"{plan.character} first in <S>")
     if len(others) > 1:
         raise BenchmarkError(f"<S> has {len(turn.characters)} names", "one or two names in <S>")
     if others and others[0] not in plan.others:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
-        raise BenchmarkError(f"<S> has {ascii(others[0][:_SHOWN])}", f"{known} after {plan.character} in <S>")
+        raise BenchmarkError(f"<S> has {quoted(others[0], _SHOWN)}", f"{known} after {plan.character} in <S>")
     return _lowered(turn)
 
 
