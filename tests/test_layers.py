@@ -131,8 +131,8 @@ PUBLIC = {
     "opening_key state_of with_opening_address",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
-    "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "
-    "level_of motion_text read_instructions scope_name",
+    "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn check_length "
+    "clean_text level_of motion_text read_instructions scope_name",
     "story/story": "Story",
     "media/video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
     "model/engine": "EngineOutput GameEngine ReplyTree additive_mask",

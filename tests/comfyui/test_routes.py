@@ -110,7 +110,7 @@ def test_a_turn_continues_the_named_branch(server, story):
         ({"world": None}, "field world: expected a text, got nothing"),
         ({"instruction": "   \n"}, "the instruction is empty"),
         ({"instruction": "# a comment"}, "begins with #"),
-        ({"instruction": "a" * 5000}, "4000 characters"),
+        ({"instruction": "a" * 15_000}, "has 15000 letters; shorten it to 1024 tokens"),
         ({"seed": -1}, "field seed: expected a whole number >= 0"),
         ({"seed": 1 << 64}, "seed is 18446744073709551616; expected at most"),
         ({"seed": 1.5}, "field seed: expected a whole number, got a number"),
@@ -145,9 +145,9 @@ def test_a_body_that_is_not_a_json_object_is_refused(server, body):
 
 
 def test_large_and_foreign_bodies_are_refused(server, story):
-    large = json.dumps(turn(story) | {"line": "x" * 70_000}).encode()
+    large = json.dumps(turn(story) | {"line": "x" * 140_000}).encode()
     assert raw(server, large)[0] == 413
-    assert raw(server, iter([large[:40_000], large[40_000:]]))[0] == 413, "in chunks, without a length"
+    assert raw(server, iter([large[:80_000], large[80_000:]]))[0] == 413, "in chunks, without a length"
     assert raw(server, json.dumps(turn(story)).encode(), kind="text/plain")[0] == 415, (
         "a foreign page's form may not play"
     )
