@@ -16,5 +16,10 @@ def brief(text: object, most: int = 200) -> str:
     return f"{shown[:half]} ... {_escaped(words[-half:])[-half:]}"
 
 
+def quoted(value: object, most: int = 60) -> str:
+    """A value as Python writes it, in ASCII, so that letters which look alike differ; shortened like `brief`."""
+    return brief(ascii(value), most)
+
+
 def _escaped(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -12,11 +12,15 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from .messages import brief
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
 CACHED_TURNS = 20  # a session keeps the representations of its last turns (more for a wider window) in memory
+MOST_TOKENS = 1024  # of an instruction; 20 turns of that length fit in the engine's positions, usual ones have 60
+MOST_LETTERS = 8 * MOST_TOKENS  # of an instruction, where no tokenizer is loaded
 DEFAULT_WINDOW = 4  # training used up to 4 past turns (docs/reference.md, training)
 
 
@@ -258,7 +262,23 @@ def clean_text(text: str) -> str:
     return " ".join(plain.replace("<", "\u2039").replace(">", "\u203a").split())
 
 
+def check_length(instruction: str, tokens: int = 0) -> None:
+    """ValueError for an instruction of more than MOST_TOKENS tokens (0: not counted) or MOST_LETTERS letters."""
+    if tokens > MOST_TOKENS or len(instruction) > MOST_LETTERS:
+        found = f"{tokens} tokens" if tokens > MOST_TOKENS else f"{len(instruction)} letters"
+        raise ValueError(
+            f"the instruction {brief(instruction, 60)!r} has {found}; shorten it to {MOST_TOKENS} tokens (about 700 "
+            f"words) and {MOST_LETTERS} letters"
+        )
+
+
 def read_instructions(text: str) -> tuple[str, ...]:
-    """The instructions of a file, one per line, without blank lines and comment lines (`#`)."""
+    """The instructions of a file, one per line, without blank lines and comment lines (`#`).
+
+    ValueError for an instruction of more than MOST_LETTERS letters.
+    """
     lines = (clean_text(line) for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    for line in found:
+        check_length(line)
+    return found

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import typing
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Annotated
 
+import msgspec
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
+from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.story import Story
@@ -36,8 +38,7 @@ if typing.TYPE_CHECKING:
 
     Json = dict[str, typing.Any]
 
-MAX_BYTES = 1 << 16  # of a request
-MAX_CHARACTERS = 4000  # of an instruction
+MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
 
@@ -104,7 +105,8 @@ def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[...
 
 
 async def _turn(request: web.Request) -> tuple[int, Json]:
-    prompt = await asyncio.to_thread(turn_prompt, await _body(request))
+    asked = parse_json(await _body(request), TurnRequest, "the turn")
+    prompt = await asyncio.to_thread(turn_prompt, asked)
     status, answer = await comfyui.queue_prompt(prompt)
     if status != 200:
         raise Refused(status, _refusal(answer))
@@ -114,8 +116,8 @@ async def _turn(request: web.Request) -> tuple[int, Json]:
     return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
 
 
-async def _body(request: web.Request) -> Json:
-    """The JSON object of a request of at most MAX_BYTES."""
+async def _body(request: web.Request) -> bytes:
+    """The body of a request of at most MAX_BYTES."""
     if request.content_type != "application/json":
         raise Refused(415, "send the turn as application/json")
     data = bytearray()
@@ -123,46 +125,46 @@ async def _body(request: web.Request) -> Json:
         data += chunk
         if len(data) > MAX_BYTES:
             raise Refused(413, f"a turn takes at most {MAX_BYTES} bytes")
-    try:
-        values = json.loads(data, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("the request is not a JSON object") from error
-    if not isinstance(values, dict):
-        raise ValueError("the request is not a JSON object")
-    return values
+    return bytes(data)
 
 
-def _no_number(word: str) -> typing.NoReturn:
-    raise ValueError(f"{word} is not a JSON number")
+class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What POST /animegamer/turn takes. motion: predicted, the name of a motion scope, or pixels per frame."""
+
+    world: str
+    story: str
+    instruction: str
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    motion: str | Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
+    after: Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
+    line: str = ""
+
+    def __post_init__(self) -> None:
+        if self.seed > MAX_SEED:  # msgspec compares with smaller numbers only
+            raise ValueError(f"seed is {brief(self.seed, 60)}; expected at most {MAX_SEED}")
 
 
-def turn_prompt(values: Json) -> Json:
+def turn_prompt(asked: TurnRequest) -> Json:
     """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
-    fields = dict(values)
-    world, story, instruction = (_text(fields, name) for name in ("world", "story", "instruction"))
-    if world not in worlds.world_names():
-        raise ValueError(f"world {world!r} is not known; choose {', '.join(worlds.world_names())}")
-    instruction = clean_text(instruction)
-    if read_instructions(instruction) != (instruction,) or len(instruction) > MAX_CHARACTERS:
-        raise ValueError(f"the instruction is empty, begins with # or has more than {MAX_CHARACTERS} characters")
-    motion, value = _motion(fields.pop("motion", "predicted"))
+    if asked.world not in worlds.world_names():
+        raise ValueError(f"world {brief(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
+    instruction = clean_text(asked.instruction)
+    if read_instructions(instruction) != (instruction,):
+        raise ValueError("the instruction is empty or begins with #")
+    motion, value = _motion(asked.motion)
     inputs = {
         "model": [WORLD_NODE, 0],
         "instructions": instruction,
-        "story": story_name(story),
-        "after": _whole(fields, "after", -1, LAST_TURN),
-        "line": _text(fields, "line", ""),
-        "seed": _whole(fields, "seed", 0, MAX_SEED),
+        "story": story_name(asked.story),
+        "after": asked.after,
+        "line": asked.line,
+        "seed": asked.seed,
         "motion": motion,
         "motion_value": value,
         "export": False,
     }
-    if fields:
-        raise ValueError(
-            f"unknown field {sorted(fields)[0]!r}; a turn has world, story, instruction, seed, motion, after and line"
-        )
     return {
-        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": world}},
+        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": asked.world}},
         TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **inputs}},
     }
 
@@ -173,28 +175,12 @@ def _widgets(node: type[io.ComfyNode]) -> Json:
     return {name: default for name, default in inputs if default is not None}
 
 
-def _text(fields: Json, name: str, default: str | None = None) -> str:
-    value = fields.pop(name, default)
-    if not isinstance(value, str):
-        raise ValueError(f"{name!r} is {value!r}; give it as text")
-    return value
-
-
-def _whole(fields: Json, name: str, default: int, largest: int) -> int:
-    value = fields.pop(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not min(default, 0) <= value <= largest:
-        raise ValueError(f"{name!r} is {value!r}; give a whole number from {min(default, 0)} to {largest}")
-    return value
-
-
-def _motion(value: object) -> tuple[str, float]:
+def _motion(value: str | float) -> tuple[str, float]:
     """The widgets (motion, motion_value) for the name of a motion scope or a number of pixels per frame."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 999:
-        return "custom", float(value)
+    if not isinstance(value, str):
+        return "custom", value
     if value == "predicted":
         return "predicted", 0.0
-    if not isinstance(value, str):
-        raise ValueError(f"'motion' is {value!r}; give predicted, a motion scope, or a number from 0 to 999")
     return MotionScope.parse(value).name.lower(), 0.0
 
 

@@ -112,7 +112,7 @@ def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, 
     try:
         stage, settings = notes["stage"], _object(notes["config"])
         if unknown := sorted(settings.keys() - SETTINGS):
-            raise ValueError(f"unknown setting {unknown[0][:40]!r}")
+            raise ValueError(f"unknown setting {brief(unknown[0], 40)!r}")
         return stage, settings
     except (KeyError, ValueError, RecursionError) as error:
         raise unreadable_settings(path, error) from error

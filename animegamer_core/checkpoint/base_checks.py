@@ -6,6 +6,7 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..messages import brief
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, ModelSpec
 from .base_folders import BaseFolders
@@ -53,7 +54,7 @@ def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing
     """CheckpointError that names the first field of a configuration file with another value."""
     for name, value in expected.items():
         if config.get(name, value) != value:
-            raise CheckpointError(f"{path}: {name} is {str(config[name])[:40]!r}; expected {value!r} of {whose}")
+            raise CheckpointError(f"{path}: {name} is {brief(config[name], 40)!r}; expected {value!r} of {whose}")
 
 
 def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.Any], path: Path) -> None:
@@ -61,7 +62,7 @@ def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.An
     for name, value in found.items():
         if config.get(name, value) != value:
             raise CheckpointError(
-                f"{path}: {name} is {str(config[name])[:40]!r}, and the weights beside it have {value}; expected "
+                f"{path}: {name} is {brief(config[name], 40)!r}, and the weights beside it have {value}; expected "
                 "both of one download"
             )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..messages import brief
 from .folders import Storage
 from .lora_files import LoraUpdate, LoraUpdates, is_lora, plain_tensors
 from .parts import PARTS, part_names
@@ -49,7 +50,9 @@ def check_fit(model: nn.Module, updates: LoraUpdates, where: Path) -> None:
     linears = set(linear_layers(model))
     for name, update in updates.items():
         if name not in linears:
-            raise CheckpointError(f"{where}: has LoRA for {name[:LONGEST]!r}; this world has no such linear layer")
+            raise CheckpointError(
+                f"{where}: has LoRA for {brief(name, LONGEST)!r}; this world has no such linear layer"
+            )
         shape = tuple(_base(model.get_submodule(name)).weight.shape)
         if shape != update.shape:
             raise CheckpointError(f"{where}: the LoRA of {name!r} is for {update.shape}, this world has {shape}")

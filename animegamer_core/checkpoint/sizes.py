@@ -12,6 +12,7 @@ import typing
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..messages import brief
 from ..spec import (
     TIME_FACTOR,
     DecoderSpec,
@@ -201,7 +202,7 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
         config = config_field(read_json(path), "vision_config", dict, path, {})
         if config.get("hidden_act", "gelu") != "gelu":
             raise CheckpointError(
-                f"{path}: hidden_act is {str(config['hidden_act'])[:40]!r}; expected 'gelu' of the laion2b weights"
+                f"{path}: hidden_act is {brief(config['hidden_act'], 40)!r}; expected 'gelu' of the laion2b weights"
             )
         if "num_attention_heads" in config:
             heads = whole(config, "num_attention_heads", path)

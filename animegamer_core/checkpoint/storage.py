@@ -84,7 +84,7 @@ def typed(
     if key not in values:
         raise ValueError(f"field {where} is missing; expected {_NAMES[kind]}")
     if not isinstance(values[key], kind) or isinstance(values[key], bool):
-        raise ValueError(f"field {where} is {str(values[key])[:40]!r}; expected {_NAMES[kind]}")
+        raise ValueError(f"field {where} is {brief(values[key], 40)!r}; expected {_NAMES[kind]}")
     return values[key]
 
 
@@ -92,7 +92,7 @@ def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) 
     """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
     value = config_field(config, field, int, path, *default)
     if not 1 <= value <= LARGEST:
-        raise CheckpointError(f"{path}: {field} is {str(value)[:40]}; expected a whole number of 1 to {LARGEST}")
+        raise CheckpointError(f"{path}: {field} is {brief(value, 40)}; expected a whole number of 1 to {LARGEST}")
     return value
 
 
@@ -108,7 +108,7 @@ def number(config: dict[str, typing.Any], field: str, path: Path, default: float
     """The number `field` of a configuration file; CheckpointError where it is something else or too large."""
     value = config.get(field, default)
     if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses nan
-        raise CheckpointError(f"{path}: {field} is {str(value)[:40]!r}; expected a number of at most {LARGEST}")
+        raise CheckpointError(f"{path}: {field} is {brief(value, 40)!r}; expected a number of at most {LARGEST}")
     return float(value)
 
 

@@ -92,7 +92,7 @@ def decoder_file(folder: Path) -> Path:
     text = latest.read_text(encoding="utf-8", errors="replace").strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
     if text != "release" and number < 1:
-        raise CheckpointError(f"{latest}: says {text[:40]!r}; expected a number above 0 or 'release'")
+        raise CheckpointError(f"{latest}: says {brief(text, 40)!r}; expected a number above 0 or 'release'")
     path = folder / (str(number) if number else text) / "mp_rank_00_model_states.pt"
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import check_folder_name
+from ..messages import quoted
 from ..state import Instruction, StateChange, clean_text
 from .captions.words import LONGEST_WORDS, NUMBERS, why_unfit
 
@@ -140,7 +141,7 @@ def parse_turn(line: str) -> BenchmarkTurn:
     """The turn of a line; BenchmarkError says which part is wrong and what was expected."""
     match = _LINE.fullmatch(line)
     if match is None:
-        raise BenchmarkError(f"{ascii(line[:_SHOWN])} is not a turn", FORM)
+        raise BenchmarkError(f"{quoted(line, _SHOWN)} is not a turn", FORM)
     values = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
     numbers = {tag: _number(tag, values[tag]) for tag in ("ML", "SC", "ET", "ST")}
     characters = tuple(name.strip() for name in values["S"].split(","))
@@ -149,7 +150,7 @@ def parse_turn(line: str) -> BenchmarkTurn:
     if values["MA"]:
         _check_words("MA", values["MA"])
     if len(set(characters)) < len(characters):
-        raise BenchmarkError(f"<S> is {ascii(values['S'][:_SHOWN])}", "each character once in <S>")
+        raise BenchmarkError(f"<S> is {quoted(values['S'], _SHOWN)}", "each character once in <S>")
     change = StateChange(numbers["SC"], numbers["ET"], numbers["ST"])
     return BenchmarkTurn(characters, values["MD"], values["EV"], numbers["ML"], values["MA"], change)
 
@@ -178,16 +179,16 @@ def _checked_name(name: str) -> str:
             return check_folder_name(name, "game")
     except ValueError as error:  # a device name of Windows
         raise BenchmarkError(str(error)) from error
-    raise BenchmarkError(f"{ascii(name[:_SHOWN])} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
+    raise BenchmarkError(f"{quoted(name, _SHOWN)} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
 
 
 def _check_words(tag: str, words: str) -> None:
     if problem := why_unfit(words):
-        found = f"<{tag}> is {ascii(words[:_SHOWN])}, which {problem}"
+        found = f"<{tag}> is {quoted(words, _SHOWN)}, which {problem}"
         raise BenchmarkError(found, f"1 to {LONGEST_WORDS} letters in <{tag}>, without ; : < >")
 
 
 def _number(tag: str, value: str) -> int:
     if value not in NUMBERS[tag]:
-        raise BenchmarkError(f"<{tag}> is {ascii(value[:_SHOWN])}", f"{' or '.join(NUMBERS[tag])} in <{tag}>")
+        raise BenchmarkError(f"<{tag}> is {quoted(value, _SHOWN)}", f"{' or '.join(NUMBERS[tag])} in <{tag}>")
     return int(value)

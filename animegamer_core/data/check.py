@@ -65,16 +65,6 @@ class _Tables:
         rows = read_lines(self.folder.path / TURNS)[0]
         return {row["clip"]: number for number, row in rows if _has_text(row, "clip")}
 
-    @property
-    def shape(self) -> dict[str, Any]:
-        """The size, frames and fps of every clip, as far as the settings state them."""
-        settings = self.folder.settings
-        clips = settings.get("clips")
-        stated = {**settings, **(clips if isinstance(clips, dict) else {})}
-        if stated.get("width") and stated.get("height"):
-            stated["size"] = stated["width"], stated["height"]
-        return {name: stated[name] for name in ("size", "frames", "fps") if stated.get(name)}
-
     def turn(self, record: ClipRecord, text: str, serious: bool = True) -> Problem:
         """A problem in a clip's line."""
         return Problem(TURNS, self.line_of[record.clip], text, serious)
@@ -82,7 +72,7 @@ class _Tables:
 
 def _turns(data: _Tables) -> Iterator[Problem]:
     """Clips of a film are in order, do not overlap and have the length of the settings."""
-    frames, fps = data.shape.get("frames"), data.shape.get("fps")
+    frames, fps = data.folder.clip_shape.get("frames"), data.folder.clip_shape.get("fps")
     known = isinstance(frames, int) and isinstance(fps, int | float) and frames > 1 and fps > 0
     last: dict[str, ClipRecord] = {}
     for record in data.turns:
@@ -259,7 +249,7 @@ def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterato
         threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the other clips
     for name in ("size", "frames", "fps") if facts else ():
         values = [getattr(found, name) for _, found in facts]
-        expected = data.shape.get(name) or Counter(values).most_common(1)[0][0]
+        expected = data.folder.clip_shape.get(name) or Counter(values).most_common(1)[0][0]
         for (record, _), value in zip(facts, values, strict=True):
             if value != expected:
                 found = f"{record.clip} has {name} {_shown(value)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..media.limits import OPTIONS, check_pixels, limit_track
+
 
 @dataclass(frozen=True)
 class ClipInfo:
@@ -26,12 +28,15 @@ def _video_info(path: Path, deep: bool) -> ClipInfo:
     import av
 
     # PyAV decodes the first frames of any file that it opens, unless they are skipped: 30 times the work.
-    options = {} if deep else {"skip_frame": "all"}
+    options = OPTIONS if deep else {"skip_frame": "all"}
     try:
         with av.open(str(path), options=options) as container:
             if not container.streams.video:
                 raise ValueError("no video in this file")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError("its video is of an unknown kind")
+            limit_track(stream, max(1, stream.frames))
             stream.thread_type = "NONE"  # clips are read side by side, each is too short to share
             frames = 0
             for packet in container.demux(stream):
@@ -56,6 +61,7 @@ def _safetensors_info(path: Path) -> ClipInfo:
             shape = file.get_slice("frames").get_shape()
             if len(shape) != 4 or shape[-1] != 3:
                 raise ValueError(f"frames are {shape}; expected (frames, height, width, 3)")
+            check_pixels(shape[2], shape[1], shape[0])
             return ClipInfo((shape[2], shape[1]), shape[0], float((file.metadata() or {})["fps"]))
     except (SafetensorError, KeyError) as error:
         raise ValueError(f"not a clip of frames and fps ({error})") from error

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..files import append_line, replacing, write_text
 from ..json_files import JsonError, read_json
 from ..media.video import read_clip, write_clip
+from ..messages import quoted
 from ..state import MotionTable
 from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
@@ -76,6 +77,14 @@ class DatasetFolder:
         return _object(self.settings, "motion")
 
     @property
+    def clip_shape(self) -> dict[str, Any]:
+        """The size (width, height), frames and fps of every clip, as far as the settings state them."""
+        stated = {**self.settings, **_object(self.settings, "clips")}
+        size = stated.get("width"), stated.get("height")
+        stated["size"] = size if all(type(side) is int and side > 0 for side in size) else None
+        return {name: stated[name] for name in ("size", "frames", "fps") if stated.get(name)}
+
+    @property
     def film_bytes(self) -> dict[str, int]:
         """The sizes of the film files that clips were cut from, by film, as far as they are known."""
         films = _object(_object(self.info, "provenance"), "films")
@@ -102,7 +111,7 @@ class DatasetFolder:
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
-        return read_clip(self.path / self.turns[index].clip).frames
+        return read_clip(self.path / self.turns[index].clip, self.clip_shape.get("size")).frames
 
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.
@@ -163,17 +172,17 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
         try:
             only_keys(values, ("game", "clips", "held_out"), required=("game", "clips"))
             if not is_text(values["game"]):
-                raise ValueError(f"game is {values['game']!r}; expected a name")
+                raise ValueError(f"game is {quoted(values['game'])}; expected a name")
             clips = values["clips"]
             if not isinstance(clips, list) or not clips:
-                raise ValueError(f"clips is {clips!r}; expected a list of clip paths")
+                raise ValueError(f"clips is {quoted(clips)}; expected a list of clip paths")
             unknown = [clip for clip in clips if not isinstance(clip, str) or clip not in index_of]
             if unknown:
-                raise ValueError(f"clip {unknown[0]!r} has no line in {TURNS}")
+                raise ValueError(f"clip {quoted(unknown[0])} has no line in {TURNS}")
             if not isinstance(values.get("held_out", False), bool):
-                raise ValueError(f"held_out is {values['held_out']!r}; expected true or false")
+                raise ValueError(f"held_out is {quoted(values['held_out'])}; expected true or false")
             if values["game"] in names:
-                raise ValueError(f"game {values['game']!r} is in an earlier line too; rename one")
+                raise ValueError(f"game {quoted(values['game'])} is in an earlier line too; rename one")
         except ValueError as error:
             problems.append(Problem(GAMES, number, str(error)))
             continue

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .. import json_files
+from ..messages import quoted
 from ..state import Instruction, clean_text
 from .records import ClipRecord
 
@@ -103,6 +104,8 @@ def check_instruction(record: ClipRecord) -> None:
     Instruction(record.character, record.motion, record.background, record.adverb).checked()
     for name in record.character:
         if not clean_text(name):
-            raise ValueError(f"the name {name!r} is empty; leave it out")
+            raise ValueError(f"the name {quoted(name)} is empty; leave it out")
         if "," in name:
-            raise ValueError(f"the name {name!r} has a comma, which separates names; give each name its own entry")
+            raise ValueError(
+                f"the name {quoted(name)} has a comma, which separates names; give each name its own entry"
+            )

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..messages import quoted
 from ..state import Instruction, StateChange, motion_text
 
+LONGEST_PATH = 1000  # characters of a clip's path; a part of it has at most 255 bytes, as file systems take
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
 
 
@@ -82,7 +84,7 @@ class ClipRecord:
         for name, value in values.items():
             accepts, expected = _RULES[name]
             if not (value is None and name not in _REQUIRED) and not accepts(value):
-                raise ValueError(f"{name} is {value!r}; expected {expected}")
+                raise ValueError(f"{name} is {quoted(value)}; expected {expected}")
         if not values["start"] < values["end"]:
             raise ValueError(f"start {values['start']} is not before end {values['end']}")
         names = values.get("character")
@@ -112,9 +114,11 @@ def _among(*allowed: int) -> Any:
 
 
 def _inside(value: Any) -> bool:
-    path = PurePosixPath(value) if isinstance(value, str) else PurePosixPath("/")
-    plain = not path.is_absolute() and ".." not in path.parts and "\\" not in str(path) and ":" not in str(path)
-    return plain and path.suffix in (".mp4", ".safetensors")
+    if not isinstance(value, str) or len(value) > LONGEST_PATH:
+        return False
+    path = PurePosixPath(value)
+    plain = not path.is_absolute() and ".." not in path.parts and not set("\\:\0") & set(value)
+    return plain and all(len(part.encode()) <= 255 for part in path.parts) and path.suffix in (".mp4", ".safetensors")
 
 
 def _names(value: Any) -> bool:
@@ -126,7 +130,10 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "film": (is_text, "the film's name"),
     "start": (lambda value: _number(value) and value >= 0, "seconds, 0 or more"),
     "end": (_number, "seconds"),
-    "clip": (_inside, "the path of an .mp4 or .safetensors file inside the folder, with forward slashes"),
+    "clip": (
+        _inside,
+        "the path of an .mp4 or .safetensors file inside the folder, with forward slashes, names short",
+    ),
     "character": (_names, "a list of names, or null"),
     "motion": (is_text, "a phrase, or null"),
     "background": (is_text, "'time place', or null"),
@@ -145,7 +152,7 @@ def only_keys(values: Any, known: Sequence[str], required: Sequence[str]) -> Non
         raise ValueError(f"expected an object with {', '.join(known)}")
     for name in values:
         if name not in known:
-            raise ValueError(f"unknown key {name!r}; expected {', '.join(known)}")
+            raise ValueError(f"unknown key {quoted(name)}; expected {', '.join(known)}")
     for name in required:
         if values.get(name) is None:
             raise ValueError(f"{name} is missing")

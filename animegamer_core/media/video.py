@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from ..files import replacing
+from .limits import OPTIONS, SizeError, check_pixels, limit_track
 
 if typing.TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
     from torch import Tensor
 
 Frames = np.ndarray  # (F, H, W, 3) uint8, red green blue
@@ -59,10 +62,16 @@ def write_clip(path: Path | str, frames: Frames, fps: float, metadata: Mapping[s
             _write_safetensors(part, frames, fps, metadata or {})
 
 
-def read_clip(path: Path | str) -> Clip:
-    """Read a clip of either kind; ValueError if it is not a clip, FileNotFoundError if it is missing."""
+def read_clip(path: Path | str, size: tuple[int, int] | None = None) -> Clip:
+    """Read a clip of either kind; ValueError if it is not a clip or too large, FileNotFoundError if it is missing.
+
+    size: (width, height) that it has to have, which is compared before anything is decoded.
+    """
     path = Path(path)
-    clip = _read_mp4(path) if _kind(path) == ".mp4" else _read_safetensors(path)
+    try:
+        clip = _read_mp4(path, size) if _kind(path) == ".mp4" else _read_safetensors(path, size)
+    except SizeError as error:
+        raise ValueError(f"{path}: {error}") from error
     try:
         _check_frames(clip.frames, clip.fps)
     except ValueError as error:
@@ -121,15 +130,15 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
         container.mux(stream.encode())
 
 
-def _read_mp4(path: Path) -> Clip:
+def _read_mp4(path: Path, size: tuple[int, int] | None) -> Clip:
     import av
 
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path), options=OPTIONS) as container:
             if not container.streams.video:
                 raise ValueError(f"{path}: no video in this file")
             stream = container.streams.video[0]
-            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+            frames = list(_decoded(container, stream, size))
             sizes = {frame.shape for frame in frames}
             if len(sizes) != 1:
                 raise ValueError(
@@ -144,21 +153,41 @@ def _read_mp4(path: Path) -> Clip:
         raise ValueError(f"{path}: not a readable mp4 (its metadata is not UTF-8)") from error
 
 
+def _decoded(container: InputContainer, stream: VideoStream, size: tuple[int, int] | None) -> Iterator[Frames]:
+    """The frames of an open clip; SizeError before they are too large in sum."""
+    if stream.codec_context is not None:  # None: decoding says why
+        _check_size((stream.width, stream.height), size)
+        limit_track(stream, max(1, stream.frames))
+    for number, frame in enumerate(container.decode(stream), start=1):
+        check_pixels(frame.width, frame.height, number)
+        yield frame.to_ndarray(format="rgb24")
+
+
 def _write_safetensors(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str]) -> None:
     from safetensors.numpy import save_file
 
     save_file({"frames": np.ascontiguousarray(frames)}, path, metadata={**metadata, "fps": repr(float(fps))})
 
 
-def _read_safetensors(path: Path) -> Clip:
+def _check_size(size: tuple[int, int], expected: tuple[int, int] | None) -> None:
+    if expected not in (None, size):
+        raise SizeError(f"has frames of {size[0]} x {size[1]}; expected {expected[0]} x {expected[1]}")
+
+
+def _read_safetensors(path: Path, size: tuple[int, int] | None) -> Clip:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata, kind = dict(file.metadata() or {}), file.get_slice("frames").get_dtype()
-            if kind != "U8":  # numpy lacks some other types
-                raise ValueError(f"frames are {kind}")
+            metadata, stored = dict(file.metadata() or {}), file.get_slice("frames")
+            kind, shape = stored.get_dtype(), stored.get_shape()
+            if kind != "U8" or len(shape) != 4:  # numpy lacks some other types
+                raise ValueError(f"frames are {kind} of shape {shape}")
+            check_pixels(shape[2], shape[1], shape[0])
+            _check_size((shape[2], shape[1]), size)
             return Clip(file.get_tensor("frames"), float(metadata.pop("fps")), metadata)
+    except SizeError:
+        raise
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(
             f"{path}: not a clip; expected a tensor `frames` of bytes and a number `fps` in its metadata ({error})"
@@ -171,7 +200,7 @@ def _join_mp4(paths: Sequence[Path], out: Path) -> None:
     with av.open(str(out), "w", format="mp4", options=_MP4) as joined:
         track, first, start = None, None, 0
         for path in paths:
-            with av.open(str(path)) as clip:
+            with av.open(str(path), options=OPTIONS) as clip:
                 source = clip.streams.video[0]
                 if track is None:
                     track, first = joined.add_stream_from_template(source), source.codec_context.extradata

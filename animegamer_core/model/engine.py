@@ -22,6 +22,7 @@ from ..spec import ModelSpec, Profile
 from ..state import GameState, StateChange, Turn
 from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 
+PART = 2048  # tokens of a prompt that are read at a time; usual prompts have fewer
 MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
 FORCED_SLOTS = 100  # the released logits processor forces these slot tokens, of 226 in use
 
@@ -73,7 +74,7 @@ class GameEngine(nn.Module):
         if self.profile.shared_prefill:
             read = text = self._read(prompt, states_KND, tree)
         else:
-            read, text = self._read(prompt, states_KND), self._read_text(prompt, states_KND, tree)
+            read, text = self._read(prompt, states_KND), self._text_pass(prompt, states_KND, tree)
         state_ND = self._state(read[0], prompt).float().cpu()
         if tree is not None:
             levels, raw_choices = self._choose(text[0][len(prompt.ids_L) - 1 :], tree)
@@ -168,51 +169,48 @@ class GameEngine(nn.Module):
     def _text_pass(
         self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
     ) -> tuple[Tensor, Cache | None]:
-        """As `_read`, by this profile's way to read text."""
-        read = self._read if self.profile.shared_prefill else self._read_text
-        return read(prompt, states_KND, tree)
+        """As `_read`, in a causal pass of its own where the profile has one (docs/reference.md, replies)."""
+        if self.profile.shared_prefill:
+            return self._read(prompt, states_KND, tree)
+        seen = states_KND if self.profile.text_sees_states else None
+        return self._pass(self._embed_prompt(prompt, seen), torch.zeros_like(prompt.query_L), tree)
 
     def _read(
         self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
     ) -> tuple[Tensor, Cache | None]:
         """Final hidden states (L, H) of a prompt whose query slots attend to one another, and the KV cache.
 
-        With a tree, the hidden states of its tokens follow, (L + R, H), and there is no cache.
+        With a tree, the hidden states of its tokens follow, (L + R, H), and the cache is of no use.
         """
-        device = self.project_in[0].weight.device
-        query_1L = prompt.query_L.to(device)[None]
-        embeds = self._embed(prompt.ids_L.to(device)[None], prompt.past_L.to(device)[None], states_KND.to(device))
-        mask = additive_mask(query_1L, torch.ones_like(query_1L), embeds.dtype)
-        return self._pass(embeds, mask, tree)
+        return self._pass(self._embed_prompt(prompt, states_KND), prompt.query_L, tree)
 
-    def _read_text(
-        self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
-    ) -> tuple[Tensor, Cache | None]:
-        """As `_read` with a causal mask only, as in the released scripts' second pass (docs/reference.md, replies)."""
+    def _embed_prompt(self, prompt: TurnPrompt, states_KND: Tensor | None) -> Tensor:
         ids_1L = prompt.ids_L.to(self.project_in[0].weight.device)[None]
-        if self.profile.text_sees_states:
-            embeds = self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
-        else:
-            embeds = self.llm.model.embed_tokens(ids_1L)
-        if tree is None:
-            return self._pass(embeds, None)
-        no_queries_1L = torch.zeros_like(ids_1L, dtype=torch.bool)
-        return self._pass(embeds, additive_mask(no_queries_1L, ~no_queries_1L, embeds.dtype), tree)
+        if states_KND is None:
+            return self.llm.model.embed_tokens(ids_1L)
+        return self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
 
-    def _pass(
-        self, embeds_1LH: Tensor, mask_11LL: Tensor | None, tree: ReplyTree | None = None
-    ) -> tuple[Tensor, Cache | None]:
-        length, positions = embeds_1LH.shape[1], None
+    def _pass(self, embeds_1LH: Tensor, query_L: Tensor, tree: ReplyTree | None) -> tuple[Tensor, Cache | None]:
+        """See `_read`. A long prompt is read in parts, so that memory grows with its length and not with its square."""
+        device, length = embeds_1LH.device, embeds_1LH.shape[1]
+        positions = torch.arange(length)
         if tree is not None:
-            assert mask_11LL is not None
-            device = embeds_1LH.device
             embeds_1LH = torch.cat([embeds_1LH, self.llm.model.embed_tokens(tree.ids_R.to(device)[None])], dim=1)
-            mask_11LL = tree.extend_mask(mask_11LL)
-            positions = torch.cat([torch.arange(length), length - 1 + tree.depth_R]).to(device)[None]
-        output = self.llm.model(
-            inputs_embeds=embeds_1LH, attention_mask=mask_11LL, position_ids=positions, use_cache=tree is None
-        )
-        return output.last_hidden_state[0], output.past_key_values
+            positions = torch.cat([positions, length - 1 + tree.depth_R])
+        ends = _part_ends(query_L, len(positions))
+        cache, hidden = None, []
+        for start, end in pairwise([0, *ends]):
+            causal = tree is None and not query_L.any()
+            output = self.llm.model(
+                inputs_embeds=embeds_1LH[:, start:end],
+                attention_mask=None if causal else _prompt_mask(query_L.to(device), tree, start, end, embeds_1LH.dtype),
+                position_ids=positions[None, start:end].to(device),
+                past_key_values=cache,
+                use_cache=tree is None or len(ends) > 1,
+            )
+            cache = output.past_key_values
+            hidden.append(output.last_hidden_state[0])
+        return torch.cat(hidden), cache
 
     def _state(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
         """(N, D): the representation that a prompt predicts; hidden_LH may go on after the prompt."""
@@ -297,13 +295,26 @@ class ReplyTree:
         ends = {numbers: path[-1] + 1 if path else 0 for numbers, path in paths.items()}
         return cls(torch.tensor(ids), depths, seen_RR, ends)
 
-    def extend_mask(self, mask_11LL: Tensor) -> Tensor:
-        """(1, 1, L + R, L + R) additive mask: a prompt's mask, extended by the tree, which attends to all of it."""
-        length, never = mask_11LL.shape[-1], torch.finfo(mask_11LL.dtype).min
-        mask = nn.functional.pad(mask_11LL, (0, len(self.ids_R), 0, len(self.ids_R)))
-        mask[..., :length, length:] = never
-        mask[..., length:, length:].masked_fill_(~self.seen_RR.to(mask.device), never)
-        return mask
+
+def _part_ends(query_L: Tensor, total: int) -> list[int]:
+    """Where the parts of a prompt and its tree end; the last part has all query slots, which see one another."""
+    queries = query_L.nonzero()
+    first = int(queries[0]) if len(queries) else len(query_L) - 1
+    return [*(range(PART, first + 1, PART) if total > PART else ()), total]
+
+
+def _prompt_mask(query_L: Tensor, tree: ReplyTree | None, start: int, end: int, dtype: torch.dtype) -> Tensor:
+    """(1, 1, end - start, end) additive mask of a part of a prompt and its tree, which follow those before `start`.
+
+    Causal, with attention among query slots; the tree attends to the whole prompt and to its own paths.
+    """
+    length, places = len(query_L), torch.arange(end, device=query_L.device)
+    query = nn.functional.pad(query_L, (0, max(0, end - length)))[:end]
+    seen = (places <= places[start:, None]) | (query & query[start:, None])
+    if tree is not None and end > length:
+        seen[length - start :, length:] = tree.seen_RR.to(seen.device)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[None, None]
 
 
 def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import msgspec
 from ..json_files import read_json
 from ..messages import brief
 from ..spec import Profile
-from ..state import clean_text
+from ..state import MOST_TOKENS, check_length, clean_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -33,7 +33,6 @@ Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
-LONGEST_INSTRUCTION = 1024  # tokens; those of the paper's dataset have some 60
 LARGEST_TOKENIZER = 32 << 20  # bytes of its file; Mistral's has 2 MB
 MOST_GROWTH = 64  # times that all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
@@ -222,9 +221,11 @@ def build_prompt(
 ) -> TurnPrompt:
     """The prompt of the next turn. past: (instruction, levels) of the turns in the window, oldest first.
 
-    ValueError for an instruction of more than LONGEST_INSTRUCTION tokens: attention's mask grows with their square.
+    ValueError for an instruction that is too long.
     """
     import torch
+
+    check_length(instruction)
 
     ids, past_mask, query_mask = [tokenizer.token("<s>")], [False], [False]
 
@@ -235,10 +236,8 @@ def build_prompt(
 
     def scene(text: str, slot_of: list[bool]) -> None:
         words = tokenizer.encode_text(text)
-        if len(words) > LONGEST_INSTRUCTION:
-            raise ValueError(
-                f"the instruction {brief(text, 60)!r} takes {len(words)} tokens; shorten it to {LONGEST_INSTRUCTION}"
-            )
+        if len(words) > MOST_TOKENS:
+            check_length(text, len(words))
         extend([tokenizer.token("<TURN>"), *words])
         extend([tokenizer.token("<img>"), tokenizer.token("<frame>")])
         extend(tokenizer.slots(slots), slot_of=slot_of)

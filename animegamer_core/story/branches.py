@@ -11,22 +11,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ..files import write_text
+from ..json_files import JsonError, parse_json
 
 GONE = ": it was removed from the output folder, or never begun; begin it anew"  # for a story without any branch
 FIRST_BRANCH = "main"
 BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|line-[0-9]{{1,6}}")
-_ADDRESS = re.compile("[0-9a-f]{64}")
+Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
 
 @dataclass(frozen=True)
 class BranchEntry:
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed."""
 
-    state: str
-    shot: str | None
+    state: Address
+    shot: Address | None
     seed: int
 
     def matches(self, other: BranchEntry) -> bool:
@@ -50,12 +53,13 @@ class Branch:
         for number, text in enumerate(texts[:last], start=1):  # without blank lines that an editor added at the end
             if not text.endswith(b"\n"):  # torn
                 break
-            entry = _entry_of(text)
-            if entry is None:
+            try:
+                entry = parse_json(text, BranchEntry, f"{path}:{number}")
+            except JsonError as error:
                 raise ValueError(
-                    f"{path}:{number}: not a turn of a story (state, shot and seed); repair this line from a copy, "
-                    f"or delete it and those after it, to go on after turn {number - 1}"
-                )
+                    f"{error}; not a turn of a story: repair this line from a copy, or delete it and those after it, "
+                    f"to go on after turn {number - 1}"
+                ) from error
             self._add(entry, text)
 
     def starts_with(self, entries: Sequence[BranchEntry]) -> bool:
@@ -127,14 +131,3 @@ def _texts_of(path: Path) -> list[bytes]:
 def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
-
-
-def _entry_of(text: bytes) -> BranchEntry | None:
-    try:
-        values = json.loads(text)
-        entry = BranchEntry(values["state"], values["shot"], values["seed"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    addresses = [entry.state] if entry.shot is None else [entry.state, entry.shot]
-    valid = all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in addresses)
-    return entry if valid and isinstance(entry.seed, int) else None

@@ -165,7 +165,9 @@ def _digest(path: Path) -> str:
 _Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
 
 
-class _Change(typing.TypedDict):
+class StoredChange(typing.TypedDict):
+    """A `StateChange` in a file, with no field left out."""
+
     social: _Step
     entertainment: _Step
     stamina: _Step
@@ -175,7 +177,7 @@ class _Predicted(typing.TypedDict):
     """What a prediction's record has beside its key."""
 
     motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
-    change: _Change
+    change: StoredChange
     said: tuple[int | None, int | None, int | None, int | None]
 
 

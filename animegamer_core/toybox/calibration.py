@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ..checkpoint import World
 from ..data.motion import LEVELS
+from ..messages import quoted
 from ..state import MotionTable
 
 # Keys and values of a world's provenance, which is no part of its fingerprint.
@@ -58,5 +59,5 @@ def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:
     except (ValueError, AttributeError):
         values = ()
     if len(values) != LEVELS or not all(map(math.isfinite, values)):
-        raise ValueError(f"world.json says {key} {ascii(notes[key])[:60]}; expected {LEVELS} numbers between spaces")
+        raise ValueError(f"world.json says {key} {quoted(notes[key], 60)}; expected {LEVELS} numbers between spaces")
     return values

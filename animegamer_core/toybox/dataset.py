@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
+from ..data.jsonl_tables import read_objects
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
 from ..data.workers import parallel_map
 from ..media.video import clip_suffix, write_clip
@@ -108,9 +108,7 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
 
 def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:
     """Draw the clips that turns.jsonl lists and the folder lacks."""
-    path = folder / TURNS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    listed = [json.loads(line)["clip"] for line in lines]
+    listed = [str(row.get("clip")) for row in read_objects(folder / TURNS)]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
     redraw = functools.partial(_make, folder=folder, pictures_only=pictures_only, measure=False)
     for _ in parallel_map(redraw, list(lacking.items()), workers):

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from ..files import replacing, write_text
+from ..json_files import read_json
 
 
 def conv_block(source: int, target: int, kernel: int, stride: int) -> nn.Sequential:
@@ -63,4 +64,4 @@ def read_network_card(weights: Path, missing: str) -> dict[str, Any]:
     card = weights.with_suffix(".json")
     if not weights.is_file() or not card.is_file():
         raise ValueError(missing)
-    return json.loads(card.read_text(encoding="utf-8"))
+    return read_json(card, dict[str, Any])

@@ -94,11 +94,11 @@ def test_later_attempts_vary_and_a_question_needs_no_picture(stub):
         (CutBody(), "the connection broke off"),
         (Slow(1.0), "timeout"),
         (Drip(0.02), "timeout"),
-        (Body(b"<html>welcome to the hotel</html>"), "an answer that is not JSON"),
-        (Body(b"[" * 100_000), "an answer that is not JSON"),
-        (EMPTY_CHOICES, "an answer without a choice"),
-        (Body([1]), "an answer without a choice"),
-        (Body({"choices": [{"message": None}]}), "an answer without a choice"),
+        (Body(b"<html>welcome to the hotel</html>"), "an answer that is not a chat completion"),
+        (Body(b"[" * 100_000), "an answer that is not a chat completion"),
+        (EMPTY_CHOICES, "an answer that is not a chat completion"),
+        (Body([1]), "an answer that is not a chat completion"),
+        (Body({"choices": [{"message": None}]}), "an answer that is not a chat completion"),
     ],
 )
 def test_trouble_is_tried_again_and_counted(stub, fault, kind):

@@ -70,20 +70,20 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"start": "soon"}, "start is 'soon'; expected seconds"),
-        ({"end": float("nan")}, "end is nan"),
+        ({"start": "soon"}, "field start: expected a number, got a text"),
+        ({"end": float("nan")}, "not a line of JSON"),
         ({"end": 0}, "start 0.0 is not before end 0.0"),
-        ({"character": []}, r"character is \[\]"),
+        ({"character": []}, "field character: expected a list of length >= 1"),
         ({"character": ["a; b"]}, "character 'a; b' has ';'"),
         ({"motion": " "}, "motion ' ' is empty"),
         ({"background": "a\nb"}, "line break"),
-        ({"background": None}, "background is missing"),
+        ({"background": None}, "field background: expected a text, got nothing"),
         ({"adverb": "well"}, "either adverb"),
-        ({"adverbs": {"1": "x"}}, "one word for each level 1 to 5"),
+        ({"adverbs": {"1": "x"}}, "adverbs has 1; expected a word for 1, 2, 3, 4, 5"),
         ({"adverbs": {**SPAN["adverbs"], "3": "<s>"}}, "adverb of level 3 '<s>'"),
         ({"social": 2}, "social is 2; expected 0 or 1"),
         ({"stamina": 0}, "stamina is 0; expected -1 or 1"),
-        ({"mood": "gay"}, "unknown key 'mood'"),
+        ({"mood": "gay"}, "unknown field mood"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(tmp_path, change, sentence):

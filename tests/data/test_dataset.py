@@ -94,6 +94,8 @@ def test_a_record_says_its_instruction():
         ({"clip": "/etc/passwd.mp4"}, "expected the path of an .mp4"),
         ({"clip": "clips\\0003.mp4"}, "forward slashes"),
         ({"clip": "clips/0003.exe"}, "expected the path of an .mp4"),
+        ({"clip": f"clips/{'x' * 5000}.mp4"}, "names short"),
+        ({"clip": "clips/" + "\u96ea" * 90 + ".mp4"}, "names short"),
         ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
         ({"clip": "clips/0001.safetensors"}, "is in line 2 too"),
         ({"motion_value": float("nan")}, "not a line of JSON"),

@@ -206,9 +206,13 @@ def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left)
     "file, values, sentence",
     [
         ("config.json", {"model_type": "siglip"}, "type 'siglip'; give one of type 'clip'"),
-        ("config.json", [1], "expected a JSON object"),
-        ("preprocessor_config.json", {"image_mean": [0.5], "image_std": [0.5]}, "mean .0.5,.* and std"),
-        ("preprocessor_config.json", {"image_std": [0.5, 0.5, 0]}, "std"),
+        ("config.json", [1], "config.json: expected an object, got a list"),
+        (
+            "preprocessor_config.json",
+            {"image_mean": [0.5]},
+            "field image_mean: expected a list of length 3",
+        ),
+        ("preprocessor_config.json", {"image_std": [0.5, 0.5, 0]}, r"field image_std\[2\]: expected a number > 0"),
     ],
 )
 def test_files_that_make_no_sense_are_refused(clip_folder, tmp_path, file, values, sentence):

@@ -123,7 +123,7 @@ def sound_with_a_cover(path):
 FRAMES = torch.zeros(2, 4, 6, 3)
 NO_CLIPS = {  # name -> (its file, what is wrong with it)
     "floats.safetensors": (as_tensors(FRAMES), "frames are F32"),
-    "flat.safetensors": (as_tensors(torch.zeros(2, 3, dtype=torch.uint8)), r"of shape \(2, 3\)"),
+    "flat.safetensors": (as_tensors(torch.zeros(2, 3, dtype=torch.uint8)), r"of shape \[2, 3\]"),
     "bf16.safetensors": (as_tensors(FRAMES.bfloat16()), "frames are BF16"),
     "words.safetensors": (as_tensors(FRAMES.byte(), "x"), "could not convert string to float: 'x'"),
     "still.safetensors": (as_tensors(FRAMES.byte(), "nan"), "fps is nan"),

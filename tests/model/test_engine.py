@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.model.engine import GameEngine, ReplyTree, additive_mask
+from animegamer_core.model import engine as engine_module
+from animegamer_core.model.engine import GameEngine, ReplyTree, _prompt_mask, additive_mask
 from animegamer_core.model.prompt import GRAMMAR, state_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession
@@ -226,8 +227,36 @@ def test_a_token_of_the_tree_attends_to_the_prompt_and_its_own_path_only(tiny_to
         branch = tree.seen_RR[last].nonzero().flatten()
         assert tree.ids_R[branch].tolist() == block[: 3 * count]
         assert tree.depth_R[branch].tolist() == list(range(1, 3 * count + 1))
-    mask = tree.extend_mask(torch.zeros(1, 1, 2, 2))[0, 0]
+    mask = _prompt_mask(torch.zeros(2, dtype=torch.bool), tree, 0, 2 + len(tree.ids_R), torch.float32)[0, 0]
     assert not mask[2:, :2].any() and (mask[:2, 2:] < 0).all() and torch.equal(mask[2:, 2:] == 0, tree.seen_RR)
+    rest = _prompt_mask(torch.zeros(2, dtype=torch.bool), tree, 1, 2 + len(tree.ids_R), torch.float32)[0, 0]
+    assert torch.equal(rest, mask[1:])
+
+
+@pytest.mark.parametrize("name, grammar", [("paper", True), ("reference", True), ("as_run", False)])
+@torch.inference_mode()
+def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name, grammar, tiny_engine, monkeypatch):
+    engine = with_profile(tiny_engine, name, grammar=grammar)
+    past = play(engine, LINES[:3]).past()
+    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], "run " * 300)
+    states = engine.past_states(past)
+    whole, turn = engine.first_logits(prompt, states), engine.predict(past, "run " * 300)
+    sizes = []
+
+    def note(model, given, options):
+        if (mask := options.get("attention_mask")) is not None:
+            sizes.append(mask.numel())
+
+    for part in (7, 64):
+        monkeypatch.setattr(engine_module, "PART", part)
+        torch.testing.assert_close(engine.first_logits(prompt, states), whole, atol=1e-5, rtol=1e-4)
+        hook = engine.llm.model.register_forward_pre_hook(note, with_kwargs=True)
+        again = engine.predict(past, "run " * 300)
+        hook.remove()
+        torch.testing.assert_close(again.representation, turn.representation, atol=1e-5, rtol=1e-4)
+        assert (again.levels, again.raw_choices) == (turn.levels, turn.raw_choices)
+        tail = 8 + 16 + (105 if grammar else 0)  # slots, tags and the reply tree, which are read at once
+        assert max(sizes) <= (part + tail) * (len(prompt.ids_L) + 105), "a part sees all before it, and no more"
 
 
 def test_the_second_causal_pass_differs_from_the_shared_one(tiny_engine):

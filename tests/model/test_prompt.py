@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 
 from animegamer_core.model.prompt import (
     GRAMMAR,
-    LONGEST_INSTRUCTION,
     RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
@@ -21,6 +20,7 @@ from animegamer_core.model.prompt import (
 )
 from animegamer_core.research.parity.golden import RecordedTokenizer
 from animegamer_core.spec import PROFILES
+from animegamer_core.state import MOST_LETTERS, MOST_TOKENS, read_instructions
 
 SHARED = Path(__file__).parents[3] / "shared"
 KEPT = Path(__file__).parents[1] / "golden"
@@ -137,11 +137,18 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
 
 
 def test_an_instruction_has_a_longest_length(tiny_tokenizer):
-    """Attention's mask grows with the square of the tokens: 30,000 words took 3 GB."""
-    words = "run " * LONGEST_INSTRUCTION
-    assert len(build_prompt(tiny_tokenizer, 8, [], words, PROFILES["paper"]).ids_L) > LONGEST_INSTRUCTION
-    with pytest.raises(ValueError, match=r"'run run .* run' takes 1025 tokens; shorten it to 1024"):
+    words = "run " * MOST_TOKENS
+    assert len(build_prompt(tiny_tokenizer, 8, [], words, PROFILES["paper"]).ids_L) > MOST_TOKENS
+    with pytest.raises(ValueError, match=r"'run run .* run' has 1025 tokens; shorten it to 1024 tokens"):
         build_prompt(tiny_tokenizer, 8, [], words + "run", PROFILES["paper"])
+    for read in (read_instructions, lambda text: build_prompt(tiny_tokenizer, 8, [], text, PROFILES["paper"])):
+        read("x" * MOST_LETTERS)
+        with pytest.raises(
+            ValueError, match="'xxx.*xxx' has 8193 letters; shorten it to 1024 tok.* and 8192 letters"
+        ):
+            read("x" * (MOST_LETTERS + 1))
+    saved = [("x" * 15_000, (3, 1, 0, 1))]  # by a version that played it
+    build_prompt(tiny_tokenizer, 8, saved, "run", PROFILES["paper"])
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,11 @@ def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path,
     assert status == 1 and report["asking"]["set_aside"] == 2 and report["scores"]["Zeta"]["OA"]["count"] == 2
     lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
     record = next(line for line in lines if line["story"].endswith("6-10"))
-    assert record["reason"].startswith("2 invalid replies") and record["reply"] == EVIL and "scores" not in record
+    assert (
+        record["reason"].startswith("2 invalid replies")
+        and record["reply"] == EVIL.replace("\ud800", "?")
+        and "scores" not in record
+    )
     assert "set aside 2" in capsys.readouterr().out
     assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
 

@@ -19,9 +19,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import msgspec
+
+from ...json_files import JsonError, to_type
 from ...messages import brief
 from ...network import PLAIN, limited, within
 from ...state import clean_text
@@ -165,7 +168,7 @@ class EndpointModel:
             raise self._no_answer() from error
         if len(data) > LONGEST_ANSWER:
             return Reply("", f"the answer is larger than {LONGEST_ANSWER} bytes")
-        reply = _reply(json.loads(data))
+        reply = _reply(_completion(data))
         return replace(reply, text=self._masked(reply.text))
 
     def _send(self, send: Callable[..., Any], request: Any, options: dict[str, Any]) -> Any:
@@ -188,8 +191,12 @@ class EndpointModel:
             if data is None:
                 raise self._http.ReadError(failure, request=request)
             self._late = 0
-            if response.is_success and len(data) <= LONGEST_ANSWER and (failure := _what_is_missing(data)):
-                raise self._http.ReadError(failure, request=request)
+            if response.is_success and len(data) <= LONGEST_ANSWER:
+                failure = "an answer that is not a chat completion"
+                _completion(data)
+        except JsonError as error:
+            self._count(failure)
+            raise self._http.ReadError(failure, request=request) from error
         except TimeoutError as error:
             self._count("timeout")
             self._late += 1
@@ -283,29 +290,43 @@ def _content(question: Question) -> list[dict[str, Any]]:
     return [*parts, {"type": "text", "text": question.text}]
 
 
-def _what_is_missing(data: bytes) -> str:
-    """Why an answer's bytes are not a chat completion; '' if they are one."""
+class _Message(msgspec.Struct):
+    content: Any = None
+    refusal: Any = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: Any = None
+
+
+class _Completion(msgspec.Struct):
+    """What is read of a chat completion."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: Any = None
+
+
+def _completion(data: bytes) -> _Completion:
+    """The chat completion in an answer; JsonError for anything else. Half characters, which models send, are taken."""
     try:
-        json.loads(data)["choices"][0]["message"].get("content")
-    except (ValueError, RecursionError):
-        return "an answer that is not JSON"
-    except (LookupError, TypeError, AttributeError):
-        return "an answer without a choice"
-    return ""
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise JsonError("the answer is not JSON") from error
+    return to_type(values, _Completion, "the answer")
 
 
-def _reply(answer: dict[str, Any]) -> Reply:
+def _reply(answer: _Completion) -> Reply:
     """The reply in a chat completion."""
-    choice = answer["choices"][0]
-    text = choice["message"].get("content")
-    if choice.get("finish_reason") == "content_filter" or choice["message"].get("refusal"):
+    choice = answer.choices[0]
+    text = choice.message.content
+    if choice.finish_reason == "content_filter" or choice.message.refusal:
         problem = "the service refused to describe the pictures"
-    elif choice.get("finish_reason") == "length":
+    elif choice.finish_reason == "length":
         problem = "the reply was cut off at the limit of tokens"
     else:
         problem = "" if isinstance(text, str) else "the answer has no text"
-    usage = answer.get("usage")
-    counts = [_token_count(usage, name) for name in ("prompt_tokens", "completion_tokens")]
+    counts = [_token_count(answer.usage, name) for name in ("prompt_tokens", "completion_tokens")]
     return Reply(text if isinstance(text, str) else "", problem, *counts)
 
 

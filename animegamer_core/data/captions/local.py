@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...messages import brief
 from ...spec import DTYPES
 from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 
@@ -63,7 +64,7 @@ class LocalModel:
         except torch.cuda.OutOfMemoryError as error:
             raise CaptionerUnavailable(f"{self.name}: the device is out of memory for a question") from error
         except (RuntimeError, ValueError, IndexError) as error:
-            raise CaptionerError(f"{self.name} cannot answer: {' '.join(str(error).split())[:200]}") from error
+            raise CaptionerError(f"{self.name} cannot answer: {brief(error)}") from error
         if stop.is_set():
             raise Cancelled("the run was stopped")
         said = ids_BL[0, inputs["input_ids"].shape[1] :]
@@ -111,7 +112,7 @@ def _load(settings: LocalSettings) -> tuple[Any, Any]:
         model = AutoModelForImageTextToText.from_pretrained(folder, dtype=settings.dtype, use_safetensors=True, **known)
         model = model.to(device)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError) as error:  # no CUDA: an assertion
-        why = " ".join(str(error).split())[:200]
+        why = brief(error)
         raise ValueError(f"{folder}: no vision model that transformers can open on {device} ({why})") from error
     if not getattr(processor, "chat_template", None):
         raise ValueError(

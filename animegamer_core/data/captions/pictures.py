@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from ...media.limits import SizeError, check_pixels
 from ...state import clean_text
 from .words import why_unfit
 
@@ -153,7 +154,10 @@ def open_picture(path: Path) -> Image.Image:
     """A picture in RGB, on white and upright; ValueError for any other file."""
     try:
         with Image.open(path) as file:
+            check_pixels(*file.size)
             upright = ImageOps.exif_transpose(file).convert("RGBA")
+    except SizeError as error:
+        raise ValueError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
     flat = Image.new("RGBA", upright.size, _PAPER)

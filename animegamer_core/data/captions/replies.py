@@ -11,11 +11,11 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...messages import quoted
 from .prompts import TIMES
 from .words import LONGEST_WORDS, NUMBERS
 
 LONGEST_REPLY = 1500  # characters; a valid reply has about 100
-SHOWN = 60  # characters of a reply that a message quotes, after escaping: \u0336 counts as six
 TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
 _MATCHING_TAG = re.compile(r"\[(Num|Number|ID|Index)\]")
@@ -58,15 +58,15 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
     tags = list(_MATCHING_TAG.finditer(body))
     if [tag[1][0] for tag in tags] != ["N", "I"]:
         shown = ", ".join(tag[0] for tag in tags[:4]) + (", ..." if len(tags) > 4 else "")
-        raise ReplyError(f"the reply has {shown or 'no tag'}: {_quoted(body)}", _MATCHING_FORM, text)
+        raise ReplyError(f"the reply has {shown or 'no tag'}: {quoted(body)}", _MATCHING_FORM, text)
     before, number, indices = body[: tags[0].start()], body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
     if before.strip():
-        raise ReplyError(f"there is text before {tags[0][0]}: {_quoted(before)}", _MATCHING_FORM, text)
+        raise ReplyError(f"there is text before {tags[0][0]}: {quoted(before)}", _MATCHING_FORM, text)
     number, indices = number.strip(), indices.strip()
     if not re.fullmatch("[0-9]{1,3}", number):
-        raise ReplyError(f"{tags[0][0]} is {_quoted(number)}", f"a whole number after {tags[0][0]}", text)
+        raise ReplyError(f"{tags[0][0]} is {quoted(number)}", f"a whole number after {tags[0][0]}", text)
     if not _INDICES.fullmatch(indices):
-        raise ReplyError(f"{tags[1][0]} is {_quoted(indices)}", "indices with commas between and nothing else", text)
+        raise ReplyError(f"{tags[1][0]} is {quoted(indices)}", "indices with commas between and nothing else", text)
     return _checked_indices(int(number), tuple(map(int, indices.split(","))), count, text)
 
 
@@ -94,7 +94,7 @@ def parse_caption(text: str) -> Caption:
             raise ReplyError(_broken(tag, rest, body), _CAPTION_FORM, text)
         values[tag], rest = match[1], rest[match.end() :]
     if rest.strip():
-        raise ReplyError(f"there is text after </{TAGS[-1]}>: {_quoted(rest)}", _CAPTION_FORM, text)
+        raise ReplyError(f"there is text after </{TAGS[-1]}>: {quoted(rest)}", _CAPTION_FORM, text)
     try:
         words = {tag: phrase(tag, values[tag]) for tag in TAGS[:4]}
         levels = [_level(tag, values[tag]) for tag in TAGS[4:]]
@@ -107,7 +107,7 @@ def parse_caption(text: str) -> Caption:
 def _body(text: str, form: str) -> str:
     """The reply in Unicode normal form, without quotation marks or a code fence around the whole."""
     if len(text) > LONGEST_REPLY:
-        raise ReplyError(f"the reply has {len(text)} characters: {_quoted(text)}", form, text)
+        raise ReplyError(f"the reply has {len(text)} characters: {quoted(text)}", form, text)
     whole = unicodedata.normalize("NFC", text).strip()
     if not whole:
         raise ReplyError("the reply is empty", form, text)
@@ -126,8 +126,8 @@ def _broken(tag: str, rest: str, body: str) -> str:
         return f"{opening} comes too early"
     before = rest[: rest.index(opening)].strip()
     if before:
-        return f"there is text before {opening}: {_quoted(before)}"
-    return f"{opening} contains another tag: {_quoted(rest)}"
+        return f"there is text before {opening}: {quoted(before)}"
+    return f"{opening} contains another tag: {quoted(rest)}"
 
 
 def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:
@@ -140,12 +140,12 @@ def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:
     odd = next((char for char in words if not (_plain(char) or (char == "," and tag in commas))), None)
     if odd is not None:
         name = unicodedata.name(odd, f"U+{ord(odd):04X}").lower()
-        raise ReplyError(f"<{tag}> is {_quoted(value)} with the character {name}", f"{expected}, letters only", value)
+        raise ReplyError(f"<{tag}> is {quoted(value)} with the character {name}", f"{expected}, letters only", value)
     if not any(char.isalpha() for char in words) or len(words.split()) > _MOST_WORDS[tag] or len(words) > LONGEST_WORDS:
-        raise ReplyError(f"<{tag}> is {_quoted(value)}", expected, value)
+        raise ReplyError(f"<{tag}> is {quoted(value)}", expected, value)
     if tag == "EV" and (words.split()[0] not in TIMES or len(words.split()) < 2):
         raise ReplyError(
-            f"<EV> is {_quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place in <EV>", value
+            f"<EV> is {quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place in <EV>", value
         )
     return words
 
@@ -157,13 +157,5 @@ def _plain(char: str) -> bool:
 
 def _level(tag: str, value: str) -> int:
     if value.strip() not in NUMBERS[tag]:
-        raise ReplyError(f"<{tag}> is {_quoted(value)}", f"{' or '.join(NUMBERS[tag])} in <{tag}>", value)
+        raise ReplyError(f"<{tag}> is {quoted(value)}", f"{' or '.join(NUMBERS[tag])} in <{tag}>", value)
     return int(value)
-
-
-def _quoted(text: str) -> str:
-    """The beginning of an untrusted text, escaped for a message: at most SHOWN characters long."""
-    start, end = text[:SHOWN], "" if len(text) <= SHOWN else "..."
-    while len(ascii(start + end)) > SHOWN:
-        start, end = start[:-1], "..."
-    return ascii(start + end)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
+import msgspec
 from PIL import Image
 
 from ...files import append_line, locked
+from ...json_files import read_rows
 from .prompts import again_prompt
 from .replies import ReplyError
 from .vision_model import STORED_REPLY, Cancelled, Question, Reply, VisionModel
@@ -21,7 +23,18 @@ from .vision_model import STORED_REPLY, Cancelled, Question, Reply, VisionModel
 T = TypeVar("T")
 FORM = 1  # of the questions; raising it makes stored replies unused
 ANSWERS = "captions.jsonl"
-_STORED = ("reply", "problem", "tokens_in", "tokens_out")
+_Tokens = Annotated[int, msgspec.Meta(ge=0)] | None
+
+
+class StoredReply(msgspec.Struct):
+    """What every line of a log has."""
+
+    attempt: int
+    key: str
+    reply: str
+    problem: str
+    tokens_in: _Tokens
+    tokens_out: _Tokens
 
 
 class ReplyLog:
@@ -39,10 +52,8 @@ class ReplyLog:
         ValueError for a damaged line; a last line that a kill cut off is removed. longest: most characters of a reply.
         """
         with locked(path.with_suffix(".lock"), refusal):
-            replies, whole_bytes = _read(path)
-            with path.open("ab") as file:
-                file.truncate(whole_bytes)
-            yield cls(path, replies, longest)
+            _remove_torn_end(path)
+            yield cls(path, _read(path), longest)
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The stored reply to a question, or None."""
@@ -59,11 +70,11 @@ class ReplyLog:
 
         about: more keys of its line, for people.
         """
-        reply = replace(reply, text=reply.text[: self._longest])
-        values = (reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
-        line = {**about, "attempt": attempt, "key": key, **dict(zip(_STORED, values, strict=True))}
+        text = reply.text[: self._longest].encode("utf-8", "replace").decode("utf-8")  # half characters: as ?
+        reply = replace(reply, text=text)
+        stored = StoredReply(attempt, key, reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
         with self._lock:
-            append_line(self._path, json.dumps(line) + "\n")
+            append_line(self._path, json.dumps({**about, **msgspec.structs.asdict(stored)}) + "\n")
             self._replies[key, attempt] = reply
             self.written.append(reply)
         return reply
@@ -114,16 +125,17 @@ def open_captions_log(folder: str | Path) -> AbstractContextManager[ReplyLog]:
     return ReplyLog.open(Path(folder) / ANSWERS, refusal, STORED_REPLY)
 
 
-def _read(path: Path) -> tuple[dict[tuple[str, int], Reply], int]:
-    """The replies of a log, and the number of bytes in its whole lines."""
-    data = path.read_bytes() if path.is_file() else b""
-    whole = data[: data.rfind(b"\n") + 1]
+def _remove_torn_end(path: Path) -> None:
+    """Remove a last line without an end, which a kill cut off."""
+    with path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _read(path: Path) -> dict[tuple[str, int], Reply]:
     replies = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
-        try:
-            values = json.loads(line)
-            text, *rest = (values[name] for name in _STORED)
-            replies[values["key"], values["attempt"]] = Reply(text + "", *rest)  # TypeError unless it is text
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}:{number}: not a stored reply ({error}); delete this line") from error
-    return replies, len(whole)
+    for number, line, problem in read_rows(path, StoredReply):
+        if problem is not None:
+            raise ValueError(f"{path}:{number}: {problem}; not a stored reply, delete this line")
+        replies[line.key, line.attempt] = Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
+    return replies

@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ...files import write_text
+from ...json_files import read_rows
 from ...media.video import read_clip
 from ..jsonl_tables import SET_ASIDE
 from ..records import ClipRecord
@@ -135,16 +138,25 @@ def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
     return dataclasses.replace(record, **{name: values[name] for name in record.missing})
 
 
+class _StoredAside(msgspec.Struct):
+    """A line of set_aside.jsonl; ValueError for an invalid record."""
+
+    record: dict[str, Any]
+    reason: str
+    reply: str
+
+    def __post_init__(self) -> None:
+        ClipRecord.from_dict(self.record)
+
+
 def read_set_aside(folder: str | Path) -> list[SetAside]:
     """The clips that earlier runs set aside; ValueError names a wrong line."""
     path = Path(folder) / SET_ASIDE
     found = []
-    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else (), start=1):
-        try:
-            values = json.loads(line)
-            found.append(SetAside(ClipRecord.from_dict(values["record"]), values["reason"], values["reply"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}:{number}: not a clip that was set aside ({error}); delete this line") from error
+    for number, line, problem in read_rows(path, _StoredAside):
+        if problem is not None:
+            raise ValueError(f"{path}:{number}: {problem}; not a clip that was set aside, delete this line")
+        found.append(SetAside(ClipRecord.from_dict(line.record), line.reason, line.reply))
     return found
 
 

@@ -6,23 +6,26 @@ social, entertainment, stamina}. adverbs: {level 1..5: word}.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import msgspec
+
+from ...json_files import read_rows
+from ...messages import brief, quoted
 from ...model.prompt import GRAMMAR
 from ..motion import LEVELS
-from ..records import only_keys
 from .captioner import ClipTask
 from .replies import Caption, ReplyError
 from .words import why_unfit
 
 SIDECAR = ".captions.jsonl"  # in place of the film's suffix
 SLACK = 0.25  # seconds that a clip may extend beyond its span: cuts are found within a frame, fades less exactly
-_KEYS = ("start", "end", "character", "motion", "background", "adverb", "adverbs", *(c.name for c in GRAMMAR[1:]))
-_OPTIONAL = ("adverb", "adverbs")
+_Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+_LEVELS = tuple(map(str, range(1, LEVELS + 1)))
+_Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 def sidecar_of(film: Path) -> Path:
@@ -67,60 +70,59 @@ class ScriptCaptioner:
         return Caption(span.characters[0], span.motion, span.background, adverb, *span.levels, span.characters)
 
 
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of a sidecar; ValueError for words that do not fit in an instruction."""
+
+    start: _Seconds
+    end: _Seconds
+    character: str | _Names
+    motion: str
+    background: str
+    social: int
+    entertainment: int
+    stamina: int
+    adverb: str | None = None
+    adverbs: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.start < self.end:
+            raise ValueError(f"start {self.start} is not before end {self.end}")
+        if (self.adverb is None) == (self.adverbs is None):
+            raise ValueError("expected either adverb (a word) or adverbs ({level: word})")
+        if sorted(self.by_level) != list(_LEVELS):
+            raise ValueError(f"adverbs has {brief(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}")
+        for choice in GRAMMAR[1:]:
+            if (value := getattr(self, choice.name)) not in choice.allowed:
+                raise ValueError(f"{choice.name} is {value}; expected {' or '.join(map(str, choice.allowed))}")
+        words = [("motion", self.motion), ("background", self.background)]
+        words += [("character", name) for name in self.names]
+        words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]
+        for key, text in words:
+            if problem := why_unfit(text):
+                raise ValueError(f"{key} {quoted(text)} {problem}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.character,) if isinstance(self.character, str) else tuple(self.character)
+
+    @property
+    def by_level(self) -> dict[str, str]:
+        return dict.fromkeys(_LEVELS, self.adverb) if self.adverbs is None else self.adverbs
+
+    @property
+    def span(self) -> Span:
+        adverbs = tuple(self.by_level[level] for level in _LEVELS)
+        levels = (self.social, self.entertainment, self.stamina)
+        return Span(self.start, self.end, self.names, self.motion, self.background, adverbs, levels)
+
+
 def read_spans(path: Path) -> list[Span]:
     """The spans of a sidecar, in its order; ValueError names a wrong line."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} for each film")
     spans = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            spans.append(_span(json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}:{number}: {error}") from error
+    for number, line, problem in read_rows(path, _Line):
+        if problem is not None:
+            raise ValueError(f"{path}:{number}: {problem}; correct the line")
+        spans.append(line.span)
     return spans
-
-
-def _span(values: Any) -> Span:
-    only_keys(values, _KEYS, required=tuple(name for name in _KEYS if name not in _OPTIONAL))
-    names = values["character"] if isinstance(values["character"], list) else [values["character"]]
-    if not names:
-        raise ValueError("character is []; expected a name or a list of names")
-    for key, words in [("character", name) for name in names] + [
-        (key, values[key]) for key in ("motion", "background")
-    ]:
-        _fit(key, words)
-    start, end = (_seconds(key, values[key]) for key in ("start", "end"))
-    if not start < end:
-        raise ValueError(f"start {start} is not before end {end}")
-    levels = [_number(choice.name, values[choice.name], choice.allowed) for choice in GRAMMAR[1:]]
-    return Span(start, end, tuple(names), values["motion"], values["background"], _adverbs(values), tuple(levels))
-
-
-def _adverbs(values: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    if ("adverb" in values) == ("adverbs" in values):
-        raise ValueError("expected either adverb (a word) or adverbs ({level: word})")
-    by_level = values.get("adverbs", dict.fromkeys(map(str, range(1, LEVELS + 1)), values.get("adverb")))
-    if not isinstance(by_level, dict) or sorted(by_level) != [str(level) for level in range(1, LEVELS + 1)]:
-        raise ValueError(f"adverbs is {by_level!r}; expected one word for each level 1 to {LEVELS}")
-    for level, word in by_level.items():
-        _fit(f"adverb of level {level}", word)
-    return tuple(by_level[str(level)] for level in range(1, LEVELS + 1))
-
-
-def _fit(key: str, words: Any) -> None:
-    if not isinstance(words, str):
-        raise ValueError(f"{key} is {words!r}; expected words")
-    if problem := why_unfit(words):
-        raise ValueError(f"{key} {words!r} {problem}")
-
-
-def _seconds(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise ValueError(f"{key} is {value!r}; expected seconds, 0 or more")
-    return float(value)
-
-
-def _number(key: str, value: Any, allowed: tuple[int, ...]) -> int:
-    if type(value) is not int or value not in allowed:
-        raise ValueError(f"{key} is {value!r}; expected {' or '.join(map(str, allowed))}")
-    return value

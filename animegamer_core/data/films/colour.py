@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...media.limits import check_pixels
+
 if TYPE_CHECKING:
     from fractions import Fraction
 
@@ -42,6 +44,7 @@ class Display:
         self.turns = round(frame.rotation / 90) % 4  # quarter turns to the left
         self.hdr = HDR.get(int(stream.codec_context.color_trc), "")
         self._width, self._height = _square_pixels(frame.width, frame.height, stream.sample_aspect_ratio)
+        check_pixels(self._width, self._height)
 
     @property
     def size(self) -> tuple[int, int]:

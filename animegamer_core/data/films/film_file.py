@@ -15,6 +15,7 @@ from itertools import chain, dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...media.limits import OPTIONS, SizeError, limit_track
 from .colour import HDR, Display
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def opened(path: Path, threads: int) -> Iterator[FilmFile]:
     """An open film whose first frame can be decoded; FilmError for anything else."""
     _check_file(path)
     with _container(path) as container:
-        yield FilmFile(path, container, threads)
+        try:
+            film = FilmFile(path, container, threads)
+        except SizeError as error:
+            raise FilmError(f"{path}: {error}") from error
+        yield film
 
 
 def _container(path: Path) -> InputContainer:
@@ -61,7 +66,7 @@ def _container(path: Path) -> InputContainer:
     # Local files only: a playlist must not make us fetch its addresses.
     local = {"protocol_whitelist": "file"}
     try:
-        return av.open(f"file:{path}", container_options=local, metadata_errors="ignore")
+        return av.open(f"file:{path}", options=OPTIONS, container_options=local, metadata_errors="ignore")
     except av.error.FFmpegError as error:
         with path.open("rb") as file:
             head = file.read(12)
@@ -91,6 +96,7 @@ class FilmFile:
     def __init__(self, path: Path, container: InputContainer, threads: int) -> None:
         self.path, self.container, self.broken, self.whole = path, container, "", True
         self.stream = _video_track(path, container)
+        limit_track(self.stream)
         self.stream.thread_type = "AUTO"
         self.stream.codec_context.thread_count = threads
         self.seconds = _length(container, self.stream)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...messages import brief
 from .scenes import Scene
 
 INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
@@ -120,7 +121,7 @@ def _unpacked(text: str) -> NDArray[np.int16]:
         pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
         return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{text[:20]!r}... is not a signature of a clip; build the film again") from error
+        raise ValueError(f"{brief(text, 40)!r} is not a signature of a clip; build the film again") from error
 
 
 def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from ...checkpoint.storage import note_of
+from ...json_files import JsonError, Value, read_json
 
 BATCH = 32  # images or texts that a published model embeds at once
+LARGEST_CONFIG = 1 << 20  # bytes
 
 Items = TypeVar("Items", bound=Sequence[Any])
 
@@ -27,15 +28,12 @@ def missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:
     return [each[0] for each in choices if not any((folder / name).exists() for name in each)]
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A file's JSON object; ValueError for anything else."""
+def read_config(path: Path, kind: type[Value]) -> Value:
+    """A model's configuration file; ValueError if it is damaged or not a `kind`."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not readable as JSON ({error}); download it again") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected a JSON object; download it again")
-    return values
+        return read_json(path, kind, LARGEST_CONFIG)
+    except JsonError as error:
+        raise ValueError(f"{error}; download it again") from error
 
 
 def package(name: str, install: str) -> ModuleType:

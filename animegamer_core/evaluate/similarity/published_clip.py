@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import msgspec
 import torch
 import torch.nn.functional as F
 
 from ...checkpoint.weight_files import read_state
+from ...json_files import to_type
+from ...messages import brief
 from ...model.encoder import CLIP_MEAN, CLIP_STD
 from ...state import clean_text
-from .files import file_facts, in_parts, missing, package, read_object
+from .files import file_facts, in_parts, missing, package, read_config
 from .pixels import Preprocessing
 
 if TYPE_CHECKING:
@@ -34,9 +37,44 @@ OPEN_CLIP_WEIGHTS = (
     "open_clip_pytorch_model.safetensors",
     "open_clip_pytorch_model.bin",
 )
-OPEN_CLIP_FIELDS = {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu"}
+ENCODERS = ("text_cfg", "vision_cfg")
+OPEN_CLIP_FIELDS = {"embed_dim", *ENCODERS, "quick_gelu"}
+LARGEST_SIDE = 2048  # pixels of an image that a model reads
 # CLIP was trained on straight quotes: open_clip's tokenizer straightens them, transformers' does not.
 STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
+_Number = Annotated[float, msgspec.Meta(ge=-1000, le=1000)]
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=1000)]
+Rgb = tuple[_Number, _Number, _Number]
+PositiveRgb = tuple[_Positive, _Positive, _Positive]
+
+
+class _Config(msgspec.Struct):
+    """What is read of transformers' config.json."""
+
+    model_type: str
+
+
+class _Preprocessor(msgspec.Struct):
+    """What is read of preprocessor_config.json."""
+
+    image_mean: Rgb | None = None
+    image_std: PositiveRgb | None = None
+
+
+class _OpenClipPictures(msgspec.Struct):
+    mean: Rgb | None = None
+    std: PositiveRgb | None = None
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+
+
+class _OpenClipConfig(msgspec.Struct):
+    """What is read of open_clip_config.json."""
+
+    model_cfg: dict[str, Any]
+    preprocess_cfg: _OpenClipPictures = msgspec.field(default_factory=_OpenClipPictures)
 
 
 class ClipModel(Protocol):
@@ -112,9 +150,9 @@ class _TransformersClip:
 def _from_transformers(folder: Path, device: torch.device | str) -> PublishedClip:
     from transformers import AutoTokenizer, CLIPModel
 
-    config, wanted = read_object(folder / CONFIG), read_object(folder / PREPROCESSOR)
-    if config.get("model_type") != "clip":
-        raise ValueError(f"{folder / CONFIG}: a model of type {config.get('model_type')!r}; give one of type 'clip'")
+    config, wanted = read_config(folder / CONFIG, _Config), read_config(folder / PREPROCESSOR, _Preprocessor)
+    if config.model_type != "clip":
+        raise ValueError(f"{folder / CONFIG}: a model of type {brief(config.model_type)!r}; give one of type 'clip'")
     weights = _first_file(folder, TRANSFORMERS_WEIGHTS)
     read_state(weights)  # ValueError for a damaged file
     try:
@@ -126,9 +164,8 @@ def _from_transformers(folder: Path, device: torch.device | str) -> PublishedCli
         raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
     if notes["missing_keys"]:  # transformers would initialise them randomly
         raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")
-    preprocessing = _preprocessing(
-        folder / PREPROCESSOR, model.config.vision_config.image_size, wanted.get("image_mean"), wanted.get("image_std")
-    )
+    size = model.config.vision_config.image_size
+    preprocessing = _preprocessing(folder / PREPROCESSOR, size, wanted.image_mean, wanted.image_std)
     facts = {"format": "transformers", "files": file_facts([weights]), "size": preprocessing.size}
     clip = _TransformersClip(model.to(device).eval(), tokenizer)
     return PublishedClip(folder.resolve().name, facts, clip, preprocessing)
@@ -150,15 +187,15 @@ class _OpenClip:
 def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
     open_clip = package("open_clip", "open_clip_torch")
     path = folder / OPEN_CLIP_CONFIG
-    values = read_object(path)
-    model_cfg, wanted = values.get("model_cfg", {}), values.get("preprocess_cfg", {})
-    text_cfg, vision_cfg = model_cfg.get("text_cfg", {}), model_cfg.get("vision_cfg", {})
+    values = read_config(path, _OpenClipConfig)
+    model_cfg, wanted = values.model_cfg, values.preprocess_cfg
+    text_cfg, vision_cfg = (to_type(model_cfg.get(name, {}), dict, f"{path}: {name}") for name in ENCODERS)
     named = {name for part in (text_cfg, vision_cfg) for name in part if name.startswith(("hf_", "timm_"))}
     other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download
     if other or not text_cfg or not vision_cfg:
-        why = ", ".join(other) or "an encoder is missing"
+        why = brief(", ".join(other)) or "an encoder is missing"
         raise ValueError(f"{path}: not a plain CLIP ({why}); give one like {CLIP_SOURCE}")
-    resizing = wanted.get("interpolation", "bicubic"), wanted.get("resize_mode", "shortest")
+    resizing = wanted.interpolation, wanted.resize_mode
     if resizing != ("bicubic", "shortest"):
         raise ValueError(f"{path}: images are resized by {resizing}; only bicubic and shortest are supported")
     weights = _first_file(folder, OPEN_CLIP_WEIGHTS)
@@ -168,22 +205,18 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"{weights}: the weights do not fit {path.name} ({error}); download both again") from error
     tokenizer = open_clip.SimpleTokenizer(context_length=text_cfg.get("context_length", 77))
-    preprocessing = _preprocessing(path, vision_cfg.get("image_size"), wanted.get("mean"), wanted.get("std"))
+    preprocessing = _preprocessing(path, vision_cfg.get("image_size"), wanted.mean, wanted.std)
     made_by = f"open_clip {open_clip.__version__}"
     facts = {"format": made_by, "files": file_facts([weights]), "size": preprocessing.size}
     clip = _OpenClip(model.to(device).eval(), tokenizer, device)
     return PublishedClip(folder.resolve().name, facts, clip, preprocessing)
 
 
-def _preprocessing(path: Path, size: Any, mean: Any, std: Any) -> Preprocessing:
+def _preprocessing(path: Path, size: Any, mean: Rgb | None, std: Rgb | None) -> Preprocessing:
     """The preprocessing that a model's file asks for; ValueError if it makes no sense."""
-    mean, std = (tuple(values or usual) for values, usual in ((mean, CLIP_MEAN), (std, CLIP_STD)))
-    numeric = all(isinstance(value, (int, float)) for value in (*mean, *std))
-    if not isinstance(size, int) or size < 1 or len(mean) != 3 or len(std) != 3 or not numeric or min(std) <= 0:
-        raise ValueError(
-            f"{path}: images of {size} px with mean {mean} and std {std} make no sense; download the file again"
-        )
-    return Preprocessing(size, mean, std)
+    if type(size) is not int or not 1 <= size <= LARGEST_SIDE:
+        raise ValueError(f"{path}: images of {brief(size)} px; expected 1 to {LARGEST_SIDE}, download the file again")
+    return Preprocessing(size, mean or CLIP_MEAN, std or CLIP_STD)
 
 
 def _first_file(folder: Path, names: Sequence[str]) -> Path:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...checkpoint import World
 from ...data.flow import Flow, FlowSettings, motion_facts, open_flow
 from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
+from ...messages import quoted
 
 BACKEND, THRESHOLD = "motion backend", "motion threshold"  # keys of a world's provenance
 
@@ -91,7 +92,7 @@ def _threshold(world: World) -> float:
     try:
         return DEFAULT_THRESHOLD if text is None else float(text)
     except ValueError as error:
-        raise ValueError(f"world.json says {THRESHOLD} {ascii(text[:40])}; expected a number") from error
+        raise ValueError(f"world.json says {THRESHOLD} {quoted(text, 40)}; expected a number") from error
 
 
 def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:

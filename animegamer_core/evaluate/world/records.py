@@ -8,26 +8,29 @@ games/<name>/turn-01.*    its clips
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
 from ...files import PART, write_text
+from ...json_files import JsonError, read_json, to_type
+from ...messages import brief
 from ...state import StateChange
+from ...story.content_store import StoredChange
 
 FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
 ABOUT = "about"  # key of run.json for what does not decide the numbers, and may differ when a run continues
-_CLIP = re.compile(r"turn-[0-9]{2,6}\.(mp4|safetensors|webp)")
+ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors|webp)\Z")]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DIFFERENCES = 3  # shown in an error
-_BRIEF = 60  # characters of a value in an error
-Read = TypeVar("Read")
+_SHOWN = 60  # characters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,13 @@ class TurnRecord:
     scores: Mapping[str, float | None]
     seconds: float
     warm_up: bool
-    clip: str
-    shown: str
+    clip: ClipName
+    shown: ClipName
     uncalibrated_value: float | None = None
     uncalibrated_level: int | None = None
+
+    def __post_init__(self) -> None:
+        self.asked  # noqa: B018  ValueError for an invalid line
 
     @cached_property
     def asked(self) -> BenchmarkTurn:
@@ -67,34 +73,11 @@ class TurnRecord:
         return self.asked.instruction
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` reads them back."""
+        """Plain values."""
         change = None if self.change is None else asdict(self.change)
         names = [name for name in self.__dataclass_fields__ if name != "change"]
         values = {name: getattr(self, name) for name in names}
         return {**values, "scores": dict(self.scores), "change": change, "instruction": self.instruction}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TurnRecord:
-        """The turn that `to_json` wrote; ValueError or KeyError for anything else."""
-        change = values["change"]
-        turn = cls(
-            number=_integer(values["number"]),
-            line=str(values["line"]),
-            level=_optional(_integer, values["level"]),
-            change=None if change is None else StateChange(**{name: _integer(units) for name, units in change.items()}),
-            motion_value=_number(values["motion_value"]),
-            motion_level=_optional(_integer, values["motion_level"]),
-            scores={str(name): _optional(_number, score) for name, score in values["scores"].items()},
-            seconds=_number(values["seconds"]),
-            warm_up=bool(values["warm_up"]),
-            clip=_clip_name(values["clip"]),
-            shown=_clip_name(values["shown"]),
-            # Absent from games of earlier versions.
-            uncalibrated_value=_optional(_number, values.get("uncalibrated_value")),
-            uncalibrated_level=_optional(_integer, values.get("uncalibrated_level")),
-        )
-        turn.asked  # noqa: B018  ValueError for an invalid line
-        return turn
 
 
 @dataclass(frozen=True)
@@ -132,14 +115,25 @@ class PlayedRun:
     @property
     def name(self) -> str:
         """The player's name."""
-        return str(self.asked["player"]["name"])
+        return self.asked["player"]["name"]
 
 
 def game_folder(out: Path, name: str) -> Path:
     """The folder of a game's clips and record; ValueError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{ascii(name[:_BRIEF])} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
+        raise ValueError(f"{brief(name, _SHOWN)!r} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
     return out / GAMES / name
+
+
+class _StoredTurn(TypedDict):
+    change: StoredChange | None
+
+
+class _StoredGame(TypedDict):
+    """What game.json has beside a `GameRecord`."""
+
+    format: int
+    turns: Annotated[list[_StoredTurn], msgspec.Meta(min_length=1)]
 
 
 def read_game(out: Path, name: str) -> GameRecord | None:
@@ -148,21 +142,14 @@ def read_game(out: Path, name: str) -> GameRecord | None:
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values["format"] != FORMAT or values["name"] != name or not values["turns"]:
-            raise ValueError(f"format {values['format']!r} of game {values['name']!r}")
-        return GameRecord(
-            name=name,
-            player=str(values["player"]),
-            seed=_integer(values["seed"]),
-            fps=_number(values["fps"]),
-            played_on={str(key): str(value) for key, value in values["played_on"].items()},
-            turns=tuple(TurnRecord.from_json(turn) for turn in values["turns"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: not a played game ({str(error)[:200]}); delete it, and it is played again"
-        ) from error
+        values = read_json(path, dict[str, Any])
+        stored = to_type(values, _StoredGame, str(path))
+        game = to_type(values, GameRecord, str(path))
+        if stored["format"] != FORMAT or game.name != name:
+            raise JsonError(f"{path}: format {stored['format']} of game {brief(game.name, _SHOWN)!r}")
+    except JsonError as error:
+        raise ValueError(f"{error}; not a played game, delete it, and it is played again") from error
+    return game
 
 
 def plays(record: GameRecord, game: BenchmarkGame) -> bool:
@@ -173,11 +160,27 @@ def plays(record: GameRecord, game: BenchmarkGame) -> bool:
 def read_run(out: Path) -> PlayedRun:
     """The finished games of a folder; ValueError if it is not a run or has no finished game."""
     asked = read_asked(out)
-    games = (read_game(out, str(name)) for name in asked["benchmark"]["games"])
+    games = (read_game(out, name) for name in asked["benchmark"]["games"])
     finished = tuple(game for game in games if game is not None)
     if not finished:
         raise ValueError(f"{out}: no game is finished yet; play it first with `evaluate world --out {out}`")
     return PlayedRun(out, asked, finished)
+
+
+class _AskedGames(TypedDict):
+    games: list[str]
+
+
+class _AskedPlayer(TypedDict):
+    name: str
+
+
+class _Asked(TypedDict):
+    """What run.json has in any case."""
+
+    format: int
+    benchmark: _AskedGames
+    player: _AskedPlayer
 
 
 def read_asked(out: Path) -> dict[str, Any]:
@@ -186,13 +189,12 @@ def read_asked(out: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{out}: no played benchmark here (no {RUN}); give the --out folder of an `evaluate world`")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        valid = values["format"] == FORMAT and isinstance(values["benchmark"]["games"], list)
-        valid = valid and isinstance(values["player"]["name"], str)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: not written by `evaluate world`; choose another folder") from error
-    if not valid:
-        raise ValueError(f"{path}: format {values['format']!r}, this program reads {FORMAT}; update the program")
+        values = read_json(path, dict[str, Any])
+        asked = to_type(values, _Asked, str(path))
+    except JsonError as error:
+        raise ValueError(f"{error}; not written by `evaluate world`, choose another folder") from error
+    if asked["format"] != FORMAT:
+        raise ValueError(f"{path}: format {asked['format']}, this program reads {FORMAT}; update the program")
     return values
 
 
@@ -222,34 +224,8 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
         for name in dict.fromkeys([*before, *now]):
             yield from differences(before.get(name), now.get(name), f"{where} {name}".strip())
     elif before != now:
-        yield f"{where} was {_brief(before)}, now {_brief(now)}"
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 3]}..."
-
-
-def _clip_name(value: Any) -> str:
-    if not isinstance(value, str) or not _CLIP.fullmatch(value):
-        raise ValueError(f"{ascii(str(value)[:_BRIEF])} is not the name of a clip")
-    return value
-
-
-def _optional(read: Callable[[Any], Read], value: Any) -> Read | None:
-    return None if value is None else read(value)
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{ascii(str(value)[:_BRIEF])} is not an integer")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{ascii(str(value)[:_BRIEF])} is not a finite number")
-    return float(value)
+        shown = [brief(json.dumps(value), _SHOWN) for value in (before, now)]
+        yield f"{where} was {shown[0]}, now {shown[1]}"
 
 
 def finished_games(out: Path, games: Sequence[BenchmarkGame]) -> list[GameRecord]:

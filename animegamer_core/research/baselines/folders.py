@@ -6,15 +6,18 @@ Nothing is downloaded, and torch is not imported.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ...checkpoint.downloads import file_signature
+from ...json_files import JsonError, Value, read_json
+from ...messages import brief
 
 INDEX = "model_index.json"
 SAMPLING = "sampling.json"  # optional, in a folder or beside a LoRA: its sampling settings
@@ -59,6 +62,21 @@ SDXL = FolderKind(
 )
 
 
+_Size = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+
+class ModelConfig(msgspec.Struct):
+    """What is read of the config.json of a transformer, UNet or VAE; the defaults are diffusers' own."""
+
+    sample_height: _Size = 60
+    sample_width: _Size = 90
+    sample_frames: _Size = 49
+    sample_size: _Size = 128
+    max_text_seq_length: _Size = 226
+    patch_size_t: int | None = None
+    block_out_channels: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=20)] = (0,) * 4
+
+
 @dataclass(frozen=True)
 class ModelFolder:
     """A complete folder. variant: the part of its weights' names before the suffix, such as fp16; None if absent."""
@@ -68,9 +86,9 @@ class ModelFolder:
     variant: str | None
     components: tuple[str, ...]
 
-    def config(self, component: str) -> Mapping[str, Any]:
+    def config(self, component: str) -> ModelConfig:
         """The configuration of one model in the folder."""
-        return _read_json(self.path / component / "config.json")
+        return _read(self.path / component / "config.json", ModelConfig)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -92,7 +110,7 @@ class ModelFolder:
     @property
     def vae_scale_factor(self) -> int:
         """Pixels for each latent pixel along one side, of the folder's VAE."""
-        return 2 ** (len(self.config("vae").get("block_out_channels", (0,) * 4)) - 1)
+        return 2 ** (len(self.config("vae").block_out_channels) - 1)
 
 
 def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFolder:
@@ -105,9 +123,9 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
         )
     if not (path / INDEX).is_file():
         raise ValueError(f"{path} has no {INDEX}, which {baseline} reads as `{kind.setting}`; {remedy}")
-    index = _read_json(path / INDEX)
+    index = _read(path / INDEX, dict[str, Any])
     if index.get("_class_name") != kind.pipeline:
-        found = ascii(str(index.get("_class_name"))[:60])
+        found = repr(brief(index.get("_class_name"), 60))
         raise ValueError(
             f"{path} holds {found}, and {baseline} needs {kind.pipeline} as `{kind.setting}`; "
             f"fetch {kind.repository} ({kind.licence}), or name the folder of a model like it"
@@ -128,25 +146,25 @@ def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {"steps": folder.kind.steps, "guidance_scale": folder.kind.guidance_scale}
     for place in (folder.path, *([lora.parent] if lora else [])):
         if (place / SAMPLING).is_file():
-            found |= _checked_sampling(place / SAMPLING)
+            stated = msgspec.structs.asdict(_read(place / SAMPLING, _Sampling))
+            found |= {name: value for name, value in stated.items() if value is not None}
     return found
 
 
-def _checked_sampling(path: Path) -> dict[str, Any]:
-    found = _read_json(path)
-    wanted = {
-        "steps": lambda value: type(value) is int and value >= 1,
-        "guidance_scale": lambda value: type(value) in (int, float) and value >= 0,
-        "frames": lambda value: type(value) is int and value >= 9 and value % 8 == 1,
-    }
-    for name, value in found.items():
-        if name not in wanted:
-            raise ValueError(f"{path}: unknown {name[:60]!r}; expected {', '.join(wanted)}")
-        if not wanted[name](value):
-            raise ValueError(
-                f"{path}: {name} is {value!r}; expected steps of 1 or more, a scale of 0 or more, 8n + 1 frames"
-            )
-    return found
+class _Sampling(msgspec.Struct, forbid_unknown_fields=True):
+    """What sampling.json may say."""
+
+    steps: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    guidance_scale: Annotated[float, msgspec.Meta(ge=0, le=1000)] | None = None
+    frames: Annotated[int, msgspec.Meta(ge=9, le=10_001)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.frames is not None and self.frames % 8 != 1:
+            raise ValueError(f"frames is {self.frames}; expected 8n + 1")
+
+
+class _WeightIndex(msgspec.Struct):
+    weight_map: dict[str, str] = {}
 
 
 def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) -> tuple[int, int]:
@@ -155,7 +173,7 @@ def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) 
     side None: that of the model's training, 1024 for SDXL and FLUX. Both numbers are multiples of 16, as FLUX requires:
     832 x 1248 for clips of 480 x 720.
     """
-    trained = folder.config("unet").get("sample_size", 128) if folder.kind is SDXL else 128  # no file gives FLUX's
+    trained = folder.config("unet").sample_size if folder.kind is SDXL else 128  # no file gives FLUX's
     side = side or trained * folder.vae_scale_factor
     ratio = math.sqrt(shape[1] / shape[0])
     height, width = (max(1, round(length / 16)) * 16 for length in (side / ratio, side * ratio))
@@ -168,7 +186,9 @@ def _components(path: Path, index: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, value in index.items():
         if isinstance(value, list) and len(value) == 2 and value[1] is not None:
             if value[0] not in LIBRARIES:
-                raise ValueError(f"{path / INDEX}: {name} is code of {value[0]!r}; expected diffusers or transformers")
+                raise ValueError(
+                    f"{path / INDEX}: {brief(name)} is code of {brief(value[0])!r}; expected diffusers or transformers"
+                )
             found.append((name, str(value[1])))
     if not found:
         raise ValueError(f"{path / INDEX} lists no model; fetch the folder again")
@@ -182,7 +202,7 @@ def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | N
     if class_name.endswith(_WITHOUT_WEIGHTS):
         return None
     for listing in folder.glob("*.safetensors.index*.json"):
-        for name in sorted(set(_read_json(listing).get("weight_map", {}).values())):
+        for name in sorted(set(_read(listing, _WeightIndex).weight_map.values())):
             if not (folder / name).is_file():
                 raise ValueError(f"{folder / name} is missing; {remedy}")
     names = [file.name.removesuffix(".safetensors") for file in folder.glob("*.safetensors")]
@@ -191,11 +211,8 @@ def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | N
     return {name.partition(".")[2].partition("-")[0] or None for name in names}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read(path: Path, kind: type[Value]) -> Value:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read ({type(error).__name__}); fetch it again") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} is not a json object; fetch it again")
-    return value
+        return read_json(path, kind)
+    except JsonError as error:
+        raise ValueError(f"{error}; fetch it again") from error

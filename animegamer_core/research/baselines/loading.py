@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...checkpoint.storage import note_of, read_json
+from ...messages import brief
 from ...runtime.device import choose_device
 from .folders import SDXL, ModelFolder
 
@@ -136,4 +137,4 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+    return f"{type(error).__name__}: {brief(error)}"

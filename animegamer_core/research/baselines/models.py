@@ -68,7 +68,7 @@ class VideoModel(_PipelineModel):
 
     def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
         super().__init__(folder, settings, lora)
-        if folder.config("transformer").get("patch_size_t") is not None:
+        if folder.config("transformer").patch_size_t is not None:
             raise ValueError(
                 f"{folder.path} is a CogVideoX 1.5, whose clips have another frame rate and no fixed size; give a "
                 f"CogVideoX 1.0, such as {folder.kind.repository}"
@@ -78,12 +78,12 @@ class VideoModel(_PipelineModel):
     def size(self) -> tuple[int, int]:
         """(H, W) of its clips, from its transformer's training."""
         config, factor = self._folder.config("transformer"), self._folder.vae_scale_factor
-        return config.get("sample_height", 60) * factor, config.get("sample_width", 90) * factor
+        return config.sample_height * factor, config.sample_width * factor
 
     @property
     def frames(self) -> int:
         """Frames of a drawn clip: those of its or its LoRA's training, since other numbers break the stock models."""
-        trained = self._defaults.get("frames") or self._folder.config("transformer").get("sample_frames", 49)
+        trained = self._defaults.get("frames") or self._folder.config("transformer").sample_frames
         return self._settings.clip_frames or trained
 
     @property
@@ -105,7 +105,7 @@ class VideoModel(_PipelineModel):
                 num_frames=self.frames,
                 num_inference_steps=self._sampling["steps"],
                 guidance_scale=self._sampling["guidance_scale"],
-                max_sequence_length=self._folder.config("transformer").get("max_text_seq_length", 226),
+                max_sequence_length=self._folder.config("transformer").max_text_seq_length,
                 generator=_generator(seed),
                 output_type="np",
             ).frames[0]

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ...data.benchmark import (
     FORM,
     BenchmarkError,
@@ -30,8 +32,9 @@ from ...data.captions.prompts import TIMES
 from ...data.captions.replies import ReplyError, phrase
 from ...data.captions.vision_model import VisionModel
 from ...data.captions.words import why_unfit
-from ...data.jsonl_tables import read_objects
 from ...files import write_text
+from ...json_files import read_rows
+from ...messages import quoted
 from ...state import clean_text
 from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
 
@@ -71,7 +74,7 @@ def read_characters(text: str) -> tuple[str, ...]:
     given = [name.strip() for name in text.split(",")]
     for name in given:
         if problem := why_unfit(name):
-            raise ValueError(f"--characters: the name {ascii(name[:60])} {problem}; give NAME,NAME or a folder")
+            raise ValueError(f"--characters: the name {quoted(name, 60)} {problem}; give NAME,NAME or a folder")
     names = tuple(map(clean_text, given))  # as in the lines of a reply
     if len({name.lower() for name in names}) < len(names):
         raise ValueError(f"--characters {text}: a name is given twice; give each once")
@@ -158,12 +161,12 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
     """A turn of the story with phrases in lower case; BenchmarkError for wrong characters, ReplyError as `_lowered`."""
     main, *others = turn.characters
     if main != plan.character:
-        raise BenchmarkError(f"<S> begins with {ascii(main[:_SHOWN])}", f"{plan.character} first in <S>")
+        raise BenchmarkError(f"<S> begins with {quoted(main, _SHOWN)}", f"{plan.character} first in <S>")
     if len(others) > 1:
         raise BenchmarkError(f"<S> has {len(turn.characters)} names", "one or two names in <S>")
     if others and others[0] not in plan.others:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
-        raise BenchmarkError(f"<S> has {ascii(others[0][:_SHOWN])}", f"{known} after {plan.character} in <S>")
+        raise BenchmarkError(f"<S> has {quoted(others[0], _SHOWN)}", f"{known} after {plan.character} in <S>")
     return _lowered(turn)
 
 
@@ -214,6 +217,11 @@ def write_stories(
     return Written(path, games, answers)
 
 
+class _KeptReply(msgspec.Struct):
+    question: str
+    reply: str
+
+
 def _is_as_written(path: Path, kept_path: Path) -> bool:
     """Whether a file holds only games of the kept replies, from any plans and model."""
     try:
@@ -221,7 +229,8 @@ def _is_as_written(path: Path, kept_path: Path) -> bool:
         games = parse_benchmark(text)
     except (BenchmarkError, UnicodeDecodeError):
         return False
-    known = {(str(row.get("question")), _turns_of(row["reply"])) for row in read_objects(kept_path)}
+    rows = [row.value for row in read_rows(kept_path, _KeptReply) if row.problem is None]
+    known = {(row.question, _turns_of(row.reply)) for row in rows}
     remark = text.partition("\n")[0].removeprefix("# ")
     whole = remark.startswith(_REMARK.format(len(games))) and text == benchmark_text(games, (remark,))
     return whole and all((game.name, game.turns) in known for game in games)

@@ -20,6 +20,7 @@ from ...data.benchmark import BenchmarkGame
 from ...data.captions.replies import ReplyError
 from ...evaluate.world.references import CharacterReferences, references_of
 from ...media.video import read_clip
+from ...messages import quoted
 from ...state import clean_text
 from .agreement import shown_order
 from .asking import Task, whole_reply
@@ -178,7 +179,7 @@ def parse_verdict(text: str, count: int) -> Verdict:
     for number, tag in enumerate(CRITERIA):
         line = lines[number] if number < len(lines) else ""
         if not line.startswith(f"<{tag}>"):
-            found = f"line {number + 1} is {ascii(line[:60])}, without <{tag}> at its beginning"
+            found = f"line {number + 1} is {quoted(line, 60)}, without <{tag}> at its beginning"
             raise ReplyError(found, _FORM, text)
         scores[tag] = _numbers(tag, line[len(tag) + 2 :].split(), count, text)
     explanation = clean_text(" ".join(lines[len(CRITERIA) :]))
@@ -195,7 +196,7 @@ def _numbers(tag: str, words: list[str], count: int, text: str) -> tuple[int, ..
     expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between and nothing else"
     odd = next((word for word in words if word not in allowed), None)
     if odd is not None:
-        raise ReplyError(f"<{tag}> has {ascii(odd[:60])}", expected, text)
+        raise ReplyError(f"<{tag}> has {quoted(odd, 60)}", expected, text)
     if len(words) != count:
         raise ReplyError(f"<{tag}> has {len(words)} numbers", expected, text)
     return tuple(allowed[word] for word in words)

@@ -19,8 +19,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import msgspec
+
 from ...evaluate.world.records import GameRecord
 from ...files import PART, replacing, write_text
+from ...json_files import JsonError, read_json
+from ...messages import brief
 from ...state import CharacterState
 from .agreement import shown_order
 from .rating_sheets import CRITERIA, LETTERS, RatingSheet
@@ -96,34 +100,43 @@ def write_study(study: Study, comparison: Comparison, out: Path, on_rater: OnRat
     return pages
 
 
+class _Rater(msgspec.Struct):
+    games: tuple[str, ...]
+    orders: dict[str, tuple[int, ...]]
+
+
+class _Key(msgspec.Struct):
+    """The content of key.json; ValueError for another format, and for games or orders that do not fit together."""
+
+    format: int
+    study: str
+    agents: tuple[str, ...]
+    characters: dict[str, str]
+    raters: dict[str, _Rater]
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format}, this program reads {FORMAT}")
+        everybody, games = list(range(len(self.agents))), sorted(self.characters)
+        for rater, row in self.raters.items():
+            if sorted(row.games) != games:
+                raise ValueError(f"wrong games of {brief(rater)}")
+            if any(sorted(row.orders.get(game, ())) != everybody for game in games):
+                raise ValueError(f"wrong orders of {brief(rater)}")
+
+
 def read_key(out: Path) -> Study:
     """The study in a folder; ValueError if there is none."""
     path = out / KEY
     if not path.is_file():
         raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']!r}, this program reads {FORMAT}")
-        study = Study(
-            name=str(values["study"]),
-            agents=tuple(map(str, values["agents"])),
-            characters=dict(values["characters"]),
-            games={rater: tuple(row["games"]) for rater, row in values["raters"].items()},
-            orders={
-                rater: {game: tuple(map(int, order)) for game, order in row["orders"].items()}
-                for rater, row in values["raters"].items()
-            },
-        )
-        everybody = list(range(len(study.agents)))
-        for rater, games in study.games.items():
-            if sorted(games) != sorted(study.characters) or len(set(games)) < len(games):
-                raise ValueError(f"wrong games of {rater}")
-            if any(sorted(study.orders[rater][game]) != everybody for game in games):
-                raise ValueError(f"wrong orders of {rater}")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path}: not a study's key ({str(error)[:200]}); write the study again") from error
-    return study
+        key = read_json(path, _Key)
+    except JsonError as error:
+        raise ValueError(f"{error}; not a study's key, write the study again") from error
+    games = {rater: row.games for rater, row in key.raters.items()}
+    orders = {rater: row.orders for rater, row in key.raters.items()}
+    return Study(key.study, key.agents, key.characters, games, orders)
 
 
 def _claim(study: Study, out: Path) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...messages import quoted
+
 LETTERS = "ABCD"
 FIXED = ("sheet", "game", "character", "criterion")  # columns before the agents'
 CRITERIA: dict[str, tuple[str, str]] = {  # key -> its name and the question to raters
@@ -86,7 +88,7 @@ def read_sheet(path: Path, sheets: Mapping[str, RatingSheet]) -> tuple[str, Rank
     lines, head = _read_csv(path)
     names = sorted({cells[0] for _, cells in lines if cells})
     if len(names) != 1 or names[0] not in sheets:
-        shown = ", ".join(ascii(name[:_SHOWN]) for name in names[:3]) or "nothing"
+        shown = ", ".join(quoted(name, _SHOWN) for name in names[:3]) or "nothing"
         raise ValueError(f"{path}, column sheet: found {shown}; expected the name of one sheet of this study")
     sheet = sheets[names[0]]
     if head != sheet.columns:
@@ -101,7 +103,7 @@ def read_sheet(path: Path, sheets: Mapping[str, RatingSheet]) -> tuple[str, Rank
             continue
         key = key_of.get((cells[1], cells[3]))
         if key is None or key in ranks:
-            what = f"{ascii(cells[1][:_SHOWN])}, {ascii(cells[3][:_SHOWN])}"
+            what = f"{quoted(cells[1], _SHOWN)}, {quoted(cells[3], _SHOWN)}"
             problems.append(
                 f"{where}, game and criterion: {what} {'is there twice' if key else 'is not in this sheet'}"
             )
@@ -128,7 +130,7 @@ def _wrong_ranks(cells: Sequence[str], letters: str) -> Iterator[tuple[str, str]
         if not cell:
             yield letter, f"the rank is missing; expected one of {', '.join(allowed)}"
         elif cell not in allowed:
-            yield letter, f"{ascii(cell[:_SHOWN])} is not a rank; expected one of {', '.join(allowed)}"
+            yield letter, f"{quoted(cell, _SHOWN)} is not a rank; expected one of {', '.join(allowed)}"
         elif cell in cells[:number]:
             yield letter, f"rank {cell} is already in column {letters[cells.index(cell)]}; ties are not allowed"
 

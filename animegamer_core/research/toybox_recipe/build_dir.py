@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ...data.dataset import TURNS
+from ...data.jsonl_tables import read_rows
 from ...data.motion import level_edges, median_by_level
+from ...data.records import ClipRecord
 from ...files import write_text
+from ...json_files import read_json
 from ...state import MotionTable
 from ...toybox.dataset import OnClip
 from .recipe import Recipe
@@ -74,8 +78,7 @@ class BuildDir:
 
     def measured_table(self) -> MotionTable:
         """The motion levels' borders and medians, computed from the dataset."""
-        lines = (self.dataset / TURNS).read_text(encoding="utf-8").splitlines()
-        values = [json.loads(line)["motion_value"] for line in lines]
+        values = [ClipRecord.from_dict(row).motion_value for _, row in read_rows(self.dataset / TURNS)]
         edges = level_edges(values)
         return MotionTable("toybox", median_by_level(values, edges), edges)
 
@@ -103,7 +106,7 @@ class BuildDir:
     def log(self) -> dict[str, dict[str, object]]:
         """Each stage's seconds over all calls, whether it is finished, and its settings."""
         path = self.folder / "stages.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return read_json(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
     def is_finished(self, stage: str) -> bool:
         """Whether a stage is finished."""

@@ -1,0 +1,104 @@
+"""Films, clips and pictures that are too large are refused by their headers."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from animegamer_core.data.captions.pictures import open_picture
+from animegamer_core.data.clip_info import read_clip_info
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.films.film import probe, read_frames
+from animegamer_core.data.records import ClipRecord
+from animegamer_core.media import limits
+from animegamer_core.media.video import join_clips, read_clip, write_clip
+
+FRAMES = np.zeros((17, 32, 48, 3), np.uint8)
+
+
+def lower(monkeypatch, pixels):
+    monkeypatch.setattr(limits, "MOST_PIXELS", pixels)
+    monkeypatch.setitem(limits.OPTIONS, "max_pixels", str(2 * pixels))
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name in ("clip.mp4", "clip.safetensors"):
+        write_clip(tmp_path / name, FRAMES, 8)
+    Image.fromarray(FRAMES[0]).save(tmp_path / "picture.png")
+    return tmp_path
+
+
+READERS = {
+    "clip.mp4": read_clip,
+    "clip.safetensors": read_clip,
+    "a look at clip.mp4": lambda path: read_clip_info(path),
+    "a deep look at clip.mp4": lambda path: read_clip_info(path, deep=True),
+    "a look at clip.safetensors": read_clip_info,
+}
+ONE_BY_ONE = {
+    "the film clip.mp4": probe,
+    "the frames of clip.mp4": lambda path: list(read_frames(path)),
+    "picture.png": open_picture,
+}
+
+
+@pytest.mark.parametrize("reader", READERS | ONE_BY_ONE)
+def test_what_has_too_many_pixels_is_refused_by_its_header(files, monkeypatch, reader):
+    read, path = (READERS | ONE_BY_ONE)[reader], files / reader.split()[-1]
+    frames = 17 if reader in READERS else 1
+    lower(monkeypatch, frames * 48 * 32)
+    read(path)
+    lower(monkeypatch, frames * 48 * 32 - 1)
+    many = f"{frames} frames of " if frames > 1 else ""
+    with pytest.raises(ValueError, match=f"has {many}48 x 32 pixels; expected at most {frames * 48 * 32 - 1} in all"):
+        read(path)
+
+
+def lying(path: Path) -> Path:
+    """A copy whose header states 8 x 8 pixels."""
+    content = bytearray(path.read_bytes())
+    at = re.search(rb"stsd.*?avc1", content, re.DOTALL).end() + 24
+    assert content[at : at + 4] == b"\x00\x30\x00\x20"
+    content[at : at + 4] = b"\x00\x08\x00\x08"
+    path = path.with_name("lying.mp4")
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("reader", ["clip.mp4", "a deep look at clip.mp4", *list(ONE_BY_ONE)[:2]])
+def test_a_header_that_states_too_little_helps_nothing(files, monkeypatch, reader):
+    path = lying(files / "clip.mp4")
+    lower(monkeypatch, 48 * 32 // 4)
+    with pytest.raises(ValueError, match="pixels|decoded"):
+        (READERS | ONE_BY_ONE)[reader](path)
+
+
+def test_a_clip_of_another_size_than_its_dataset_is_not_decoded(files):
+    turns = [
+        ClipRecord(film="f", start=n, end=n + 2, clip=name) for n, name in enumerate(("clip.mp4", "clip.safetensors"))
+    ]
+    for index in range(2):
+        folder = DatasetFolder(files, tuple(turns), (), {"settings": {"clips": {"width": 48, "height": 32}}})
+        assert folder.frames(index).shape == FRAMES.shape
+        other = DatasetFolder(files, tuple(turns), (), {"settings": {"width": 480, "height": 320}})
+        with pytest.raises(ValueError, match="has frames of 48 x 32; expected 480 x 320"):
+            other.frames(index)
+        unknown = DatasetFolder(files, tuple(turns), (), {"settings": {"width": "wide", "height": 320}})
+        assert unknown.frames(index).shape == FRAMES.shape
+
+
+def test_clips_are_joined_without_decoding(files, monkeypatch):
+    lower(monkeypatch, 48 * 32 - 1)
+    join_clips([files / "clip.mp4"] * 2, files / "both.mp4")
+    monkeypatch.undo()
+    assert len(read_clip(files / "both.mp4").frames) == 34
+
+
+def test_a_clip_of_an_unknown_codec_is_named(files):
+    path = files / "clip.mp4"
+    path.write_bytes(path.read_bytes().replace(b"avc1\0", b"xxxx\0"))
+    with pytest.raises(ValueError, match="unknown kind"):
+        read_clip_info(path)
