@@ -1,9 +1,9 @@
 """What a game remembers: its last turns, and with `recall` earlier ones that an instruction refers to. Needs no torch.
 
-The rule: an instruction refers to things ("the scarf"), to a place and to characters, in this order. For a thing that
-the last turns do not show, the game recalls the newest turn that described it ("a red scarf"); if none did, the opening
-picture; without one, the newest turn that showed it. For a place and a character it recalls the newest turn that showed
-them. Recalled turns take the place of the oldest turns of the window.
+The rule: an instruction refers to things ("the scarf"), to a place and to characters, in this order. For a thing the
+game recalls the newest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
+newest turn that showed it. For a place and a character it recalls the newest turn that showed them. Those that are not
+among the last turns take the place of the oldest turns of the window.
 """
 
 from __future__ import annotations
@@ -44,6 +44,20 @@ class Memory:
             raise ValueError(f"unknown memory {self.kind!r}; choose {' or '.join(MEMORIES)}")
         if self.turns < 1:
             raise ValueError(f"recalled turns is {self.turns}; expected 1 or more, or memory {RECENT}")
+
+
+def turn_name(number: int) -> str:
+    """A recalled turn for people: `turn 3`, or `the opening picture`."""
+    return "the opening picture" if number == OPENING else f"turn {number}"
+
+
+def chosen_memory(kind: str | None, turns: int | None) -> Memory | None:
+    """The memory that a player asks for; None if nothing is asked for. A number of turns alone asks for `recall`."""
+    if kind is None and turns is None:
+        return None
+    if kind == RECENT and turns is not None:
+        raise ValueError(f"memory {RECENT} recalls no turns, but {turns} were asked for; choose memory {RECALL}")
+    return Memory(kind or RECALL, RECALLED_TURNS if turns is None else turns)
 
 
 @dataclass(frozen=True)
@@ -121,10 +135,10 @@ class Seen:
     def _wanted(self, text: str, last: int) -> Iterator[int]:
         named = named_in(text)
         for words in named.things:
-            word = next((word for word in words if word in self.shown), None)
-            if word is None or self.shown[word] < last:
-                source = self.described.get(word, OPENING if self.opening else self.shown.get(word))
-                yield from () if source is None else (source,)
+            word = next((word for word in words if word in self.shown), "")
+            shown = OPENING if self.opening else self.shown.get(word)
+            source = self.described.get(word, shown)
+            yield from () if source is None else (source,)
         for word in named.scene:
             yield from (self.shown[word],) if word in self.shown else ()
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .recall import OPENING, PUBLISHED, RECENT, Memory, Seen
+from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -237,7 +237,8 @@ class GameSession:
         turn = Turn(self.next_number, instruction, seed, state, character, address, self.window, recalled)
         turns = (*self.turns, turn)
         oldest = len(turns) - 1 - max(CACHED_TURNS, self.window)
-        if oldest >= 0 and turns[oldest].number != OPENING:
+        stays = turns[0].number == OPENING and self.memory is not None and self.memory.kind == RECALL
+        if oldest >= int(stays):  # `recall` may need the opening picture at any time
             dropped = turns[oldest]
             dropped = replace(dropped, state=replace(dropped.state, representation=None))
             turns = (*turns[:oldest], dropped, *turns[oldest + 1 :])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
-from ..animegamer_core.recall import Memory
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
@@ -266,7 +265,7 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
-        history = with_opening_address(model.fingerprint, history.with_defaults(world.window, Memory()))
+        history = with_opening_address(model.fingerprint, history.with_defaults(world.window, world.memory))
         session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
         moment = Moment(session, world.motion_table, words, warnings)

@@ -128,8 +128,8 @@ PUBLIC = {
     "story/turn": "Prediction draw_turn predict_turn shot_key state_key",
     "media/contact_sheet": "contact_sheet",
     "story/content_store": "OpeningKey ContentStore ShotKey StateKey address_of opening_address opening_key state_of "
-    "with_opening_address",
-    "recall": "Memory Named Seen named_in",
+    "read_representation with_opening_address write_representation",
+    "recall": "Memory Named Seen chosen_memory named_in turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn clean_text "

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.recall import Memory, Seen, named_in
+from animegamer_core.recall import Memory, Seen, chosen_memory, named_in
 from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 
 
@@ -67,6 +67,12 @@ def test_a_thing_recalls_the_turn_that_described_it():
     assert remembered(session, PLAIN) == [7, 8, 9, 10]
 
 
+def test_a_description_is_recalled_also_while_the_last_turns_show_its_thing():
+    """Otherwise a look that was drawn wrongly once would be copied from turn to turn."""
+    session = played([text("run with a red scarf"), *[PLAIN] * 6, text("swim with the scarf")])
+    assert remembered(session, text("dance with the scarf")) == [1, 6, 7, 8]
+
+
 def test_the_newest_description_counts():
     session = played([text("run with a red scarf"), PLAIN, text("run with a blue scarf"), *[PLAIN] * 6])
     assert remembered(session, text("swim with the scarf"))[0] == 3
@@ -116,6 +122,14 @@ def test_a_session_that_leaves_window_and_memory_to_the_world_takes_its_own():
     assert (session.window, session.memory) == (3, Memory("recall", 1))
     assert GameSession(window=1, memory=None).with_defaults(3, Memory()).window == 1
     assert session.with_defaults(9, Memory()) is session
+
+
+def test_a_player_asks_for_a_memory_by_its_kind_or_its_number_of_turns():
+    assert chosen_memory(None, None) is None
+    assert chosen_memory("recent", None) == Memory() and chosen_memory("recall", None) == Memory("recall", 2)
+    assert chosen_memory(None, 3) == chosen_memory("recall", 3) == Memory("recall", 3)
+    with pytest.raises(ValueError, match="memory recent recalls no turns, but 3 were asked for"):
+        chosen_memory("recent", 3)
 
 
 def test_an_impossible_memory_is_refused():
