@@ -46,6 +46,9 @@ class Memory:
             raise ValueError(f"recalled turns is {self.turns}; expected 1 or more, or memory {RECENT}")
 
 
+LAST_TURNS = Memory(RECENT)
+
+
 def turn_name(number: int) -> str:
     """A recalled turn for people: `turn 3`, or `the opening picture`."""
     return "the opening picture" if number == OPENING else f"turn {number}"
