@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from animegamer_core import recall
 from animegamer_core.recall import Memory, Seen, chosen_memory, named_in
 from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 
@@ -174,6 +175,17 @@ def test_a_game_that_was_rewound_recalls_as_one_that_was_played_anew(lines, data
     assert session._seen == Seen.of((turn.number, turn.instruction) for turn in session.turns)
     back = session.rewind(data.draw(st.integers(0, len(lines))))
     assert back._seen == played(lines[: len(back.turns)])._seen
+
+
+def test_choosing_turns_reads_no_other_text_than_the_instruction(monkeypatch):
+    """So it takes as long at turn 10,000 as at turn 10."""
+    session, reads = played([text("run with a red scarf"), *[PLAIN] * 40]), []
+    session.recall(PLAIN, stored=True)
+    monkeypatch.setattr(recall, "named_in", lambda line: reads.append(line) or named_in(line))
+    asking = text("swim with the scarf")
+    assert session.recall(asking, stored=True) == (1,) and reads == [asking]
+    session.step(asking, GameState(torch.zeros(2, 3), 3)).recall(PLAIN, stored=True)
+    assert reads == [asking, asking, PLAIN]
 
 
 @given(st.text())
