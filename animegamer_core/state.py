@@ -5,14 +5,15 @@ Values are frozen: a step returns a new session, and an older one can go on as a
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .messages import brief
+from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,7 +137,7 @@ class GameState:
 @dataclass(frozen=True)
 class Turn:
     """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
-    prediction could use.
+    prediction could use. recalled: the numbers of those that are older than the last turns.
     """
 
     number: int
@@ -146,6 +147,7 @@ class Turn:
     character: CharacterState
     address: str | None = None
     window: int = DEFAULT_WINDOW
+    recalled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,12 +155,14 @@ class GameSession:
     """A game so far.
 
     window: the number of past turns in the engine's prompt (the released `max_window` is one more). None: as many as in
-    the world's training, which `with_default_window` fills in once the world is known.
+    the world's training. memory: which turns these are; None: the world's default. `with_defaults` fills both in once
+    the world is known.
     """
 
     turns: tuple[Turn, ...] = ()
     window: int | None = DEFAULT_WINDOW
     opening: CharacterState = field(default_factory=CharacterState)
+    memory: Memory | None = Memory()
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 0:
@@ -179,14 +183,42 @@ class GameSession:
         """The opening picture, turn 0, if the game began from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
-    def with_default_window(self, window: int) -> GameSession:
-        """The session with this window if it has none of its own."""
-        return replace(self, window=window) if self.window is None else self
+    def with_defaults(self, window: int, memory: Memory) -> GameSession:
+        """The session with this window and this memory where it has none of its own."""
+        window, memory = window if self.window is None else self.window, self.memory or memory
+        return self if (window, memory) == (self.window, self.memory) else replace(self, window=window, memory=memory)
 
-    def past(self) -> tuple[Turn, ...]:
-        """The past turns in the prompt of the next one, oldest first."""
-        assert self.window is not None, "call with_default_window first"
-        return self.turns[max(0, len(self.turns) - self.window) :]  # not [-window:], which for 0 is all of them
+    def past(self, recalled: tuple[int, ...] = ()) -> tuple[Turn, ...]:
+        """The past turns in the prompt of the next one, oldest first: the recalled ones, then the last others."""
+        assert self.window is not None, "call with_defaults first"
+        last = len(self.turns) - max(0, self.window - len(recalled))  # not [-last:], which for 0 is all of them
+        return (*(turn for turn in map(self._turn, recalled)), *self.turns[max(0, last) :])
+
+    def recall(self, instruction: str, stored: bool = False) -> tuple[int, ...]:
+        """The numbers of the turns that `past` takes for this instruction in place of the oldest of the window.
+
+        stored: the representation of any turn can be read from a story, not only those in memory.
+        """
+        assert self.window is not None and self.memory is not None, "call with_defaults first"
+        most = min(self.memory.turns, self.window - 1)  # the last turn always stays
+        if self.memory.kind == RECENT or most < 1 or len(self.turns) <= self.window:
+            return ()
+
+        def is_known(number: int) -> bool:
+            return stored or self._turn(number).state.representation is not None
+
+        end = self.next_number
+        found = sorted(self._seen.recall(instruction, end - self.window + most, most, is_known))
+        while found and found[-1] >= end - 1 - self.window + len(found):  # it stays as one of the last turns
+            found.pop()
+        return tuple(found)
+
+    def _turn(self, number: int) -> Turn:
+        return self.turns[number - self.turns[0].number]
+
+    @cached_property
+    def _seen(self) -> Seen:
+        return Seen.of((turn.number, turn.instruction) for turn in self.turns)
 
     def open_with(self, instruction: str, state: GameState) -> GameSession:
         """A game that starts from a picture as turn 0; ValueError if it has turns already."""
@@ -194,18 +226,29 @@ class GameSession:
             raise ValueError(f"this game has {len(self.turns)} turns already; an opening picture must come first")
         return replace(self, turns=(Turn(0, instruction, 0, state, self.opening),))
 
-    def step(self, instruction: str, state: GameState, seed: int = 0, address: str | None = None) -> GameSession:
+    def step(
+        self,
+        instruction: str,
+        state: GameState,
+        seed: int = 0,
+        address: str | None = None,
+        recalled: tuple[int, ...] = (),
+    ) -> GameSession:
         """The session with one more turn. It drops the representations of old turns, so memory stays constant."""
-        assert self.window is not None, "call with_default_window first"
+        assert self.window is not None, "call with_defaults first"
         character = self.character.after(state.change)
-        turn = Turn(self.next_number, instruction, seed, state, character, address, self.window)
+        turn = Turn(self.next_number, instruction, seed, state, character, address, self.window, recalled)
         turns = (*self.turns, turn)
         oldest = len(turns) - 1 - max(CACHED_TURNS, self.window)
-        if oldest >= 0:
-            turn = turns[oldest]
-            turn = replace(turn, state=replace(turn.state, representation=None))
-            turns = (*turns[:oldest], turn, *turns[oldest + 1 :])
-        return replace(self, turns=turns)
+        stays = turns[0].number == OPENING and self.memory is not None and self.memory.kind == RECALL
+        if oldest >= int(stays):  # `recall` may need the opening picture at any time
+            dropped = turns[oldest]
+            dropped = replace(dropped, state=replace(dropped.state, representation=None))
+            turns = (*turns[:oldest], dropped, *turns[oldest + 1 :])
+        session = replace(self, turns=turns)
+        if "_seen" in self.__dict__:  # else it is made when it is first needed
+            session.__dict__["_seen"] = self._seen.with_turn(turn.number, instruction)
+        return session
 
     def rewind(self, number: int) -> GameSession:
         """The session as it was after turn `number` (0: before turn 1, with its opening picture)."""
@@ -242,12 +285,9 @@ class Instruction:
         return self
 
 
-_PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); Background: (?P<place>[^;]+?)\.?")
-
-
 def motion_text(instruction: str) -> str:
     """The motion part of an instruction with its adverb, for the shot encoder; all of a text without parts."""
-    match = _PUBLISHED.fullmatch(clean_text(instruction))
+    match = PUBLISHED.fullmatch(clean_text(instruction))
     return match["motion"] if match else clean_text(instruction)
 
 

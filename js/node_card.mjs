@@ -72,7 +72,7 @@ function dropPreviews(node, app) {
 function addCard(node, say, fit) {
   const card = createCard(say, { withUnknown: node.comfyClass === "StateDisplay" }); // PlayGameStory has a note about them
   card.element.classList.add("ag-in-node");
-  const height = () => CARD_HEIGHT + (card.tellsMore() ? ROW + 4 : 0);
+  const height = () => CARD_HEIGHT + card.extraLines() * (ROW + 4);
   node.addDOMWidget("animegamer_state", "animegamer_state", card.element, {
     ...ALWAYS,
     getMinHeight: height,

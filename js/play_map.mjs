@@ -1,7 +1,8 @@
-// A small map of a story's branches: one stop per turn, one lane per branch. Screen readers and keys see a tree.
+// A small map of a story's branches: one stop per turn, one lane per branch. Screen readers and keys see a tree. A ring
+// marks the turns that the current one remembers.
 
 import { el, set, svg } from "./dom.mjs";
-import { allTurns, neighbour } from "./tree.mjs";
+import { allTurns, neighbour, recalledBy } from "./tree.mjs";
 
 const STEP = 30; // from turn to turn
 const LANE = 26; // from lane to lane
@@ -18,11 +19,11 @@ export function createMap(say, goTo) {
   });
   const help = el("span", { class: "ag-unseen", id: "ag-map-help", text: say("branchesHelp") });
   const element = el("div", { class: "ag-map" }, help, rails, stops);
-  let shown = { root: null, here: null, line: "" };
+  let shown = { root: null, here: null, line: "", recalled: [] };
 
   function show(root, here, line) {
     const hadFocus = stops.contains(stops.ownerDocument.activeElement);
-    shown = { root, here, line };
+    shown = { root, here, line, recalled: recalledBy(here) };
     const turns = allTurns(root);
     const size = [
       EDGE * 2 + STEP * Math.max(0, ...turns.map((at) => at.number)),
@@ -55,14 +56,15 @@ export function createMap(say, goTo) {
 
   function stop(at, words, kind, current) {
     const place = { "--x": `${EDGE + at.number * STEP}px`, "--y": `${EDGE + at.lane * LANE}px` };
-    const label = current ? `${words}, ${say("here")}` : words;
+    const recalled = shown.recalled.includes(at);
+    const label = [words, current && say("here"), recalled && say("rememberedHere")].filter(Boolean).join(", ");
     return el("button", {
       type: "button",
-      class: `ag-stop${kind}`,
+      class: `ag-stop${kind}${recalled ? " ag-recalled" : ""}`,
       role: "treeitem",
       vars: place,
       text: at.number || "",
-      title: words,
+      title: recalled ? `${words}, ${say("rememberedHere")}` : words,
       "aria-label": label,
       "aria-level": at.number + 1,
       "aria-selected": String(current),

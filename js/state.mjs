@@ -15,6 +15,7 @@ export function readState(item) {
     changes: readStats(item.changes, -100, 100),
     course: (Array.isArray(item.course) ? item.course : []).map(readPoint),
     unknownWords: (Array.isArray(item.unknown_words) ? item.unknown_words : []).map(String),
+    recalled: (Array.isArray(item.recalled) ? item.recalled : []).map((number) => whole(number, 0)),
   };
 }
 
@@ -30,6 +31,12 @@ export function signed(points) {
   return points > 0 ? `+${points}` : `\u2212${-points}`;
 }
 
+/** The turns that a state remembers, as words; an empty text if it recalled none. Turn 0 is the opening picture. */
+export function rememberedWords(state, say) {
+  const turns = state.recalled.map((number) => (number ? say("turn", { number }) : say("openingPicture")));
+  return turns.length ? say("remembered", { turns: turns.join(", ") }) : "";
+}
+
 /** A state in one sentence, for screen readers. */
 export function describeState(state, say) {
   const stats = STATS.map((name) => {
@@ -37,7 +44,8 @@ export function describeState(state, say) {
     return `${say(name)} ${state.gauges[name]}${change ? ` (${change})` : ""}`;
   });
   const motion = `${say("motion")} ${say(state.motion.scope)}`;
-  return `${say("turn", { number: state.turn })}: ${[motion, ...stats].join(", ")}`;
+  const words = [motion, ...stats, rememberedWords(state, say)].filter(Boolean);
+  return `${say("turn", { number: state.turn })}: ${words.join(", ")}`;
 }
 
 /** An `animegamer_state` item for the last turn of a path (nodes of tree.mjs), with the turns up to it. */

@@ -1,9 +1,10 @@
-// The card of a turn: its text, the motion, the three stats with their changes, and a chart of the game so far.
+// The card of a turn: its text, the motion, the three stats with their changes, the turns that it remembers, and a chart
+// of the game so far.
 
 import { drawHistory } from "./history_chart.mjs";
 import { el, set } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
-import { describeState, STATS, readState, SCOPES, signed } from "./state.mjs";
+import { describeState, readState, rememberedWords, SCOPES, signed, STATS } from "./state.mjs";
 
 /**
  * A card that shows `animegamer_state` items. `withText` false: without the turn's number and words. `withUnknown`:
@@ -15,6 +16,7 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
   const empty = el("p", { class: "ag-empty", text: say("nothingYet") });
   const motion = createMotion(say);
   const gauges = Object.fromEntries(STATS.map((name) => [name, createGauge(name, say)]));
+  const remembered = el("p", { class: "ag-remembered", "aria-hidden": "true", hidden: true });
   const course = el("div", { class: "ag-course-place" });
   const unknown = el("p", { class: "ag-note", hidden: true });
   const body = el(
@@ -22,6 +24,7 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
     { class: "ag-body", hidden: true },
     withText ? el("div", { class: "ag-head" }, number, words) : null,
     el("div", { class: "ag-rows" }, motion.element, ...STATS.map((name) => gauges[name].element)),
+    remembered,
     course,
     unknown,
   );
@@ -39,13 +42,16 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
     );
     motion.show(state.motion);
     for (const name of STATS) gauges[name].show(state.gauges[name], state.changes[name]);
+    const turns = rememberedWords(state, say);
+    remembered.hidden = !turns;
+    remembered.textContent = remembered.title = turns;
     course.replaceChildren(drawHistory(state.course, say));
     const list = withUnknown ? state.unknownWords.join(", ") : "";
     unknown.hidden = !list;
     unknown.textContent = unknown.title = list && say("unknownWords", { words: list });
   }
 
-  return { element, show, tellsMore: () => !unknown.hidden };
+  return { element, show, extraLines: () => [remembered, unknown].filter((line) => !line.hidden).length };
 }
 
 function createGauge(name, say) {

@@ -62,6 +62,7 @@ const STYLE = `
 .ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
 .ag-notes li, .ag .ag-note { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
 .ag-form .ag-notes { max-height: 110px; overflow: hidden auto; scrollbar-width: thin; }
+.ag .ag-remembered { font-size: 12px; line-height: 17px; color: var(--ag-faint); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .ag-notes.ag-in-node { padding-block: 6px; }
 .ag .ag-note { margin-top: -7px; font-size: 12px; line-height: 17px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 
@@ -136,6 +137,7 @@ const STYLE = `
 .ag-play .ag-stop { position: absolute; left: var(--x); top: var(--y); width: 22px; height: 22px; margin: -11px; border-radius: 50%; font-size: 10px; font-weight: 600; text-align: center;
   background: color-mix(in srgb, var(--ag-ink) 8%, var(--ag-paper)); border: 2px solid color-mix(in srgb, var(--ag-ink) 24%, var(--ag-paper)); color: var(--ag-faint); line-height: 1; }
 .ag-play .ag-stop.ag-mine { border-color: color-mix(in srgb, var(--ag-motion) 70%, var(--ag-ink)); color: var(--ag-ink); }
+.ag-play .ag-stop.ag-recalled { box-shadow: 0 0 0 2px var(--ag-paper), 0 0 0 4px var(--ag-entertainment); }
 .ag-play .ag-stop:hover { background: color-mix(in srgb, var(--ag-ink) 22%, var(--ag-paper)); }
 .ag-play .ag-stop[aria-current] { background: var(--ag-motion); border-color: var(--ag-motion); color: #fff; }
 .ag-play .ag-stop:empty { width: 12px; height: 12px; margin: -6px; }

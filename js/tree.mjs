@@ -54,6 +54,15 @@ export function pathTo(at) {
   return path;
 }
 
+/** The turns that this one remembers; the root stands for the opening picture. */
+export function recalledBy(at) {
+  const numbers = new Set(at.turn?.recalled ?? []);
+  const found = pathTo(at).filter((other) => numbers.has(other.number));
+  let root = at;
+  while (root.parent) root = root.parent;
+  return numbers.has(0) ? [root, ...found] : found;
+}
+
 /** The turns of a branch after this one. */
 export function turnsAfter(at, line) {
   const found = [];

@@ -7,6 +7,7 @@ from dataclasses import replace
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
+from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
@@ -27,7 +28,10 @@ from .values import (
     state_item,
 )
 from .widgets import (
+    AS_BEFORE,
     choice_input,
+    memory_inputs,
+    memory_of,
     number_input,
     opening_input,
     seed_input,
@@ -205,6 +209,7 @@ class GameHistory(io.ComfyNode):
                     "history", optional=True, tooltip="The game to continue. Not connected: a new game starts."
                 ),
                 opening_input(),
+                *memory_inputs(),
             ],
             outputs=[HistorySocket.Output("history_out", display_name="history", tooltip="The game so far.")],
         )
@@ -219,9 +224,12 @@ class GameHistory(io.ComfyNode):
         rewind_to: int,
         history: GameSession | None = None,
         opening: Moment | None = None,
+        memory: str = AS_BEFORE,
+        recalled_turns: int = RECALLED_TURNS,
     ) -> io.NodeOutput:
-        start = GameSession(opening=CharacterState(stamina, social, entertainment))
+        start = GameSession(opening=CharacterState(stamina, social, entertainment), memory=None)
         session = replace(history or start, window=window_of(window))
+        session = replace(session, memory=memory_of(memory, recalled_turns) or session.memory)
         if rewind_to >= 0:
             session = session.rewind(rewind_to)
         if opening is not None:
@@ -265,7 +273,7 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
-        history = with_opening_address(model.fingerprint, history.with_default_window(world.window))
+        history = with_opening_address(model.fingerprint, history.with_defaults(world.window, world.memory))
         session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
         moment = Moment(session, world.motion_table, words, warnings)

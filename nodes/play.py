@@ -9,6 +9,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
+from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import GameSession, read_instructions
 from ..animegamer_core.story.index import LOCK
@@ -28,7 +29,18 @@ from .values import (
     state_item,
     unknown_notes,
 )
-from .widgets import branch_input, opening_input, seed_input, story_input, turn_input, window_input, window_of
+from .widgets import (
+    AS_BEFORE,
+    branch_input,
+    memory_inputs,
+    memory_of,
+    opening_input,
+    seed_input,
+    story_input,
+    turn_input,
+    window_input,
+    window_of,
+)
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +71,8 @@ class PlayInputs:
     guidance: str
     export: bool
     opening: Moment | None = None
+    memory: str = AS_BEFORE
+    recalled_turns: int = RECALLED_TURNS
 
 
 class PlayGameStory(io.ComfyNode):
@@ -97,6 +111,7 @@ class PlayGameStory(io.ComfyNode):
                     tooltip="Also save the whole story as one clip (story.mp4) and as a picture (contact-sheet.png).",
                 ),
                 opening_input(),
+                *memory_inputs(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
@@ -143,7 +158,8 @@ def _settings(given: PlayInputs, turns: range) -> PlaySettings:
     model, motion = given.model, {}
     if given.motion != PREDICTED and turns:
         motion = dict.fromkeys(turns, motion_condition(given.motion, given.motion_value, 0, model))
-    return model.settings(given.steps, given.guidance, window=window_of(given.window), seed=given.seed, motion=motion)
+    window, memory = window_of(given.window), memory_of(given.memory, given.recalled_turns)
+    return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
 
 
 def _opening(given: PlayInputs, after: int) -> GameSession | None:

@@ -269,6 +269,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
         "overridden": None not in (drawn_motion, table) and drawn_motion != table.value(level),
         "seed": turn.seed,
         "window": turn.window,
+        "recalled": list(turn.recalled),
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
         "gauges": asdict(turn.character),

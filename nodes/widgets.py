@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from comfy_api.v0_0_2 import io
 
+from ..animegamer_core.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
 from . import worlds
 from .values import StateSocket
 
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
 LAST_TURN = 1_000_000
+AS_BEFORE = "default"  # a choice of memory: the game's own, or for a new game its world's
 
 
 def choice_input(name: str, options: Iterable[str], default: str, tooltip: str, optional: bool = False) -> io.Input:
@@ -54,6 +56,37 @@ def window_input() -> io.Input:
 def window_of(value: int) -> int | None:
     """The window from the widget's value; None: the world's own."""
     return None if value < 0 else value
+
+
+def memory_inputs() -> list[io.Input]:
+    """Which past turns the engine reads. Optional, and a node's last ones, so that older graphs still work."""
+    return [
+        choice_input(
+            "memory",
+            [AS_BEFORE, *MEMORIES],
+            AS_BEFORE,
+            "Which past turns the engine reads. recent: the last ones. recall: also earlier ones that show what the "
+            "instruction refers to, such as the turn that described 'the scarf'. default: as the game was played so "
+            "far, and a new game as its world was trained.",
+            optional=True,
+        ),
+        io.Int.Input(
+            "recalled_turns",
+            default=RECALLED_TURNS,
+            min=1,
+            max=100,
+            optional=True,
+            tooltip="How many earlier turns memory recall may read at once. They take the place of the oldest turns of "
+            "the window; the last turn always stays.",
+        ),
+    ]
+
+
+def memory_of(kind: str, turns: int) -> Memory | None:
+    """The memory from the two widgets; None: the game's own. ValueError for an unknown kind."""
+    if kind == AS_BEFORE:
+        return None
+    return chosen_memory(kind, turns if kind == RECALL else None)
 
 
 def turn_input(name: str, default: int, tooltip: str) -> io.Input:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"messages"},
+    {"messages", "recall"},
     {"spec", "state", "files", "network"},
     {"json_files"},
     {"media", "model"},
@@ -29,8 +29,8 @@ LAYERS = (
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet media.fonts "
-    "model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
+    "__main__ recall spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
+    "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
     "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
@@ -128,7 +128,8 @@ PUBLIC = {
     "story/turn": "Prediction draw_turn predict_turn shot_key state_key",
     "media/contact_sheet": "contact_sheet",
     "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of opening_address "
-    "opening_key state_of with_opening_address",
+    "opening_key read_representation state_of with_opening_address write_representation",
+    "recall": "Memory Named Seen chosen_memory named_in turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn check_length "

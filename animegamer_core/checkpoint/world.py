@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..recall import RECALL, RECENT, Memory
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
 from .downloads import LICENCE, find_downloads, published_worlds
@@ -90,6 +91,14 @@ class World:
     def window(self) -> int:
         """The past turns that its engine reads by default: as many as in its training."""
         return DEFAULT_WINDOW if self.trained_window is None else self.trained_window
+
+    @property
+    def memory(self) -> Memory:
+        """What its games remember by default: published worlds the last turns, as their scripts do; others recall."""
+        as_released = self.profile.name == "as_run" or (
+            self.profile.name == "reference" and self.trained_window is None
+        )
+        return Memory(RECENT if as_released else RECALL)
 
     def warnings_for(self, window: int) -> tuple[str, ...]:
         """All warnings for a game with this window; one more if the engine was trained with a smaller one."""

@@ -21,7 +21,7 @@ from .progress_line import overwrite
 if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
 
-ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "unseen", "speed")
+ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..checkpoint.adapters import open_with_adapters
+from ..recall import MEMORIES, RECALLED_TURNS, chosen_memory, turn_name
 from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
@@ -42,6 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--branch", type=int, metavar="N", help="go on after turn N in a new branch")
     parser.add_argument(
         "--window", type=int, help="past turns in the prompt (default: as many as in the world's training)"
+    )
+    parser.add_argument(
+        "--memory",
+        choices=MEMORIES,
+        help="recent: the window is the last turns; recall: also earlier ones that the instruction refers to (default: "
+        "as the story began, and a new one as its world says)",
+    )
+    parser.add_argument(
+        "--recalled-turns",
+        type=int,
+        metavar="N",
+        help=f"most earlier turns in the window with --memory recall (default {RECALLED_TURNS})",
     )
     parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="speed and GPU memory")
@@ -175,6 +188,7 @@ def _settings_and_models(args: argparse.Namespace, world: World) -> tuple[PlaySe
         dtype=None if args.dtype == "auto" else getattr(torch, args.dtype),
         engine_device=choose_device(args.engine_device) if args.engine_device else None,
         cfg_parallel=choose_device(args.halves) if args.halves else None,
+        memory=chosen_memory(args.memory, args.recalled_turns),
     )
     for line in world.warnings_for(settings.window_in(world)):
         _print_note(f"warning: {line}")
@@ -281,4 +295,6 @@ class _Progress:
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}")
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
+        if turn.recalled:
+            print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..recall import Memory
 from ..spec import dtype_name
 
 if typing.TYPE_CHECKING:
@@ -29,6 +30,7 @@ class PlaySettings:
     height), in place of the predicted one; history keeps the prediction. device, dtype: for the models; dtype None is
     the world's own. engine_device: for the engine; None is `device`. cfg_parallel: a second device, for the
     unconditional half of guidance. precision_suffix: what addresses append to the number format, as `+first_block`.
+    memory: which past turns the engine reads; None: as the story was played, for a new one as the world says.
     """
 
     window: int | None = None
@@ -41,6 +43,7 @@ class PlaySettings:
     engine_device: str | None = None
     cfg_parallel: str | None = None
     precision_suffix: str = ""
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         if self.steps is not None and not 1 <= self.steps <= MOST_STEPS:

@@ -18,11 +18,15 @@ from ..files import replacing, write_text
 from ..json_files import JsonError, read_json, to_type
 from ..state import CharacterState, GameSession, GameState, StateChange
 
+if typing.TYPE_CHECKING:
+    from torch import Tensor
+
 
 @dataclass(frozen=True)
 class StateKey:
     """What decides a prediction. world: its fingerprint. parent: the address of the state before, for turn 1 of the
-    opening; None if there is no opening.
+    opening; None if there is no opening. recalled: the numbers of the turns that it read in place of the oldest of the
+    window.
     """
 
     world: str
@@ -31,6 +35,7 @@ class StateKey:
     window: int
     profile: str
     precision: str
+    recalled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,13 @@ Key = StateKey | ShotKey | OpeningKey
 
 def address_of(key: Key) -> str:
     """64 hex digits: the SHA-256 of a key as canonical JSON."""
-    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(_fields_of(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _fields_of(key: Key) -> dict[str, typing.Any]:
+    """A key as JSON values. An empty `recalled` is left out: such a turn has the address that it always had."""
+    return {name: value for name, value in asdict(key).items() if name != "recalled" or value}
 
 
 def opening_address(fingerprint: str, session: GameSession) -> str | None:
@@ -101,7 +111,7 @@ def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
 class _Stored(typing.TypedDict):
     """What every record has; those of states have more."""
 
-    key: dict[str, str | int | float | None]
+    key: dict[str, str | int | float | None | list[int]]
     suffix: str
     bytes: int
 
@@ -119,12 +129,11 @@ class ContentStore:
         try:
             record = read_json(self.folder / f"{address}.json", dict[str, typing.Any], LARGEST_RECORD)
             stored = to_type(record, _Stored, address)
-            to_type(stored["key"], self.key_type, address)
-            if address_of(self.key_type(**stored["key"])) != address:
+            if address_of(to_type(stored["key"], self.key_type, address)) != address:
                 return None
             path = self._path(address, stored["suffix"])
             return record if path.stat().st_size == stored["bytes"] else None
-        except (OSError, ValueError, TypeError):  # TypeError: a key of a newer version has more fields
+        except (OSError, ValueError):
             return None
 
     def find(self, address: str) -> dict[str, typing.Any] | None:
@@ -147,7 +156,7 @@ class ContentStore:
         with replacing(path) as part:
             write(part)
         content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
-        write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
+        write_text(self.folder / f"{address}.json", json.dumps({"key": _fields_of(key), **values, **content}) + "\n")
         return address
 
     def _path(self, address: str, suffix: str) -> Path:
@@ -190,3 +199,17 @@ def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
     except JsonError:
         return None
     return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])
+
+
+def write_representation(representation: Tensor | None, path: Path) -> None:
+    """Write an (N, D) representation to a file; None gives a file without tensors."""
+    from safetensors.torch import save_file
+
+    save_file({} if representation is None else {"representation": representation.contiguous()}, path)
+
+
+def read_representation(path: Path) -> Tensor:
+    """The (N, D) representation in a file, on the CPU."""
+    from safetensors.torch import load_file
+
+    return load_file(path)["representation"].clone()  # a view would keep the file open on Windows

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -15,6 +16,7 @@ import msgspec
 
 from ..files import PART, check_folder_name, locked, write_text
 from ..json_files import JsonError, read_json
+from ..recall import RECENT, Memory
 from .branches import BRANCH_NAME
 
 FORMAT = 1  # raised when an older program could misread a story
@@ -36,8 +38,12 @@ class _StoryWorld(TypedDict):
     fingerprint: str
 
 
-class StoryIndex(TypedDict):
-    """The content of story.json. line: the current branch."""
+class _Optional(TypedDict, total=False):
+    memory: Memory
+
+
+class StoryIndex(_Optional):
+    """The content of story.json. line: the current branch. memory: left out where it is `recent`, as in old stories."""
 
     format: int
     world: _StoryWorld
@@ -55,9 +61,12 @@ def read_index(path: Path) -> StoryIndex:
     return values
 
 
-def write_index(path: Path, world_name: str, fingerprint: str, line: str) -> None:
+def write_index(path: Path, world_name: str, fingerprint: str, line: str, memory: Memory) -> None:
     """Write the index of a story."""
-    values = {"format": FORMAT, "world": {"name": world_name, "fingerprint": fingerprint}, "line": line}
+    values: dict[str, object] = {"format": FORMAT, "world": {"name": world_name, "fingerprint": fingerprint}}
+    values["line"] = line
+    if memory.kind != RECENT:
+        values["memory"] = asdict(memory)
     write_text(path, json.dumps(values, indent=1) + "\n")
 
 

@@ -62,11 +62,13 @@ class Player:
         self.story = story
         self.settings = settings
         self.models: Models = models or LoadedModels(world, settings)
-        self.session: GameSession = story.session(after, settings.window_in(world))
+        memory = settings.memory or story.memory or world.memory
+        story.memory = story.memory or memory
+        self.session: GameSession = story.session(after, settings.window_in(world), memory)
         if opening is None:
             return
         if self.session.next_number == 1:
-            self.session = replace(opening, window=self.session.window)
+            self.session = replace(opening, window=self.session.window, memory=memory)
         elif opening_address(world.fingerprint, self.session) != opening_address(world.fingerprint, opening):
             raise ValueError(
                 f"story {story.name!r} began with another opening; go on without an opening, or begin again after "
@@ -210,10 +212,12 @@ def save_turn(
 
 def _save_states(story: Story, session: GameSession, profile: str, precision: str) -> list[Turn]:
     """The turns of a session with their addresses; states that the story does not know are stored."""
+    story.memory = story.memory or session.memory
     before, saved = story.put_opening(session), []
     before = replace(before, turns=before.turns[:1] if session.picture else ())
     for turn in (turn for turn in session.turns if turn.number > 0):
-        key = state_key(story.fingerprint, replace(before, window=turn.window), turn.instruction, profile, precision)
+        reading = replace(before, window=turn.window)
+        key = state_key(story.fingerprint, reading, turn.instruction, profile, precision, turn.recalled)
         address = turn.address or address_of(key)
         if story.find_state(address) is None:
             if address != address_of(key):

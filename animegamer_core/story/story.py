@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from ..files import check_folder_name, replacing
+from ..recall import OPENING, Memory
 from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
@@ -37,8 +38,10 @@ from .content_store import (
     StateKey,
     opening_address,
     opening_key,
+    read_representation,
     state_of,
     with_opening_address,
+    write_representation,
 )
 from .index import INDEX, check_new, check_there, exclusive_access, read_index, write_index
 
@@ -49,7 +52,16 @@ if typing.TYPE_CHECKING:
 class Story:
     """A story's folder and its current branch."""
 
-    def __init__(self, folder: Path, world_name: str, fingerprint: str, branch: str = FIRST_BRANCH) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        world_name: str,
+        fingerprint: str,
+        branch: str = FIRST_BRANCH,
+        memory: Memory | None = None,
+    ) -> None:
+        """memory: how its turns are played unless another is asked for; None for a story that is not yet begun."""
+        self.memory = memory
         self.folder = folder
         self.world_name = world_name
         self.fingerprint = fingerprint
@@ -78,7 +90,8 @@ class Story:
         check_there(Path(root), name)
         folder = Path(root) / name
         values = read_index(folder / INDEX)
-        return cls(folder, values["world"]["name"], values["world"]["fingerprint"], values["line"])
+        world, memory = values["world"], values.get("memory", Memory())
+        return cls(folder, world["name"], world["fingerprint"], values["line"], memory)
 
     @property
     def name(self) -> str:
@@ -96,7 +109,9 @@ class Story:
         refusal = f"story {self.name!r} is being played elsewhere; wait until that ends, or choose another name"
         with exclusive_access(self.folder, refusal):
             if (self.folder / INDEX).exists():
-                _check_world(self.read(self.folder.parent, self.name), self.world_name, self.fingerprint)
+                known = self.read(self.folder.parent, self.name)
+                _check_world(known, self.world_name, self.fingerprint)
+                self.memory = known.memory
             self._open_branch(self.branch)
             yield
 
@@ -116,24 +131,31 @@ class Story:
             raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
         self._open_branch(branch)
 
-    def session(self, count: int, window: int) -> GameSession:
-        """The first `count` turns of the branch, without representations (see `load_turn` and `load_session`)."""
+    def session(self, count: int, window: int | None, memory: Memory | None = None) -> GameSession:
+        """The first `count` turns of the branch, without representations (see `load_turn` and `load_session`).
+
+        memory: None is the story's own.
+        """
         if not 0 <= count <= len(self.entries):
             raise ValueError(
                 f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
             )
-        session = self._with_opening(GameSession((), window))
+        session = self._with_opening(GameSession((), window, memory=memory or self.memory))
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
             character = character.after(state.change)
-            turns.append(Turn(number, key["instruction"], entry.seed, state, character, entry.state, key["window"]))
+            recalled = tuple(key.get("recalled", ()))
+            line, window = key["instruction"], key["window"]
+            turns.append(Turn(number, line, entry.seed, state, character, entry.state, window, recalled))
         return replace(session, turns=tuple(turns))
 
     def load_session(self, session: GameSession) -> GameSession:
-        """The session with the representations of its last turns, as right after playing them."""
-        first = max(0, len(session.turns) - max(CACHED_TURNS, session.window or 0))
-        return replace(session, turns=(*session.turns[:first], *map(self.load_turn, session.turns[first:])))
+        """The session with the representations of its opening and of its last turns, as right after playing them."""
+        first = session.next_number - max(CACHED_TURNS, session.window or 0)
+        kept = {OPENING, *range(first, session.next_number)}
+        turns = (self.load_turn(turn) if turn.number in kept else turn for turn in session.turns)
+        return replace(session, turns=tuple(turns))
 
     def find_state(self, address: str) -> GameState | None:
         """The predicted state of an address, without its representation; None if it is unknown or damaged."""
@@ -143,7 +165,7 @@ class Story:
         """Store a prediction; returns its address."""
         values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
         self._write_first_index()
-        return self.states.put(key, ".safetensors", values, partial(_write_representation, state.representation))
+        return self.states.put(key, ".safetensors", values, partial(write_representation, state.representation))
 
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
@@ -154,7 +176,7 @@ class Story:
                     "the representation of the opening picture is neither in memory nor in the story; encode it again"
                 )
             self._write_first_index()
-            write = partial(_write_representation, None if picture is None else picture.state.representation)
+            write = partial(write_representation, None if picture is None else picture.state.representation)
             self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
         return with_opening_address(self.fingerprint, session)
 
@@ -166,13 +188,11 @@ class Story:
 
     def read_representation(self, address: str) -> Tensor:
         """The (N, D) representation of a state or opening picture, on the CPU; ValueError if missing or damaged."""
-        from safetensors.torch import load_file
-
         is_opening = self.openings.record(address) is not None
         store = self.openings if is_opening else self.states
         if store.find(address) is None:
             raise self._lost_opening(address) if is_opening else self._lost_turn(address)
-        return load_file(store.path(address))["representation"].clone()  # a view would keep the file open on Windows
+        return read_representation(store.path(address))
 
     def add_turn(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
@@ -325,7 +345,7 @@ class Story:
             self._publish_all()
 
     def _write_index(self) -> None:
-        write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.branch)
+        write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.branch, self.memory or Memory())
 
 
 def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
@@ -334,10 +354,3 @@ def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
             f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
             f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
         )
-
-
-def _write_representation(representation: Tensor | None, path: Path) -> None:
-    """Write a representation to a file; None gives a file without tensors."""
-    from safetensors.torch import save_file
-
-    save_file({} if representation is None else {"representation": representation.contiguous()}, path)

@@ -29,14 +29,22 @@ class Prediction:
 
     def follow(self, session: GameSession, seed: int) -> GameSession:
         """The session with this turn."""
-        return session.step(self.key.instruction, self.state, seed, address_of(self.key))
+        return session.step(self.key.instruction, self.state, seed, address_of(self.key), self.key.recalled)
 
 
-def state_key(fingerprint: str, session: GameSession, instruction: str, profile: str, precision: str) -> StateKey:
-    """What decides the turn that follows a session."""
+def state_key(
+    fingerprint: str,
+    session: GameSession,
+    instruction: str,
+    profile: str,
+    precision: str,
+    recalled: tuple[int, ...] = (),
+) -> StateKey:
+    """What decides the turn that follows a session. recalled: as from `GameSession.recall`."""
     turns = session.turns
     parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
-    return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision)
+    assert session.window is not None, "call with_defaults first"
+    return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision, recalled)
 
 
 def predict_turn(
@@ -49,10 +57,12 @@ def predict_turn(
 ) -> Prediction:
     """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.
 
-    check_engine: is called before the engine predicts, and may raise.
+    With memory `recall` and no story, only turns whose representations are in memory are recalled. check_engine: is
+    called before the engine predicts, and may raise.
     """
-    key = state_key(world.fingerprint, session, instruction, world.profile.name, models.precision)
-    past = list(session.past())
+    recalled = session.recall(clean_text(instruction), stored=story is not None)
+    key = state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
+    past = list(session.past(recalled))
     if story is not None:
         state = story.find_state(address_of(key))
         if state is not None:

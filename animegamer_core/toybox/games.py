@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PLACES, PROPS, TIMES, UNSEEN_PAIRS, Scene
@@ -90,6 +90,17 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
         seed=scene_seed(split, seed, 0),
     )
     return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
+
+
+def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "train", opening: bool = False) -> Game:
+    """Return a game whose prop is visible on the turns `shown` only, and named on the first or shown by its opening."""
+    game = (opening_game if opening else sample_game)(seed, turns=turns, split=split)
+    first = next(scene for scene in game.scenes if scene.prop is not None)
+    bare = [replace(scene, prop=None, prop_colour=None, prop_told=False) for scene in game.scenes]
+    for turn in shown:
+        named = turn == shown[0] and not opening
+        bare[turn - 1] = replace(bare[turn - 1], prop=first.prop, prop_colour=first.prop_colour, prop_told=named)
+    return replace(game, scenes=tuple(bare))
 
 
 def _motions(rng: random.Random, character: str, split: str) -> Iterator[str]:

@@ -48,7 +48,9 @@ class EngineLearner(Learner):
             compile_for_training(engine.llm.model, dynamic=True)  # prompts differ in length
 
     def sampler(self, data: TrainingData, held_out: bool = False) -> WindowSampler:
-        return WindowSampler(data.games(held_out), self.settings.window, self.settings.batch, self.settings.seed)
+        config = self.settings
+        recall = 0.0 if held_out else config.recall  # losses on held-out games stay comparable
+        return WindowSampler(data.games(held_out), config.window, config.batch, config.seed, recall)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         states = _windows(data, "states", rows, device)

@@ -87,22 +87,36 @@ class ClipSampler:
 
 
 class WindowSampler:
-    """Windows of 1 to window + 1 successive turns of a game. All of a step have one length; steps alternate lengths."""
+    """Windows of 1 to window + 1 successive turns of a game. All of a step have one length; steps alternate lengths.
 
-    def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int) -> None:
-        self.size, self.seed = batch, seed
-        longest = min(window, max(len(game.clips) for game in games) - 1)
-        self._windows = [_windows(games, past) for past in range(longest + 1)]
+    recall: the chance that the oldest one or two past turns of a window are earlier turns of the game instead, as in
+    play with memory `recall`. With 0 the samples are those of versions without it.
+    """
+
+    def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int, recall: float = 0.0) -> None:
+        self.size, self.seed, self.recall = batch, seed, recall
+        self._games = [game.clips for game in games]
+        self._longest = min(window, max(map(len, self._games)) - 1)
+        self._ends = [
+            [(game, end) for game, clips in enumerate(self._games) for end in range(past, len(clips))]
+            for past in range(self._longest + 1)
+        ]
 
     def batch(self, step: int) -> Tensor:
         """(B, K + 1) clip indices of a step: K past turns, oldest first, and the turn to predict."""
-        lengths = len(self._windows)
+        lengths = self._longest + 1
         turns = torch.randperm(lengths, generator=generator("cpu", self.seed, "lengths", step // lengths))
-        windows = self._windows[int(turns[step % lengths])]
-        chosen = torch.randint(len(windows), (self.size,), generator=generator("cpu", self.seed, "runs", step))
-        return windows[chosen]
+        past = int(turns[step % lengths])
+        ends = self._ends[past]
+        chosen = torch.randint(len(ends), (self.size,), generator=generator("cpu", self.seed, "runs", step))
+        random = generator("cpu", self.seed, "recall", step)
+        return torch.tensor([self._window(*ends[index], past, random) for index in chosen.tolist()])
 
-
-def _windows(games: Sequence[GameRecord], past: int) -> Tensor:
-    """(R, past + 1): all windows of past + 1 successive clips."""
-    return torch.tensor([game.clips[end - past : end + 1] for game in games for end in range(past, len(game.clips))])
+    def _window(self, game: int, end: int, past: int, random: torch.Generator) -> list[int]:
+        """The clips of a window that ends at turn `end` (from 0) of a game."""
+        clips = self._games[game]
+        if self.recall and past > 1 and float(torch.rand((), generator=random)) < self.recall:
+            count = min(past - 1, int(torch.randint(1, 3, (), generator=random)))  # the last turn always stays
+            earlier = torch.randperm(end - past + count, generator=random)[:count].sort().values
+            return [*(clips[turn] for turn in earlier.tolist()), *clips[end - past + count : end + 1]]
+        return list(clips[end - past : end + 1])

@@ -170,6 +170,9 @@ class StageConfig:
     alpha: float = _option(1.0, "weight of the representation's squared error")
     beta: float = _option(0.0, "weight of 1 - cosine of the representation")
     window: int = _option(4, "most past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)
+    recall: float = _option(
+        0.0, "chance that the oldest past turns of a prompt are earlier turns of the game, as in memory recall", _CHANCE
+    )
     history_noise: float = _option(0.0, "highest standard deviation of noise on past representations")
     history_own: float = _option(
         0.0, "chance that a past representation is the engine's own prediction; for a trained engine", _CHANCE

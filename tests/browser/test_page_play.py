@@ -4,6 +4,7 @@ import re
 import urllib.parse
 
 import pytest
+from graphs import PLAY, load, node
 from pages import faint_texts, script
 
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
@@ -335,3 +336,26 @@ def test_the_tab_speaks_chinese(game):
     assert game.page.locator(".ag-main:visible").inner_text() == "\u6e38\u73a9"
     game.comfy.shot("play-zh")
     game.comfy.set("Comfy.Locale", "en")
+
+
+SCARF = "Character: Miko; Motion: gently run with a red scarf; Background: day beach."
+ASKED = "Character: Miko; Motion: softly dance with the scarf; Background: day beach."
+
+
+def test_the_remembered_turns_are_named_and_marked(game):
+    """The line under the stats, and rings in the tree."""
+    lines = [SCARF, *[RUN] * 5, ASKED]
+    play = PLAY | {"model": ["load", 0], "story": "the scarf", "instructions": "\n".join(lines)}
+    game.server.run({"load": load(world=game.world), "play": node("PlayGameStory", **play)})
+    game.comfy.open()
+    game.open()
+    game.page.locator(".ag-top button").first.click()
+    game.page.locator(".ag-story", has_text="the scarf").click()
+    game.wait_for_turn(7)
+    assert game.page.locator(".ag-remembered:visible").inner_text() == "Remembers: Turn 1"
+    (marked,) = game.page.locator(".ag-stop.ag-recalled").all()
+    assert marked.inner_text() == "1" and marked.get_attribute("aria-label").endswith(", remembered here")
+    game.comfy.shot("play-remembered")
+    marked.click()
+    game.wait_for_turn(1)
+    assert game.page.locator(".ag-remembered:visible").count() == game.page.locator(".ag-stop.ag-recalled").count() == 0

@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+import urllib.parse
 
 import pytest
 from comfy_server import message, nodes_run
@@ -93,6 +94,38 @@ def test_a_story_is_played_exported_and_read_again(server, story, tmp_path, tiny
     assert nodes_run(again) == {"play"} and shown(again)["turns"] == 3
     assert files(server, story) == before, "saved turns are read, and nothing is written"
     assert nodes_run(server.run(prompt)) == set(), "the same again is in the cache"
+
+
+TOLD = "Character: Miko; Motion: gently run with a red scarf; Background: day beach."
+ASKED = "Character: Miko; Motion: softly dance with the scarf; Background: day beach."
+
+
+def test_a_story_recalls_the_turn_that_described_a_thing(server, story):
+    lines = (TOLD, *[f"{RUN[:-1]} {number}." for number in range(5)], ASKED)
+    state = state_of(server.run(play(story, *lines)), "play")
+    assert (state["turn"], state["recalled"]) == (7, [1])
+    recent = server.run(play(story, *lines, memory="recent"))
+    assert state_of(recent, "play")["recalled"] == [] and shown(recent)["line"] == "line-2"
+    read = server.get("/animegamer/story?" + urllib.parse.urlencode({"name": story}))
+    turns = {line["name"]: [turn["recalled"] for turn in line["turns"]] for line in read["lines"]}
+    assert turns == {"main": [[]] * 6 + [[1]], "line-2": [[]] * 7}
+    turn = {"world": "tiny", "story": story, "instruction": ASKED, "line": "main"}
+    status, answer = server.post("/animegamer/turn?wait=1", turn)
+    assert status == 200 and answer["state"]["recalled"] == [1], "a page's turn has the story's own memory"
+
+
+def test_a_graph_recalls_by_the_memory_of_its_history(server, story):
+    prompt = graph(story, TOLD, *[RUN] * 5, ASKED)
+    prompt = {name: node for name, node in prompt.items() if name in ("load", "start") or name.startswith("predict")}
+    prompt["recent"] = node("GameHistory", **START | {"history": ["predict6", 1]}, memory="recent")
+    prompt["one"] = node("GameHistory", **START | {"history": ["predict6", 1]}, memory="recall", recalled_turns=1)
+    for name in ("recent", "one"):
+        prompt[f"last {name}"] = predict([name, 0], ASKED)
+        prompt[f"show {name}"] = node("StateDisplay", state=[f"last {name}", 0])
+    prompt["show"] = node("StateDisplay", state=["predict7", 0])
+    entry = server.run(prompt)
+    recalled = {name: state_of(entry, name)["recalled"] for name in ("show", "show recent", "show one")}
+    assert recalled == {"show": [1], "show recent": [], "show one": [1]}
 
 
 def test_only_what_changed_is_played_again(server, story):

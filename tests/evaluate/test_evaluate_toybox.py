@@ -1,5 +1,6 @@
 """The evaluation's mathematics on hand-computed cases, and everything end to end in a tiny world of random weights."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -23,22 +24,24 @@ from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox import speed
 from animegamer_core.evaluate.toybox.batched_play import Script, play_games
 from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
+from animegamer_core.evaluate.toybox.memory import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.media.video import to_uint8
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.recall import Memory
 from animegamer_core.research.toybox_recipe import probes as probe_training
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.state import GameSession, GameState, MotionTable
+from animegamer_core.state import CACHED_TURNS, GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES
-from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
+from animegamer_core.toybox.games import SPLITS, opening_game, sample_game, sparse_game
 from animegamer_core.toybox.world import AMPLITUDES, UNSEEN_PAIRS, vocabulary
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
-SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1)
+SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1, memory=1, long_game=100)
 
 
 # metrics ------------------------------------------------------------------------------------------------------------
@@ -230,6 +233,39 @@ def test_lockstep_says_what_predict_says(tiny_engine):
                 assert torch.allclose(alone.representation, turn.state.representation, atol=1e-4)
                 session = session.step(text, alone)
             assert [turn.number for turn in turns] == [1, 2, 3]
+
+
+def test_batched_games_recall_as_a_player_does(tiny_engine):
+    """Also turns whose representations a session has dropped."""
+    plain = "Character: Miko; Motion: gently run; Background: day beach."
+    named, asked = plain.replace("run", "run with a red scarf"), plain.replace("run", "run with the scarf")
+    lines = (named, *[plain] * (CACHED_TURNS + 1), asked)
+    (turns,), (last,) = (
+        play_games(tiny_engine, [Script(lines)], 4, memory) for memory in (Memory("recall"), Memory("recent"))
+    )
+    assert [turn.recalled for turn in turns if turn.recalled] == [(1,)] and not any(turn.recalled for turn in last)
+    alone = tiny_engine.predict([turns[number - 1] for number in (1, *range(len(turns) - 3, len(turns)))], asked)
+    assert torch.allclose(alone.representation, turns[-1].state.representation, atol=1e-4)
+    assert not torch.allclose(alone.representation, last[-1].state.representation, atol=1e-4)
+
+
+@given(st.integers(0, 10_000))
+def test_games_of_row_memory_show_their_prop_at_a_near_a_middle_and_a_far_distance(seed):
+    shown = shown_turns(seed)
+    distances = [later - turn for turn, later in itertools.pairwise(shown)]
+    for distance, (low, high) in zip(distances, DISTANCES, strict=True):
+        assert low <= distance <= high
+    assert shown[-1] <= TURNS
+
+
+def test_a_sparse_game_shows_its_prop_where_asked():
+    game = sparse_game(5, (2, 7), turns=9, split="heldout")
+    assert [number for number, scene in enumerate(game.scenes, 1) if scene.prop] == [2, 7]
+    assert [scene.prop_told for scene in game.scenes if scene.prop] == [True, False]
+    assert len({scene.prop_colour for scene in game.scenes if scene.prop}) == 1 and game.opening is None
+    opened = sparse_game(5, (7,), turns=9, split="heldout", opening=True)
+    assert not any(scene.prop_told for scene in opened.scenes)
+    assert opened.opening.prop_colour == opened.scenes[6].prop_colour
 
 
 def test_lockstep_chooses_by_the_engines_own_rule(tiny_tokenizer):

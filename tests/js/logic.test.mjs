@@ -6,8 +6,18 @@ import { composeInstruction, exampleInstructions, instructionLines, oneLine, rea
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
-import { describeState, itemOfPath, savedState, readState, signed } from "../../js/state.mjs";
-import { allTurns, buildTree, findTurn, lineThrough, neighbour, pathTo, takesOf, turnsAfter } from "../../js/tree.mjs";
+import { describeState, itemOfPath, readState, rememberedWords, savedState, signed } from "../../js/state.mjs";
+import {
+  allTurns,
+  buildTree,
+  findTurn,
+  lineThrough,
+  neighbour,
+  pathTo,
+  recalledBy,
+  takesOf,
+  turnsAfter,
+} from "../../js/tree.mjs";
 import { TABLES, translator } from "../../js/translations.mjs";
 
 const say = translator("en");
@@ -65,6 +75,25 @@ test("a state in words names the turn, motion, gauges and changes", () => {
     say,
   );
   assert.equal(words, "Turn 2: motion fast, stamina 45 (\u22125), social 50, entertainment 55 (+5)");
+});
+
+test("a state names the turns that it remembers", () => {
+  const remembers = (recalled) => rememberedWords(readState({ gauges: {}, recalled }), say);
+  assert.equal(remembers([0, 3]), "Remembers: opening picture, Turn 3");
+  for (const none of [[], undefined, "x", null]) assert.equal(remembers(none), "");
+  assert.match(describeState(readState({ turn: 9, gauges: {}, recalled: [3] }), say), /, Remembers: Turn 3$/);
+});
+
+test("the turns that a turn remembers are those of its own path", () => {
+  const late = turn("f", { recalled: [0, 2] });
+  const root = buildTree([{ name: "main", turns: [turn("a"), turn("b", { seed: 1 }), turn("c"), late] }, ...LINES.slice(1)]);
+  const recalled = recalledBy(findTurn(root, "main", 4));
+  assert.equal(recalled[0], root);
+  assert.deepEqual(
+    recalled.slice(1).map((at) => [at.number, at.turn.seed]),
+    [[2, 1]],
+  );
+  assert.deepEqual([root, findTurn(root, "main", 3)].map(recalledBy), [[], []]);
 });
 
 test("a workflow keeps the last hundred turns of the course, without their texts", () => {

@@ -143,9 +143,7 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
         build_prompt(tiny_tokenizer, 8, [], words + "run", PROFILES["paper"])
     for read in (read_instructions, lambda text: build_prompt(tiny_tokenizer, 8, [], text, PROFILES["paper"])):
         read("x" * MOST_LETTERS)
-        with pytest.raises(
-            ValueError, match="'xxx.*xxx' has 8193 letters; shorten it to 1024 tok.* and 8192 letters"
-        ):
+        with pytest.raises(ValueError, match="'xxx.*xxx' has 8193 letters; shorten it to 1024 tok.* and 8192 letters"):
             read("x" * (MOST_LETTERS + 1))
     saved = [("x" * 15_000, (3, 1, 0, 1))]  # by a version that played it
     build_prompt(tiny_tokenizer, 8, saved, "run", PROFILES["paper"])

@@ -33,7 +33,7 @@ TEXT_WIDGETS = ("instruction", "instructions", "motion_text", "character", "adve
 TITLE_HEIGHT = 30
 PREVIEWED = 430  # height of a Decode Shot with the picture that a run shows in it
 # Heights to which nodes grow in Nodes 2.0, a run's picture with them.
-NODES_2 = {"DecodeShot": 510, "LoadAnimeGamer": 290, "GameHistory": 220, "LoadGameStory": 260}
+NODES_2 = {"DecodeShot": 510, "LoadAnimeGamer": 290, "GameHistory": 276, "LoadGameStory": 260}
 
 
 def read(path):

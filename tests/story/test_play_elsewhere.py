@@ -8,6 +8,7 @@ import torch
 from test_play import GAME, content, opened, played
 
 from animegamer_core.media.video import read_clip, to_uint8
+from animegamer_core.recall import Memory
 from animegamer_core.state import CACHED_TURNS, CharacterState, GameSession, GameState
 from animegamer_core.story.content_store import with_opening_address
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
@@ -98,9 +99,10 @@ def test_a_branch_keeps_its_own_opening(world, tmp_path):
 # Turns of a graph
 
 
-def graph(world, opening=None, window=4, instructions=GAME[:3]):
+def graph(world, opening=None, window=4, instructions=GAME[:3], memory=None):
     """A game played without a story, and its shots: [(session after turn n, shot's key, frames)]."""
-    models, session, turns = LoadedModels(world, PlaySettings()), opening or GameSession(window=window), []
+    models, turns = LoadedModels(world, PlaySettings()), []
+    session = replace(opening or GameSession(window=window), memory=memory or world.memory)
     for number, instruction in enumerate(instructions):
         session = with_opening_address(world.fingerprint, session)
         session = predict_turn(world, models, session, instruction).follow(session, number)
@@ -132,7 +134,8 @@ def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with
 
 def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
     opening = GameSession().open_with("Miko waves", picture(world))
-    turns = graph(world, opening, instructions=[f"Miko runs {number}" for number in range(CACHED_TURNS)])
+    lines = [f"Miko runs {number}" for number in range(CACHED_TURNS)]
+    turns = graph(world, opening, instructions=lines, memory=Memory("recent"))
     assert turns[-1][0].picture.state.representation is None
     story = keep(world, tmp_path, turns, (0, -1))
     assert len(story.entries) == CACHED_TURNS and story.session(CACHED_TURNS, 4).picture is not None

@@ -109,3 +109,29 @@ def test_windows_are_successive_turns_of_all_lengths():
     whole = ["-3-1-4-", "-9-2-6-5-8-7-"]
     for run_ in torch.cat([batch for batch in batches if batch.shape[1] == 3]).tolist():
         assert any(f"-{'-'.join(map(str, run_))}-" in game for game in whole)
+
+
+SAMPLES = [
+    [[3, 1], [3, 1], [8, 7]],
+    [[5, 8, 7], [9, 2, 6], [3, 1, 4]],
+    [[9, 2, 6, 5], [2, 6, 5, 8], [2, 6, 5, 8]],
+    [[2, 6, 5, 8, 7], [2, 6, 5, 8, 7], [9, 2, 6, 5, 8]],
+    [[7], [2], [7]],
+]
+
+
+def test_the_samples_without_recall_are_those_of_every_version():
+    games = [GameRecord("a", (3, 1, 4)), GameRecord("b", (9, 2, 6, 5, 8, 7))]
+    order = WindowSampler(games, window=4, batch=3, seed=5)
+    assert [order.batch(step).tolist() for step in range(5)] == SAMPLES
+
+
+def test_windows_may_begin_with_earlier_turns_of_the_same_game():
+    clips = (9, 2, 6, 5, 8, 7, 0, 1)
+    order = WindowSampler([GameRecord("b", clips)], window=4, batch=64, seed=0, recall=0.5)
+    gaps = []
+    for run_ in itertools.chain.from_iterable(order.batch(step).tolist() for step in range(10)):
+        turns = [clips.index(clip) for clip in run_]
+        assert turns == sorted(set(turns)) and turns[-2:] in ([turns[-1] - 1, turns[-1]], [turns[-1]])
+        gaps.append(sum(later - turn > 1 for turn, later in itertools.pairwise(turns)))
+    assert {0, 1, 2} == set(gaps) and 0.1 < sum(map(bool, gaps)) / len(gaps) < 0.5

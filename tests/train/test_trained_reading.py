@@ -19,7 +19,7 @@ from animegamer_core.data.records import GameRecord
 from animegamer_core.evaluate.world.motion import flow_of, open_meter
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import PROFILES, TRAINED_PROFILES, Reading
-from animegamer_core.state import MOTION_TABLES, GameSession
+from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story.story import Story
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.stages import StageConfig
@@ -223,8 +223,3 @@ def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, t
         train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
     with pytest.raises(ValueError, match="stage joint reads no turns, so a profile changes nothing"):
         train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")
-
-
-def test_a_session_that_leaves_the_window_to_the_world_takes_its_own():
-    assert GameSession(window=None).with_default_window(3).window == 3
-    assert GameSession(window=1).with_default_window(3).window == 1

@@ -6,12 +6,13 @@ B games, L prompt tokens, N state tokens, D state width, K past turns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from ...model.engine import GameEngine
 from ...model.prompt import GRAMMAR
+from ...recall import LAST_TURNS, Memory
 from ...state import GameSession, GameState, Turn
 
 BATCH_GAMES = 32
@@ -24,23 +25,51 @@ class Script:
     instructions: tuple[str, ...]
     opening: tuple[str, GameState] | None = None
 
-    def session(self, window: int) -> GameSession:
+    def session(self, window: int, memory: Memory = LAST_TURNS) -> GameSession:
         """The game before its first turn."""
-        session = GameSession(window=window)
+        session = GameSession(window=window, memory=memory)
         return session if self.opening is None else session.open_with(*self.opening)
 
 
-def play_games(engine: GameEngine, scripts: Sequence[Script], window: int) -> list[tuple[Turn, ...]]:
-    """The turns 1, 2 ... of every game; all scripts have the same number of instructions."""
+def play_games(
+    engine: GameEngine, scripts: Sequence[Script], window: int, memory: Memory = LAST_TURNS
+) -> list[tuple[Turn, ...]]:
+    """The turns 1, 2 ... of every game, all with representations; all scripts have the same number of instructions."""
     played: list[tuple[Turn, ...]] = []
     for start in range(0, len(scripts), BATCH_GAMES):
-        batch = scripts[start : start + BATCH_GAMES]
-        sessions = [script.session(window) for script in batch]
-        for texts in zip(*(script.instructions for script in batch), strict=True):
-            states = predict_batch(engine, [session.past() for session in sessions], texts)
-            sessions = [session.step(text, state) for session, text, state in zip(sessions, texts, states, strict=True)]
-        played += [tuple(turn for turn in session.turns if turn.number > 0) for session in sessions]
+        games = [_BatchedGame(script.session(window, memory)) for script in scripts[start : start + BATCH_GAMES]]
+        for texts in zip(*(script.instructions for script in scripts[start : start + BATCH_GAMES]), strict=True):
+            recalled = [game.session.recall(text, stored=True) for game, text in zip(games, texts, strict=True)]
+            pasts = [game.past(numbers) for game, numbers in zip(games, recalled, strict=True)]
+            for game, *turn in zip(games, texts, predict_batch(engine, pasts, texts), recalled, strict=True):
+                game.step(*turn)
+        played += [game.turns for game in games]
     return played
+
+
+class _BatchedGame:
+    """A game in progress that keeps every representation, which its session drops."""
+
+    def __init__(self, session: GameSession) -> None:
+        self.session = session
+        self._states = {turn.number: turn.state for turn in session.turns}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Its turns without an opening picture."""
+        return tuple(map(self._whole, (turn for turn in self.session.turns if turn.number > 0)))
+
+    def past(self, recalled: tuple[int, ...]) -> list[Turn]:
+        """The past turns in the prompt of the next one."""
+        return [self._whole(turn) for turn in self.session.past(recalled)]
+
+    def step(self, text: str, state: GameState, recalled: tuple[int, ...]) -> None:
+        """Play a turn."""
+        self._states[self.session.next_number] = state
+        self.session = self.session.step(text, state, recalled=recalled)
+
+    def _whole(self, turn: Turn) -> Turn:
+        return replace(turn, state=self._states[turn.number])
 
 
 @torch.inference_mode()

@@ -26,6 +26,7 @@ from ...toybox.world import AMPLITUDES, COLOURS, MOTIONS, Scene
 from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
 from ..report import Line, Outcome, Report, Target, machine, strips
 from .context import Sampling
+from .memory import memory_row
 from .run import FULL, EvalRun
 from .speed import measure_speed
 
@@ -203,6 +204,7 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "override": override_row,
     "games": games_row,
     "colour": colour_row,
+    "memory": memory_row,
     "unseen": unseen_row,
     "speed": speed_row,
 }

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from torch import Tensor
 
+from ...recall import LAST_TURNS, Memory
 from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
 from ...toybox.calibration import uncalibrated_table
 from ...toybox.games import Game, opening_game, sample_game
@@ -28,7 +29,8 @@ class Plan:
 
     shots: held-out scenes decoded from their true representation, and as many for the motion row. true: true clips for
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
-    at most so many shots for each window but the default one. unseen: games of two turns.
+    at most so many shots for each window but the default one. unseen: games of two turns. memory: games of 64 turns.
+    long_game: turns of one more game.
     """
 
     shots: int = 10
@@ -38,18 +40,20 @@ class Plan:
     turns: int = 10
     colours: int = 5
     unseen: int = 3
+    memory: int = 2
+    long_game: int = 100
 
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
             raise ValueError(f"--limit is {games}; expected 1 game or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen")
+        names = ("shots", "true", "sweeps", "colours", "unseen", "memory")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
 
 
 QUICK = Plan()
-FULL = Plan(shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60)
+FULL = Plan(shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60, memory=50, long_game=2000)
 
 
 def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
@@ -217,9 +221,19 @@ class EvalRun:
         states = (GameState.of_picture(state_ND) for state_ND in self.context.encode(shots))
         return list(zip(shots.instructions, states, strict=True))
 
-    def play(self, scripted: ScriptedGames, window: int, shots: Sequence[tuple[int, int]]) -> PlayedGames:
+    def opening_of(self, game: Game) -> tuple[str, GameState] | None:
+        """The instruction and the encoded state of a game's opening picture, if it has one."""
+        return next(iter(self._openings([] if game.opening is None else [game.opening])), None)
+
+    def play(
+        self,
+        scripted: ScriptedGames,
+        window: int,
+        shots: Sequence[tuple[int, int]],
+        memory: Memory = LAST_TURNS,
+    ) -> PlayedGames:
         """Play all games, and draw the shots of these (game, turn number) at their predicted motion scopes."""
-        turns = tuple(play_games(self.context.engine, scripted.scripts, window))
+        turns = tuple(play_games(self.context.engine, scripted.scripts, window, memory))
         states = [turns[game][number - 1].state for game, number in shots]
         values = [self.context.world.motion_table.value(state.motion) for state in states]
         seeds = self.seeds(len(shots), GAME_OFFSET)

@@ -1,0 +1,149 @@
+"""Games that recall earlier turns: what is saved of it, and that replaying them is exact."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from animegamer_core.__main__ import main
+from animegamer_core.media.video import to_uint8
+from animegamer_core.recall import Memory
+from animegamer_core.spec import PROFILES
+from animegamer_core.state import CACHED_TURNS, GameSession
+from animegamer_core.story.content_store import StateKey, address_of
+from animegamer_core.story.player import Player, PlaySettings, save_turn
+from animegamer_core.story.story import Story
+from animegamer_core.story.turn import predict_turn, shot_key
+
+TOLD = "Character: Miko; Motion: gently run with a red scarf; Background: day beach."
+PLAIN = "Character: Miko; Motion: gently run; Background: day beach."
+ASKED = "Character: Miko; Motion: softly dance with the scarf; Background: day beach."
+GAME = (TOLD, *[PLAIN] * 5, ASKED)
+
+
+def opened(world, root):
+    return Story.open(root, "game", world.spec.name, world.fingerprint)
+
+
+def played(world, root, instructions=GAME, after=0, **settings):
+    player = Player(world, opened(world, root), PlaySettings(**settings), after)
+    for line in instructions:
+        player.step(line, draw=False)
+    return player
+
+
+def addresses(player):
+    return [entry.state for entry in player.story.entries]
+
+
+def index_of(player):
+    return json.loads((player.story.folder / "story.json").read_text())
+
+
+def test_the_engine_reads_the_recalled_turn_in_place_of_the_oldest(world, tmp_path):
+    player = played(world, tmp_path)
+    turn, before = player.session.turns[-1], player.session.turns[:-1]
+    assert turn.recalled == (1,)
+    state = player.models.engine().predict([before[number - 1] for number in (1, 4, 5, 6)], ASKED)
+    assert torch.equal(turn.state.representation, state.representation)
+    record = player.story.states.record(turn.address)
+    assert record["key"]["recalled"] == [1]
+    assert index_of(player)["memory"] == {"kind": "recall", "turns": 2}
+
+
+def test_a_turn_without_a_recalled_one_has_the_address_that_it_always_had(world, tmp_path):
+    whole = played(world, tmp_path / "recall")
+    recent = played(world, tmp_path / "recent", memory=Memory())
+    assert addresses(whole)[:-1] == addresses(recent)[:-1] and addresses(whole)[-1] != addresses(recent)[-1]
+    assert "memory" not in index_of(recent)
+    record = recent.story.states.record(addresses(recent)[-1])
+    assert set(record["key"]) == {"world", "parent", "instruction", "window", "profile", "precision"}
+    key = StateKey("w", None, "run", 4, "paper", "float32")
+    assert address_of(key) == "81e6795d43df22cce59fc53e65a675483a8f8cf7bc26983e6205236ecdfa1a7d"
+    assert address_of(replace(key, recalled=(1,))) != address_of(replace(key, recalled=(2,))) != address_of(key)
+
+
+def test_a_replay_predicts_nothing(world, tmp_path, monkeypatch):
+    first = played(world, tmp_path)
+    monkeypatch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
+    again = played(world, tmp_path)
+    assert again.story.branch == "main" and again.session.turns[-1].recalled == (1,)
+    assert addresses(again) == addresses(first)
+    assert [turn.recalled for turn in again.story.session(7, 4).turns] == [()] * 6 + [(1,)]
+
+
+def test_an_older_story_replays_and_goes_on_with_its_last_turns(world, tmp_path, monkeypatch):
+    """A story without a memory in its index is one of an older version."""
+    older = played(world, tmp_path, memory=Memory())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
+        assert addresses(played(world, tmp_path)) == addresses(older)
+    later = played(world, tmp_path, [PLAIN] * 4 + [ASKED], after=1)
+    assert later.session.turns[-1].recalled == ()
+    chosen = played(world, tmp_path, [ASKED], after=6, memory=Memory("recall", 1))
+    assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "line-2"]
+    assert "memory" not in index_of(chosen), "the story keeps the memory that it began with"
+
+
+def test_a_story_keeps_the_memory_that_it_began_with(world, tmp_path):
+    played(world, tmp_path, [TOLD], memory=Memory("recall", 3))
+    player = played(world, tmp_path, GAME[1:], after=1)
+    assert player.session.memory == Memory("recall", 3) and player.session.turns[-1].recalled == (1,)
+    assert opened(world, tmp_path).session(7, 4).memory == Memory("recall", 3)
+
+
+def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):
+    state = world.spec.state
+    picture = torch.full((state.tokens, state.width), 0.5)
+    opening = GameSession().open_with("Miko stands", played(world, tmp_path / "x", [PLAIN]).session.turns[0].state)
+    opening = replace(opening, turns=(replace(opening.turns[0], state=type(opening.turns[0].state)(picture, 1)),))
+    player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
+    for line in (*[PLAIN] * (CACHED_TURNS + 2), ASKED):
+        player.step(line, draw=False)
+    assert player.session.turns[-1].recalled == (0,)
+    resumed = played(world, tmp_path, [ASKED], after=CACHED_TURNS + 2)
+    assert resumed.session.turns[-1].address == player.session.turns[-1].address
+    loaded = resumed.story.load_session(resumed.story.session(CACHED_TURNS + 2, 4))
+    assert loaded.recall(ASKED) == (0,), "a graph that loads the story has the picture too"
+
+
+def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
+    player = played(world, tmp_path / "player")
+    models, session = player.models, GameSession(memory=world.memory)
+    for line in GAME:
+        session = predict_turn(world, models, session, line).follow(session, len(session.turns))
+    turn = session.turns[-1]
+    key = shot_key(world, models, PlaySettings(), turn, 2.5)
+    frames = models.decoder().shoot(turn.state.representation, 2.5, seed=0, steps=1)
+    save_turn(opened(world, tmp_path / "graph"), session, "paper", models.precision, key, to_uint8(frames), fps=8)
+    saved = opened(world, tmp_path / "graph")
+    assert [entry.state for entry in saved.entries] == addresses(player)
+    assert saved.memory == world.memory
+
+
+def test_a_damaged_memory_is_named(world, tmp_path):
+    player = played(world, tmp_path, [TOLD])
+    index = player.story.folder / "story.json"
+    index.write_text(json.dumps({**json.loads(index.read_text()), "memory": {"kind": "all", "turns": 2}}))
+    with pytest.raises(ValueError, match=r"story.json: field memory: unknown memory 'all'; choose recent or recall"):
+        opened(world, tmp_path)
+
+
+def test_published_worlds_remember_as_their_scripts_do(world):
+    assert world.memory.kind == "recall"
+    assert replace(world, profile=PROFILES["as_run"], trained_window=4).memory.kind == "recent"
+    assert replace(world, profile=PROFILES["reference"]).memory.kind == "recent"
+    assert replace(world, profile=PROFILES["reference"], trained_window=4).memory.kind == "recall"
+
+
+def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, capsys):
+    file = tmp_path / "game.txt"
+    file.write_text("\n".join(GAME))
+    common = ["play", str(file), "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]
+    assert main(common) == 0
+    assert capsys.readouterr().out.count("  remembered: turn 1\n") == 1
+    assert main([*common, "--name", "recent", "--memory", "recent"]) == 0
+    assert "remembered" not in capsys.readouterr().out
+    assert main([*common, "--memory", "recent", "--recalled-turns", "2"]) == 2
+    assert "choose memory recall" in capsys.readouterr().err

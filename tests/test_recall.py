@@ -1,0 +1,194 @@
+"""Which earlier turns a game recalls for an instruction."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core import recall
+from animegamer_core.recall import Memory, Seen, chosen_memory, named_in
+from animegamer_core.state import CACHED_TURNS, GameSession, GameState
+
+
+def text(motion, place="day beach", who="Miko"):
+    return f"Character: {who}; Motion: {motion}; Background: {place}."
+
+
+PLAIN = text("gently run")
+
+
+def played(texts, window=4, most=2, opening=None):
+    """A game of these turns, in which nothing has been recalled."""
+    session = GameSession(window=window, memory=Memory("recall", most))
+    state = GameState(torch.zeros(2, 3), 3)
+    if opening is not None:
+        session = session.open_with(opening, state)
+    for line in texts:
+        session = session.step(line, state)
+    return session
+
+
+def remembered(session, instruction, stored=True):
+    return [turn.number for turn in session.past(session.recall(instruction, stored))]
+
+
+@pytest.mark.parametrize(
+    "instruction, things, described",
+    [
+        (text("softly hug a friend with the scarf"), ["scarf"], {"friend", "day", "beach"}),
+        (text("wave hello with a red scarf"), [], {"red", "scarf", "day", "beach"}),
+        (text("fly on a broomstick with the cars"), ["car"], {"broomstick", "day", "beach"}),
+        (text("puts on her old hat quickly"), ["hat"], {"old", "hat", "day", "beach"}),
+        ("Miko finds the red car near Taro's house.", ["car", "house"], {"red", "car", "taro", "house"}),
+        ("", [], set()),
+    ],
+)
+def test_a_text_refers_to_things_and_describes_some(instruction, things, described):
+    named = named_in(instruction)
+    assert [words[0] for words in named.things] == things
+    assert named.described == described <= named.shown
+
+
+def test_the_scene_of_a_text_is_its_place_and_characters():
+    assert named_in(text("talk to a friend", "night street", "Miko, Taro")).scene == ("street", "miko", "taro")
+    assert named_in(text("talk", "a cozy kitchen with a big oven", "Old Tom and Jiji")).scene == (
+        "kitchen",
+        "old tom",
+        "jiji",
+    )
+    assert named_in("Miko dances with Taro in the rain.").scene == ("miko", "taro")
+
+
+def test_a_thing_recalls_the_turn_that_described_it():
+    instructions = [PLAIN, text("dance with a red scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6]
+    session = played(instructions)
+    assert session.recall(text("read a book with the scarf"), stored=True) == (2,)
+    assert remembered(session, text("read a book with the scarf")) == [2, 8, 9, 10]
+    assert remembered(session, text("read a book with a blue scarf")) == [7, 8, 9, 10]
+    assert remembered(session, PLAIN) == [7, 8, 9, 10]
+
+
+def test_a_description_is_recalled_also_while_the_last_turns_show_its_thing():
+    """Otherwise a look that was drawn wrongly once would be copied from turn to turn."""
+    session = played([text("run with a red scarf"), *[PLAIN] * 6, text("swim with the scarf")])
+    assert remembered(session, text("dance with the scarf")) == [1, 6, 7, 8]
+
+
+def test_the_newest_description_counts():
+    session = played([text("run with a red scarf"), PLAIN, text("run with a blue scarf"), *[PLAIN] * 6])
+    assert remembered(session, text("swim with the scarf"))[0] == 3
+
+
+def test_a_thing_that_nobody_described_recalls_the_turn_that_showed_it_last():
+    session = played([text("run with the scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6])
+    assert remembered(session, text("dance with the scarf")) == [3, 7, 8, 9]
+
+
+def test_the_opening_picture_is_recalled_for_what_no_turn_described():
+    session = played([text("run with the scarf"), *[PLAIN] * 8], opening=text("run"))
+    assert remembered(session, text("dance with the scarf"), stored=False) == [0, 7, 8, 9]
+    described = played([text("run with a red scarf"), *[PLAIN] * 8], opening=text("run"))
+    assert remembered(described, text("dance with the scarf")) == [1, 7, 8, 9]
+
+
+def test_a_place_and_a_character_recall_the_turn_that_showed_them_last():
+    castle = text("talk to a friend", "night castle", "Miko, Taro")
+    session = played([castle, PLAIN, text("run", "day castle"), *[PLAIN] * 6])
+    assert remembered(session, text("dance", "night castle", "Taro")) == [1, 3, 8, 9]
+    assert remembered(session, text("dance", "night castle", "Nori")) == [3, 7, 8, 9]
+
+
+def test_things_come_before_the_place_and_the_place_before_characters():
+    lines = [text("run with a red car"), text("run", "day castle"), text("run", who="Taro"), *[PLAIN] * 6]
+    wanted = text("swim with the car", "night castle", "Taro")
+    recalled = {most: played(lines, 4, most).recall(wanted, stored=True) for most in (1, 2, 3)}
+    assert recalled == {1: (1,), 2: (1, 2), 3: (1, 2, 3)}
+
+
+def test_only_turns_in_memory_are_recalled_without_a_story():
+    session = played([text("run with a red scarf"), *[PLAIN] * CACHED_TURNS])
+    assert session.recall(text("swim with the scarf"), stored=True) == (1,)
+    assert session.recall(text("swim with the scarf")) == ()
+
+
+def test_memory_recent_and_narrow_windows_recall_nothing():
+    lines = [text("run with a red scarf"), *[PLAIN] * 8]
+    asking = text("swim with the scarf")
+    assert GameSession(played(lines).turns, 4).recall(asking, stored=True) == ()
+    assert [played(lines, window).recall(asking, stored=True) for window in (0, 1, 2)] == [(), (), (1,)]
+
+
+def test_a_session_that_leaves_window_and_memory_to_the_world_takes_its_own():
+    session = GameSession(window=None, memory=None).with_defaults(3, Memory("recall", 1))
+    assert (session.window, session.memory) == (3, Memory("recall", 1))
+    assert GameSession(window=1, memory=None).with_defaults(3, Memory()).window == 1
+    assert session.with_defaults(9, Memory()) is session
+
+
+def test_a_player_asks_for_a_memory_by_its_kind_or_its_number_of_turns():
+    assert chosen_memory(None, None) is None
+    assert chosen_memory("recent", None) == Memory() and chosen_memory("recall", None) == Memory("recall", 2)
+    assert chosen_memory(None, 3) == chosen_memory("recall", 3) == Memory("recall", 3)
+    with pytest.raises(ValueError, match="memory recent recalls no turns, but 3 were asked for"):
+        chosen_memory("recent", 3)
+
+
+def test_an_impossible_memory_is_refused():
+    with pytest.raises(ValueError, match="unknown memory 'all'; choose recent or recall"):
+        Memory("all")
+    with pytest.raises(ValueError, match="recalled turns is 0"):
+        Memory("recall", 0)
+
+
+LINES = st.lists(
+    st.builds(
+        text,
+        st.sampled_from(["run", "run with a red scarf", "run with the scarf", "see the blue car", "see the car"]),
+        st.sampled_from(["day beach", "night castle", "the old kitchen"]),
+        st.sampled_from(["Miko", "Taro", "Miko, Taro"]),
+    ),
+    max_size=30,
+)
+
+
+@given(LINES, st.integers(0, 8), st.integers(1, 5), st.booleans(), st.booleans())
+def test_recalled_turns_fit_the_window_and_the_last_turn_stays(lines, window, most, opened, stored):
+    session = played(lines, window, most, PLAIN if opened else None)
+    asking = text("run with the scarf", "night castle")
+    recalled = session.recall(asking, stored)
+    past = session.past(recalled)
+    numbers = [turn.number for turn in past]
+    assert numbers == sorted(set(numbers)) and len(past) == min(window, len(session.turns))
+    assert len(recalled) <= most and numbers[: len(recalled)] == list(recalled)
+    assert not recalled or recalled[-1] < numbers[len(recalled)] - 1, "the form of a choice is unique"
+    assert not past or past[-1] is session.turns[-1]
+    assert stored or all(turn.state.representation is not None for turn in past)
+
+
+@given(LINES, st.data())
+def test_a_game_that_was_rewound_recalls_as_one_that_was_played_anew(lines, data):
+    """The index that grows with a game equals the one that is made from its turns."""
+    session = played(lines)
+    session.recall(PLAIN)
+    for number in range(3):
+        session = session.step(text(f"run with the car {number}"), GameState(torch.zeros(2, 3), 3))
+    assert session._seen == Seen.of((turn.number, turn.instruction) for turn in session.turns)
+    back = session.rewind(data.draw(st.integers(0, len(lines))))
+    assert back._seen == played(lines[: len(back.turns)])._seen
+
+
+def test_choosing_turns_reads_no_other_text_than_the_instruction(monkeypatch):
+    """So it takes as long at turn 10,000 as at turn 10."""
+    session, reads = played([text("run with a red scarf"), *[PLAIN] * 40]), []
+    session.recall(PLAIN, stored=True)
+    monkeypatch.setattr(recall, "named_in", lambda line: reads.append(line) or named_in(line))
+    asking = text("swim with the scarf")
+    assert session.recall(asking, stored=True) == (1,) and reads == [asking]
+    session.step(asking, GameState(torch.zeros(2, 3), 3)).recall(PLAIN, stored=True)
+    assert reads == [asking, asking, PLAIN]
+
+
+@given(st.text())
+def test_any_text_can_be_read(line):
+    named = named_in(line)
+    assert named.described <= named.shown
