@@ -11,7 +11,8 @@ export function createServer(api) {
 
   async function queued() {
     const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
-    return [...running, ...pending].map((entry) => entry[1]);
+    const ids = (entries) => entries.map((entry) => entry[1]);
+    return { running: ids(running), waiting: ids(pending) };
   }
 
   return {

@@ -7,7 +7,8 @@ import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs"
 export const TAKES = 3;
 
 /**
- * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() -> ids, getJson(path).
+ * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() ->
+ * {running, waiting} ids, getJson(path).
  * `store` is local storage. Each change calls `onChange(session, event)`.
  */
 export class PlaySession {
@@ -156,8 +157,8 @@ export class PlaySession {
     const ids = this.jobs.map((job) => job.id);
     this.batch = null;
     await this.#guard(() => this.port.cancel(ids));
-    const queued = await this.port.queued().catch(() => ids);
-    this.jobs = this.jobs.filter((job) => queued.includes(job.id));
+    const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
+    this.jobs = this.jobs.filter((job) => running.includes(job.id) || waiting.includes(job.id));
     this.#changed(this.busy ? "" : "stopped");
   }
 
@@ -234,11 +235,12 @@ export class PlaySession {
     for (const job of [...this.jobs]) {
       await this.#guard(async () => {
         // The queue first: a prompt that ends between the two requests is then found in the history.
-        const waits = (await this.port.queued()).includes(job.id);
+        const { running, waiting } = await this.port.queued();
         const entry = await this.port.history(job.id);
         const messages = Object.fromEntries(entry?.status?.messages ?? []);
         if (!entry) {
-          if (!waits) this.interrupted({ prompt_id: job.id });
+          if (running.includes(job.id)) this.began({ prompt_id: job.id });
+          else if (!waiting.includes(job.id)) this.interrupted({ prompt_id: job.id });
         } else if (entry.status?.status_str === "success") {
           this.executed({ prompt_id: job.id, node: TURN_NODE, output: entry.outputs?.[TURN_NODE] });
           await this.succeeded({ prompt_id: job.id });

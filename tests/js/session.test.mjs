@@ -195,6 +195,20 @@ test("a reload keeps the settings of the form", async () => {
   assert.deepEqual(later.settings, settings, "also where no story was open");
 });
 
+test("a reload in mid-turn shows the turn as running, and one that waits as waiting", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one", 2);
+  const waiting = await reloaded(server, store);
+  assert.deepEqual([waiting.busy, waiting.running], [true, false]);
+  server.start();
+  const running = await reloaded(server, store);
+  assert.deepEqual(
+    running.jobs.map((job) => Boolean(job.running)),
+    [true, false],
+  );
+  assert.equal(running.progress.job.running, true);
+});
+
 test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
   const { server, session } = await begun({ played: ["one"] });
   await session.exportStory();
