@@ -28,7 +28,7 @@ app.registerExtension({
     addStyle();
     for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
       if (table) addColours(table);
-    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.graph.nodes, detail));
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.rootGraph ?? app.graph, detail));
   },
 });
 

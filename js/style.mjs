@@ -109,6 +109,7 @@ const STYLE = `
 .ag-screen video, .ag-preview { object-fit: contain; display: block; background: #000; }
 .ag-preview { position: absolute; inset: 0; width: 100%; height: 100%; }
 .ag-blank { display: grid !important; place-items: center; font-size: 34px; color: color-mix(in srgb, var(--ag-ink) 26%, transparent); }
+.ag-play .ag-draft { position: absolute; inset-inline-start: 8px; top: 8px; max-width: calc(100% - 16px); padding: 0 8px; border-radius: 10px; font-size: 11px; line-height: 20px; color: #fff; background: rgb(0 0 0 / .72); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
 .ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
 .ag-examples, .ag-example-list { display: flex; flex-direction: column; gap: 8px; }
@@ -150,12 +151,22 @@ const STYLE = `
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
-.ag-folds { display: flex; flex-wrap: wrap; gap: 4px 12px; }
-.ag-fold[open] { flex: 1 0 100%; }
+.ag-folds { display: grid; grid-template-columns: 1fr 1fr; gap: 4px 12px; }
+.ag-fold { grid-row: 1; grid-column: 1; justify-self: start; align-self: start; }
+.ag-fold + .ag-fold { grid-column: 2; justify-self: end; }
+.ag-folds > .ag-fold[open] { grid-column: 1 / -1; justify-self: stretch; }
+.ag-fold:not([open]) { z-index: 1; }
+.ag-fold + .ag-fold[open] summary { display: flex; width: max-content; margin-inline-start: auto; }
 .ag-fold summary { display: inline-flex; gap: 6px; align-items: center; cursor: pointer; font-size: 12px; color: var(--ag-faint); border-radius: 6px; padding: 2px 4px; list-style: none; }
 .ag-fold summary::-webkit-details-marker { display: none; }
 .ag-fold summary:hover, .ag-fold[open] summary { color: var(--ag-ink); }
 .ag-grid-fields { display: grid; grid-template-columns: 2fr 3fr; gap: 8px; padding: 6px 0 2px; }
+.ag-settings { display: grid; grid-template-columns: 1fr 1fr; gap: 6px 10px; padding: 6px 0 2px; }
+.ag-settings .ag-field { flex-direction: row; align-items: center; gap: 6px; }
+.ag-settings .ag-field > span { flex: none; }
+.ag-settings .ag-field > span::first-letter { text-transform: uppercase; }
+.ag-settings :is(input, select) { height: 30px; padding: 4px 6px; }
+.ag-settings select ~ input { flex: 0 0 64px; }
 .ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
 .ag-buttons { display: flex; gap: 8px; }
