@@ -110,6 +110,6 @@ def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
     if len(found) > 1:
         raise CheckpointError(
             f"{folders[0]}: holds {', '.join(path.name for path in found)}; choose one by its name, such as "
-            f"{world_of(found[0])!r} (--name of convert, or {folders[0] / world_of(found[0])} as a world)"
+            f"{world_of(found[0])!r} (as a world: {folders[0] / world_of(found[0])})"
         )
     return found[0] if found else None
