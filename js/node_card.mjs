@@ -17,6 +17,7 @@ const ALWAYS = { serialize: false, hideOnZoom: false };
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
 export function dressNode(node, say, app) {
   const fit = createFit(node);
+  if (node.comfyClass === "LoadAnimeGamer") addWeightsButton(node, say);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
   const story = node.widgets?.find((widget) => widget.name === "instructions");
@@ -72,6 +73,14 @@ function dropPreviews(node, app) {
   delete app.nodePreviewImages[key];
   node.preview = node.imgs = node.images = undefined;
   app.canvas.setDirty(true, true);
+}
+
+/** The button that opens the dialog for the chosen world's weights. It comes last and is never saved. */
+function addWeightsButton(node, say) {
+  const world = node.widgets?.find((widget) => widget.name === "world");
+  const act = () => node.animegamerWeights?.(world?.value);
+  const button = node.addWidget("button", say("getWeights"), null, act, { serialize: false });
+  button.serialize = false;
 }
 
 function addCard(node, say, fit) {

@@ -1,12 +1,17 @@
 // The server's functions that the Play tab needs, through ComfyUI's own api object.
 
-/** An object as `PlaySession` expects it; errors have the server's own message. */
+/** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
   async function getJson(path) {
     const reply = await answered(api.fetchApi(path));
     const body = await reply.json().catch(() => null);
     if (!reply.ok || body === null) throw new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
     return body;
+  }
+
+  async function prompts() {
+    const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
+    return [...running, ...pending].map((entry) => [entry[1], entry[2]]);
   }
 
   async function queued() {
@@ -18,6 +23,7 @@ export function createServer(api) {
   return {
     getJson,
     queued,
+    prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
     history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
     cancel: async (ids) => {

@@ -13,6 +13,7 @@ from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNe
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
+from .weights import GetAnimeGamerWeights
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
 NODE_CLASS_MAPPINGS = {
@@ -30,6 +31,7 @@ NODE_CLASS_MAPPINGS = {
     "EvaluateGame": EvaluateGame,
     "ConvertAnimeGamer": ConvertAnimeGamer,
     "BuildGameDataset": BuildGameDataset,
+    "GetAnimeGamerWeights": GetAnimeGamerWeights,
 }
 
 

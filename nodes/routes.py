@@ -2,6 +2,7 @@
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+    GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
 """
@@ -27,6 +28,7 @@ from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, list_stories, played_world, story_name
 from .values import stat_changes
+from .weights import offer
 from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
@@ -54,7 +56,7 @@ def register() -> None:
     if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
         return
     table.post("/animegamer/turn")(_answering(_turn))
-    for path, read in (("stories", _stories), ("story", _story), ("words", _words)):
+    for path, read in (("stories", _stories), ("story", _story), ("words", _words), ("weights", offer)):
         table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
 
 
