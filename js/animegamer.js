@@ -10,9 +10,26 @@ import { createServer, listen } from "./server.mjs";
 import { PlaySession } from "./session.mjs";
 import { addStyle } from "./style.mjs";
 import { translator } from "./translations.mjs";
+import { createWeights } from "./weights.mjs";
+import { WeightsJob } from "./weights_job.mjs";
 
 const CATEGORY = "AnimeGamer";
 const ours = new Set(); // ids of the pack's nodes
+
+let weights = null; // the dialog, created at its first use
+let played = null; // the session of the Play tab
+
+async function getWeights(world) {
+  if (!weights) {
+    const job = new WeightsJob(createServer(api), () => weights.show());
+    weights = createWeights(job, words(), async () => {
+      await app.refreshComboInNodes?.();
+      if (!played?.story) await played?.close(); // its list of worlds says which are installed
+    });
+    listen(api, job);
+  }
+  await weights.open(world);
+}
 
 const words = () => translator(app.extensionManager.setting.get("Comfy.Locale"));
 
@@ -22,13 +39,15 @@ app.registerExtension({
     if (nodeData.category?.split("/")[0] === CATEGORY) ours.add(nodeData.name);
   },
   nodeCreated(node) {
-    if (ours.has(node.comfyClass)) dressNode(node, words(), app);
+    if (!ours.has(node.comfyClass)) return;
+    dressNode(node, words(), app);
+    node.animegamerWeights = getWeights;
   },
   setup() {
     addStyle();
     for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
       if (table) addColours(table);
-    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.graph.nodes, detail));
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.rootGraph ?? app.graph, detail));
   },
 });
 
@@ -41,7 +60,9 @@ app.registerExtension({
     const page = {
       address: (path) => api.apiURL(path),
       openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
+      getWeights,
     };
+    played = session;
     listen(api, session);
     api.addEventListener("b_preview", ({ detail }) => tab?.preview(detail));
     app.extensionManager.registerSidebarTab({

@@ -17,6 +17,7 @@ const ALWAYS = { serialize: false, hideOnZoom: false };
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
 export function dressNode(node, say, app) {
   const fit = createFit(node);
+  if (node.comfyClass === "LoadAnimeGamer") addWeightsButton(node, say);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
   const story = node.widgets?.find((widget) => widget.name === "instructions");
@@ -24,7 +25,7 @@ export function dressNode(node, say, app) {
   const shown = (output) => {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
-    const lines = readNotes(output?.animegamer_notes);
+    const lines = [...readNotes(output?.animegamer_draft), ...readNotes(output?.animegamer_notes)];
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
   };
   const { onExecuted, onConfigure } = node;
@@ -47,10 +48,15 @@ export function readNotes(value) {
   return (Array.isArray(value) ? value : []).map(String);
 }
 
-/** Show a turn while its PlayGameStory node is still running (event `animegamer.turn`). */
-export function showTurn(nodes, { node: id, state }) {
-  const node = nodes.find((candidate) => String(candidate.id) === String(id)); // number in old pages, string in new ones
-  node?.animegamerShow?.({ animegamer_state: [state] });
+/** Show a turn while its PlayGameStory node is still running (event `animegamer.turn`). `graph` is the root graph. */
+export function showTurn(graph, { node: id, state }) {
+  findNode(graph, String(id).split(":"))?.animegamerShow?.({ animegamer_state: [state] });
+}
+
+/** The node of an execution id: `7` in the graph itself, `3:7` in the subgraph of node 3, and so on. */
+function findNode(graph, [first, ...rest]) {
+  const node = graph?.nodes?.find((candidate) => String(candidate.id) === first); // number in old pages, string in new ones
+  return rest.length ? findNode(node?.subgraph, rest) : node;
 }
 
 /** Remove the live previews from a node, which the page would otherwise keep showing in place of the result. */
@@ -67,6 +73,14 @@ function dropPreviews(node, app) {
   delete app.nodePreviewImages[key];
   node.preview = node.imgs = node.images = undefined;
   app.canvas.setDirty(true, true);
+}
+
+/** The button that opens the dialog for the chosen world's weights. It comes last and is never saved. */
+function addWeightsButton(node, say) {
+  const world = node.widgets?.find((widget) => widget.name === "world");
+  const act = () => node.animegamerWeights?.(world?.value);
+  const button = node.addWidget("button", say("getWeights"), null, act, { serialize: false });
+  button.serialize = false;
 }
 
 function addCard(node, say, fit) {

@@ -195,8 +195,8 @@ function createSettings(say, changed) {
   });
   const grid = el(
     "div",
-    { class: "ag-grid-fields" },
-    el("label", { class: "ag-field ag-field-whole" }, el("span", { text: say("motionOfShot") }), motion, value),
+    { class: "ag-settings" },
+    el("label", { class: "ag-field ag-field-whole" }, el("span", { text: say("motion"), title: say("motionOfShot") }), motion, value),
     el("label", { class: "ag-field" }, el("span", { text: say("seed") }), seed),
     el("label", { class: "ag-field" }, el("span", { text: say("steps") }), steps),
   );

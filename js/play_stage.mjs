@@ -22,10 +22,11 @@ export function createStage(say, clips, more) {
     },
     { class: "ag-icon ag-pause" },
   );
+  const draft = el("p", { class: "ag-draft", hidden: true });
   const element = el(
     "section",
     { class: "ag-stage" },
-    el("div", { class: "ag-frame" }, place, preview, pause),
+    el("div", { class: "ag-frame" }, place, draft, preview, pause),
     el("div", { class: "ag-head" }, number, words, more),
   );
   let address = "";
@@ -40,6 +41,8 @@ export function createStage(say, clips, more) {
     const turn = here.turn;
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip;
+    draft.hidden = !turn?.clip || !turn.draft;
+    draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
     number.textContent = here.number || "";
     number.hidden = !here.number;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
@@ -61,6 +64,15 @@ export function createStage(say, clips, more) {
   }
 
   return { element, show, showPreview };
+}
+
+/** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line. */
+export function draftWords({ steps, of: all, words = [] }, say) {
+  const reasons = [
+    steps == null ? "" : say("draftSteps", { steps, all }),
+    words.length ? say("draftWords", { words: words.join(", ") }) : "",
+  ];
+  return [say("draft"), ...reasons].filter(Boolean).join(" \u00b7 ");
 }
 
 /** Example instructions at the beginning of a story; `choose(instruction)` puts one into the form. */

@@ -10,10 +10,10 @@ import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The Play tab. `page` has address(path) and openAsGraph(session). show(session, event) draws it; destroy() ends its clips. */
+/** The Play tab. `page` has address(path), openAsGraph(session) and getWeights(world). show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
-  const start = createStart(say, session);
+  const start = createStart(say, session, page);
   const game = createGame(say, session, clips, page);
   const live = el("div", { class: "ag-unseen", role: "status", "aria-live": "polite" });
   const element = el("div", { class: "ag ag-play" }, start.element, game.element, live);
@@ -40,9 +40,13 @@ export function createPlayTab(session, say, page) {
   return { element, show, destroy, preview: (blob) => session.running && game.preview(blob) };
 }
 
-function createStart(say, session) {
+function createStart(say, session, page) {
   const name = el("input", { type: "text", maxlength: 80, required: true, value: "my-game", spellcheck: "false" });
   const world = el("select");
+  const weights = wordButton("download", say("getWeights"), {
+    class: "ag-second ag-get-weights",
+    on: { click: () => page.getWeights(world.value) },
+  });
   const list = el("ul", { class: "ag-stories" });
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const form = el(
@@ -51,6 +55,7 @@ function createStart(say, session) {
     el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
     el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
     wordButton("play", say("begin"), { type: "submit", class: "ag-main" }),
+    weights,
   );
   const element = el(
     "div",
@@ -138,9 +143,9 @@ function createGame(say, session, clips, page) {
       stage.element,
       examples.element,
       takes.element,
+      strip.element,
       files,
       card.element,
-      strip.element,
       mapPlace,
     ),
     form.element,

@@ -1,6 +1,6 @@
 // The server's functions that the Play tab needs, through ComfyUI's own api object.
 
-/** An object as `PlaySession` expects it; errors have the server's own message. */
+/** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
   async function getJson(path) {
     const reply = await answered(api.fetchApi(path));
@@ -9,14 +9,21 @@ export function createServer(api) {
     return body;
   }
 
+  async function prompts() {
+    const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
+    return [...running, ...pending].map((entry) => [entry[1], entry[2]]);
+  }
+
   async function queued() {
     const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
-    return [...running, ...pending].map((entry) => entry[1]);
+    const ids = (entries) => entries.map((entry) => entry[1]);
+    return { running: ids(running), waiting: ids(pending) };
   }
 
   return {
     getJson,
     queued,
+    prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
     history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
     cancel: async (ids) => {

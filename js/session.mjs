@@ -1,5 +1,6 @@
 // The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
+import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
@@ -7,7 +8,8 @@ import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs"
 export const TAKES = 3;
 
 /**
- * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() -> ids, getJson(path).
+ * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() ->
+ * {running, waiting} ids, getJson(path).
  * `store` is local storage. Each change calls `onChange(session, event)`.
  */
 export class PlaySession {
@@ -91,16 +93,9 @@ export class PlaySession {
     return this.jobs.some((job) => job.running);
   }
 
-  /** The running (or next) prompt, and which part of all sent prompts is done, 0..1, or null if unknown. */
+  /** The running (or next) prompt, and how much of all sent prompts is done. */
   get progress() {
-    const job = this.jobs.find((entry) => entry.running) ?? this.jobs[0];
-    const part = job?.max ? job.value / job.max : null;
-    const all = this.finished + this.jobs.length;
-    return {
-      job,
-      take: this.finished + 1, // of `sent` takes, one prompt each
-      done: part === null && !this.finished ? null : (this.finished + (part ?? 0)) / Math.max(all, this.sent),
-    };
+    return progressOf(this);
   }
 
   /** Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. */
@@ -156,8 +151,8 @@ export class PlaySession {
     const ids = this.jobs.map((job) => job.id);
     this.batch = null;
     await this.#guard(() => this.port.cancel(ids));
-    const queued = await this.port.queued().catch(() => ids);
-    this.jobs = this.jobs.filter((job) => queued.includes(job.id));
+    const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
+    this.jobs = this.jobs.filter((job) => running.includes(job.id) || waiting.includes(job.id));
     this.#changed(this.busy ? "" : "stopped");
   }
 
@@ -231,19 +226,9 @@ export class PlaySession {
   /** After a lost connection or a reload, find out what has happened to the queued prompts. */
   async catchUp() {
     if (this.#opening) return; // `open` calls this itself at its end
-    for (const job of [...this.jobs]) {
+    for (const { id } of [...this.jobs]) {
       await this.#guard(async () => {
-        // The queue first: a prompt that ends between the two requests is then found in the history.
-        const waits = (await this.port.queued()).includes(job.id);
-        const entry = await this.port.history(job.id);
-        const messages = Object.fromEntries(entry?.status?.messages ?? []);
-        if (!entry) {
-          if (!waits) this.interrupted({ prompt_id: job.id });
-        } else if (entry.status?.status_str === "success") {
-          this.executed({ prompt_id: job.id, node: TURN_NODE, output: entry.outputs?.[TURN_NODE] });
-          await this.succeeded({ prompt_id: job.id });
-        } else if (messages.execution_error) await this.failed({ ...messages.execution_error, prompt_id: job.id });
-        else this.interrupted({ prompt_id: job.id });
+        for (const [method, detail] of await missedEvents(this.port, id)) await this[method](detail);
       });
     }
   }
@@ -255,7 +240,9 @@ export class PlaySession {
     const batch = [];
     Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
     this.#changed();
+    if (this.root.children.length && !(await this.#isThere())) requests = [];
     for (const { stay, ...request } of requests) {
+      if (this.batch !== batch) return;
       const sent = await this.#guard(async () => {
         const id = await this.port.queue(turnPrompt({ world, story, window, ...request }));
         if (this.batch !== batch) {
@@ -281,10 +268,21 @@ export class PlaySession {
     return this.batch !== null;
   }
 
+  /** Whether a story with turns is still on the disk. A prompt for a deleted one would only fail. */
+  async #isThere() {
+    const { story } = this;
+    const read = await this.#guard(() => this.#readStories());
+    if (story !== this.story || this.#knows(story)) return read;
+    this.#clear();
+    this.#changed("failed", `Story ${story} was removed from the output folder. The next turn starts it again.`);
+    return false;
+  }
+
   async #readStories() {
     const { stories = [], absent = [] } = await this.port.getJson("/animegamer/stories");
     Object.assign(this, { stories, absent });
     this.#changed();
+    return true;
   }
 
   /** The words of a world. With `story`: an error if a story cannot have that name or the world cannot be played. */

@@ -97,6 +97,20 @@ const STYLE = `
 .ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
 .ag-story i { grid-column: 2; grid-row: 1 / span 2; color: var(--ag-faint); }
 
+.ag-get-weights { height: 30px; font-weight: 500 !important; }
+.ag-weights { position: fixed; inset: 0; width: min(640px, 94vw); max-height: 90vh; margin: auto; padding: 18px; border: 1px solid var(--ag-edge); border-radius: 12px; overflow: auto; }
+.ag-weights:not([open]) { display: none; }
+.ag-weights[open] { display: flex; flex-direction: column; gap: 12px; height: fit-content; }
+.ag-weights::backdrop { background: rgb(0 0 0 / .55); }
+.ag-weights h2 { font-size: 18px; }
+.ag-weights > * { flex: none; }
+.ag-weights-facts { display: flex; flex-direction: column; gap: 8px; overflow-wrap: anywhere; }
+.ag-weights-facts li { font-size: 12px; color: var(--ag-faint); }
+.ag-licence { white-space: pre-line; font-size: 12px; max-height: 180px; overflow: auto; padding: 10px !important; border: 1px solid var(--ag-edge); border-radius: 8px; background: var(--ag-card); }
+.ag-check { display: flex; gap: 8px; align-items: center; }
+.ag-play .ag-check input { width: 16px; height: 16px; flex: none; }
+.ag-command { font-size: 12px; overflow-wrap: anywhere; user-select: text; }
+
 .ag-game { display: flex; flex-direction: column; min-height: 0; flex: 1; }
 .ag-top { display: flex; gap: 6px; align-items: center; padding: 10px 12px; border-bottom: 1px solid var(--ag-edge); }
 .ag-title-words { flex: 1; min-width: 0; padding: 0 4px; display: flex; align-items: baseline; gap: 8px; }
@@ -110,6 +124,7 @@ const STYLE = `
 .ag-screen video, .ag-preview { object-fit: contain; display: block; background: #000; }
 .ag-preview { position: absolute; inset: 0; width: 100%; height: 100%; }
 .ag-blank { display: grid !important; place-items: center; font-size: 34px; color: color-mix(in srgb, var(--ag-ink) 26%, transparent); }
+.ag-play .ag-draft { position: absolute; inset-inline-start: 8px; top: 8px; max-width: calc(100% - 16px); padding: 0 8px; border-radius: 10px; font-size: 11px; line-height: 20px; color: #fff; background: rgb(0 0 0 / .72); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
 .ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
 .ag-examples, .ag-example-list { display: flex; flex-direction: column; gap: 8px; }
@@ -152,12 +167,22 @@ const STYLE = `
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
-.ag-folds { display: flex; flex-wrap: wrap; gap: 4px 12px; }
-.ag-fold[open] { flex: 1 0 100%; }
+.ag-folds { display: grid; grid-template-columns: 1fr 1fr; gap: 4px 12px; }
+.ag-fold { grid-row: 1; grid-column: 1; justify-self: start; align-self: start; }
+.ag-fold + .ag-fold { grid-column: 2; justify-self: end; }
+.ag-folds > .ag-fold[open] { grid-column: 1 / -1; justify-self: stretch; }
+.ag-fold:not([open]) { z-index: 1; }
+.ag-fold + .ag-fold[open] summary { display: flex; width: max-content; margin-inline-start: auto; }
 .ag-fold summary { display: inline-flex; gap: 6px; align-items: center; cursor: pointer; font-size: 12px; color: var(--ag-faint); border-radius: 6px; padding: 2px 4px; list-style: none; }
 .ag-fold summary::-webkit-details-marker { display: none; }
 .ag-fold summary:hover, .ag-fold[open] summary { color: var(--ag-ink); }
 .ag-grid-fields { display: grid; grid-template-columns: 2fr 3fr; gap: 8px; padding: 6px 0 2px; }
+.ag-settings { display: grid; grid-template-columns: 1fr 1fr; gap: 6px 10px; padding: 6px 0 2px; }
+.ag-settings .ag-field { flex-direction: row; align-items: center; gap: 6px; }
+.ag-settings .ag-field > span { flex: none; }
+.ag-settings .ag-field > span::first-letter { text-transform: uppercase; }
+.ag-settings :is(input, select) { height: 30px; padding: 4px 6px; }
+.ag-settings select ~ input { flex: 0 0 64px; }
 .ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
 .ag-buttons { display: flex; gap: 8px; }

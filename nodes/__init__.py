@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, routes
+from . import comfyui, routes, templates
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShot
@@ -13,6 +13,7 @@ from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNe
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
+from .weights import GetAnimeGamerWeights
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
 NODE_CLASS_MAPPINGS = {
@@ -30,6 +31,7 @@ NODE_CLASS_MAPPINGS = {
     "EvaluateGame": EvaluateGame,
     "ConvertAnimeGamer": ConvertAnimeGamer,
     "BuildGameDataset": BuildGameDataset,
+    "GetAnimeGamerWeights": GetAnimeGamerWeights,
 }
 
 
@@ -40,4 +42,5 @@ class AnimeGamerExtension(ComfyExtension):
         """All nodes, after the pack's model folder and routes are registered."""
         comfyui.register_folders()
         routes.register()
+        templates.register()
         return list(NODE_CLASS_MAPPINGS.values())

@@ -63,6 +63,15 @@ def output_item(path: Path) -> dict[str, str]:
     return {"filename": path.name, "subfolder": subfolder, "type": "output"}
 
 
+def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
+    """(path, the form in which pages request it) of a file in ComfyUI's temp folder, which is emptied at its start."""
+    import folder_paths
+
+    path = Path(folder_paths.get_temp_directory()) / FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path, {"filename": name, "subfolder": FOLDER, "type": "temp"}
+
+
 def require(*packages: str) -> None:
     """Raise ValueError, with the command that installs it, if one of these packages is not installed."""
     for package in packages:
@@ -134,6 +143,13 @@ def send(event: str, data: dict[str, typing.Any]) -> None:
 def routes() -> typing.Any:
     """The server's route table; None without a server."""
     return getattr(_server(), "routes", None)
+
+
+def before_responses(act: Callable[..., typing.Awaitable[None]]) -> None:
+    """Call act(request, response) before each of the server's responses is sent; does nothing without a server."""
+    app = getattr(_server(), "app", None)
+    if app is not None and act not in app.on_response_prepare:
+        app.on_response_prepare.append(act)
 
 
 def answers_to(host: str) -> bool:

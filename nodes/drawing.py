@@ -11,8 +11,10 @@ from fractions import Fraction
 
 from comfy_api.v0_0_2 import InputImpl, Types, io
 
+from ..animegamer_core.media.video import clip_suffix, write_clip
 from ..animegamer_core.spec import GUIDANCE_NAMES
 from ..animegamer_core.state import GameSession, GameState, MotionScope
+from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
@@ -25,6 +27,7 @@ from .values import (
     ShotSocket,
     StateSocket,
     bytes_of,
+    draft_ui,
     frames_of,
     image_of,
     notes_of,
@@ -119,7 +122,8 @@ class DecodeShot(io.ComfyNode):
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
         shot = draw(model, state, value, steps, guidance, seed)
-        return io.NodeOutput(shot.image_FHWC, shot.fps, video_of(shot.image_FHWC, shot.fps), shot)
+        values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
+        return io.NodeOutput(shot.image_FHWC, shot.fps, video_of(shot.image_FHWC, shot.fps), shot, ui=values)
 
 
 def shot_inputs() -> list[io.Input]:
@@ -188,6 +192,16 @@ def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: 
         precision=model.precision,
         key=key,
     )
+
+
+def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:
+    """The `ui` value that shows a shot as a moving clip, as in core's Save Video; empty without PyAV."""
+    if clip_suffix() != ".mp4":
+        return {}
+    path, item = comfyui.temporary_item(f"{address_of(shot.key)}.mp4")
+    if not path.is_file():
+        write_clip(path, bytes_of(shot.image_FHWC), shot.fps)
+    return {"images": [item], "animated": [True]}
 
 
 def step_watcher(

@@ -90,6 +90,11 @@ class GameModel:
         given = PlaySettings(steps=steps or None, guidance=None if guidance == WORLD else guidance, **others)
         return with_preset(self._drawing, given, self.world)
 
+    @property
+    def usual_steps(self) -> int:
+        """The sampling steps of a shot for which no number is given: the preset's, or else the world's."""
+        return self.settings(0, WORLD).steps
+
     def engine(self) -> GameEngine:
         """The world's game engine, on its device."""
         return self._ready("engine", self.world.load_engine)

@@ -2,6 +2,7 @@
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+    GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
 """
@@ -27,14 +28,13 @@ from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
-from .saved_stories import list_stories, played_world, story_name
+from .saved_stories import WorldFacts, list_stories, played_world, story_name
 from .values import stat_changes
+from .weights import offer
 from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
-
-    from ..animegamer_core.state import MotionTable
 
     Json = dict[str, typing.Any]
 
@@ -57,7 +57,7 @@ def register() -> None:
     if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
         return
     table.post("/animegamer/turn")(_answering(_turn))
-    for path, read in (("stories", _stories), ("story", _story), ("words", _words)):
+    for path, read in (("stories", _stories), ("story", _story), ("words", _words), ("weights", offer)):
         table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
 
 
@@ -222,7 +222,7 @@ def _stories(_: typing.Mapping[str, str]) -> Json:
     }
 
 
-def _listed(name: str, world_of: Callable[[str, str], tuple[str, MotionTable | None]]) -> Json:
+def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | None]]) -> Json:
     """A story in the list, with `error` if it cannot be read. world_of: `played_world`, cached."""
     try:
         story = Story.read(comfyui.output_folder(), name)
@@ -237,12 +237,12 @@ def _story(query: typing.Mapping[str, str]) -> Json:
     if name not in list_stories():
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
     story = Story.read(comfyui.output_folder(), name)
-    (world, table), current = played_world(story.world_name, story.fingerprint), story.branch
-    lines = [{"name": branch, **_branch(story, branch, table)} for branch in story.branches()]
+    (world, facts), current = played_world(story.world_name, story.fingerprint), story.branch
+    lines = [{"name": branch, **_branch(story, branch, facts)} for branch in story.branches()]
     return {"name": name, "world": world, "line": current, "lines": lines}
 
 
-def _branch(story: Story, branch: str, table: MotionTable | None) -> Json:
+def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
     """The turns of a branch, with `error` if they cannot be read."""
     try:
         story.use(branch)
@@ -252,12 +252,12 @@ def _branch(story: Story, branch: str, table: MotionTable | None) -> Json:
     before, turns = session.opening, []
     for turn in session.turns:
         if turn.number > 0:
-            turns.append(_turn_of(story, turn, before, table))
+            turns.append(_turn_of(story, turn, before, facts))
             before = turn.character
     return {"turns": turns, "opening": session.picture.instruction if session.picture else None}
 
 
-def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTable | None) -> Json:
+def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts | None) -> Json:
     entry = story.entries[turn.number - 1]
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
@@ -266,12 +266,13 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, table: MotionTabl
         "number": turn.number,
         "instruction": turn.instruction,
         "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
-        "overridden": None not in (drawn_motion, table) and drawn_motion != table.value(level),
+        "overridden": None not in (drawn_motion, facts) and drawn_motion != facts.motion_table.value(level),
         "seed": turn.seed,
         "window": turn.window,
         "recalled": list(turn.recalled),
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
+        "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
         "gauges": asdict(turn.character),
         "changes": stat_changes(turn.character, before),
         "state": entry.state,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from ..animegamer_core.state import MotionTable
 from ..animegamer_core.story.index import check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
+
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.checkpoint import World
+    from ..animegamer_core.model.prompt import GameTokenizer
 
 RESERVED = (comfyui.RUNS, comfyui.DATASETS, comfyui.EVALUATIONS, worlds.LORAS)  # names of other folders
 
@@ -52,30 +57,60 @@ def story_version(name: str | None) -> str:
     return Story.read(root, name).version() if name in story_names(root) else ""
 
 
-def played_world(name: str, fingerprint: str) -> tuple[str, MotionTable | None]:
-    """(name in the list, motion table) of the world that a story was played in.
+@dataclass(frozen=True)
+class WorldFacts:
+    """What stories need to know of an installed world. steps: sampling steps of its shots.
+
+    tokenizer: None if its vocabulary can spell any word.
+    """
+
+    fingerprint: str
+    motion_table: MotionTable
+    steps: int
+    tokenizer: GameTokenizer | None
+
+    def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
+        """Why a shot of this instruction, drawn in so many steps, is only a draft; None if it is none.
+
+        `steps`, `of`: the shot's steps and the world's, if it has fewer. `words`: those that the world does not know.
+        """
+        few = {"steps": steps, "of": self.steps} if steps is not None and steps < self.steps else {}
+        unknown = () if self.tokenizer is None else self.tokenizer.unknown_words(instruction)
+        return {**few, "words": list(unknown)} if few or unknown else None
+
+
+def played_world(name: str, fingerprint: str) -> tuple[str, WorldFacts | None]:
+    """(name in the list, facts) of the world that a story was played in.
 
     It is the world with this fingerprint, whatever its folder is called now; otherwise the one of this name, which has
-    None for its table if it is not installed.
+    None for its facts if it is not installed.
     """
     named = None
     for candidate in dict.fromkeys([name, *worlds.world_names()]):
         try:
-            found, table = _world_facts(candidate, worlds.world_version(candidate))
+            facts = _world_facts(candidate, worlds.world_version(candidate))
         except (ValueError, OSError):
             continue  # not installed, not complete, or not readable
-        if found == fingerprint:
-            return candidate, table
+        if facts.fingerprint == fingerprint:
+            return candidate, facts
         if candidate == name:
-            named = table
+            named = facts
     return name, named
 
 
 @lru_cache(maxsize=64)
-def _world_facts(name: str, version: str) -> tuple[str, MotionTable]:
-    """(fingerprint, motion table) of a world. Cached, since opening a world takes up to half a second."""
+def _world_facts(name: str, version: str) -> WorldFacts:
+    """The facts of a world. Cached, since opening a world takes up to half a second."""
     world = worlds.find_world(name)
-    return world.fingerprint, world.motion_table
+    return WorldFacts(world.fingerprint, world.motion_table, world.spec.decoder.steps, _words_of(world))
+
+
+def _words_of(world: World) -> GameTokenizer | None:
+    """The world's tokenizer, if there are words that it does not know."""
+    from tokenizers.models import WordLevel
+
+    tokenizer = world.tokenizer()
+    return tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
 
 
 def shot_path(story: Story, number: int) -> Path | None:

@@ -17,6 +17,7 @@ from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
+from .run_checks import check_games, check_run, in_widget_words
 from .values import CATEGORY, WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
 from .widgets import choice_input, number_input, seed_input, world_input
 
@@ -61,7 +62,7 @@ class TrainLoRAStage(io.ComfyNode):
             category=CATEGORY,
             description="Trains one stage of AnimeGamer on clips and writes a LoRA file for Load AnimeGamer. A run is "
             "a folder in output/animegamer/runs. After an interrupt or a restart, queue the node again: the run "
-            "continues where it stopped.",
+            "continues where it stopped. With more steps, a finished run continues too.",
             inputs=[
                 choice_input(
                     "stage",
@@ -84,7 +85,13 @@ class TrainLoRAStage(io.ComfyNode):
                     default="my-run",
                     tooltip="Name of the run: a folder in output/animegamer/runs, with one subfolder per stage.",
                 ),
-                number_input("steps", 20, 1, 1_000_000, "Optimizer steps of the whole run."),
+                number_input(
+                    "steps",
+                    20,
+                    1,
+                    1_000_000,
+                    "Optimizer steps of the whole run. A finished run continues if you raise it.",
+                ),
                 number_input("batch", 4, 1, 4096, "Clips per step (games per step for predict)."),
                 number_input("rank", 0, 0, 512, "LoRA rank; 0: the stage's default."),
                 io.Float.Input(
@@ -137,6 +144,7 @@ class TrainLoRAStage(io.ComfyNode):
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
         comfyui.require(*PACKAGES, "peft")
+        from ..animegamer_core.train.extend import extension_note
         from ..animegamer_core.train.job import run_job
         from ..animegamer_core.train.log import LOG, read_log
         from ..animegamer_core.train.loop import RunOptions
@@ -144,13 +152,14 @@ class TrainLoRAStage(io.ComfyNode):
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
-        on_step = _LossPreview(progress, job.out / LOG)
-        result = run_job(job, RunOptions(given.resume, on_step, _stop, comfyui.clear_device()), progress)
+        on_step, extended = _LossPreview(progress, job.out / LOG), extension_note(job.config, job.out)
+        with in_widget_words(given.run):
+            result = run_job(job, RunOptions(given.resume, on_step, _stop, comfyui.clear_device()), progress)
         lines = read_log(job.out / LOG)
         plot = image_of_picture(draw_losses(lines))
-        report = _report(given.stage, lines, result.seconds, job.dataset, result.file)
+        report = _report(given.stage, lines, result.seconds, job.dataset, result.file, extended)
         TRAINED.record(fingerprinted, str(result.file))
-        notes = [*job.world.warnings, *filter(None, [lr_warning(job.config)])]
+        notes = [*job.world.warnings, *filter(None, [lr_warning(job.config), extended])]
         lora = (*(given.lora or ()), (str(result.file), 1.0))
         return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
 
@@ -197,13 +206,18 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
         lr=given.lr,
         seed=given.seed,
     )
-    clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, progress)
+    config = replace(config, window=world.window)
+    check_run(given.run, given.stage, config, out, given.resume)
+    clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, out, progress)
     # All stages of a run share the features that they compute from the clips.
-    return Job(given.stage, replace(config, window=world.window), world, clips, out, lora, out.parent / FEATURES)
+    return Job(given.stage, config, world, clips, out, lora, out.parent / FEATURES)
 
 
-def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
-    """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist."""
+def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgress) -> Path:
+    """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist.
+
+    out: the run's folder. ValueError if its run was trained on another number of drawn games.
+    """
     if given.dataset != worlds.TOYBOX:
         found = dataset_folders()
         if given.dataset not in found:
@@ -216,6 +230,7 @@ def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
     from ..animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
     folder = comfyui.output_folder() / comfyui.DATASETS / f"toybox-{given.games}-{given.seed}"
+    check_games(given.run, out, folder, given.games, given.seed)
     dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
     # Not in worker processes: each would start ComfyUI's main module again.
     return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path
@@ -243,11 +258,13 @@ def _stop() -> bool:
     return False
 
 
-def _report(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path) -> str:
+def _report(
+    stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path, extended: str | None
+) -> str:
     losses = [line["loss"] for line in lines]
     part = max(1, len(losses) // 5)
     first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
     return (
         f"{stage}: {lines[-1]['step']} steps in {seconds:.0f} s, loss {first:.4g} at the start, {last:.4g} at the end\n"
         f"trained on {dataset}\nLoRA file {file}"
-    )
+    ) + (f"\n{extended}" if extended else "")

@@ -131,12 +131,19 @@ def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
     return {"animegamer_notes": notes} if notes else None
 
 
+def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
+    """The `ui` value of a shot that got fewer sampling steps than usual; empty if it did not."""
+    if steps >= usual:
+        return {}
+    return {"animegamer_draft": [f"A draft: drawn in {steps} of {usual} sampling steps; steps 0 takes them all."]}
+
+
 def unknown_notes(moment: Moment, world: str) -> list[str]:
     """A warning that names the words that the world does not know; empty if it knows all of them."""
     if not moment.unknown_words:
         return []
     words = ", ".join(moment.unknown_words)
-    return [f"Turn {moment.turn.number}: {world} does not know {words}; it reads the rest of the instruction."]
+    return [f"Turn {moment.turn.number}: {world} does not know {words}; it reads the rest, so its shot is a draft."]
 
 
 def report_ui(

@@ -5,6 +5,8 @@ A name from a widget is only compared with the names of what is there. It never 
 
 from __future__ import annotations
 
+import shlex
+import sys
 import typing
 from pathlib import Path
 
@@ -12,16 +14,16 @@ from ..animegamer_core.checkpoint import CheckpointError, open_world
 from ..animegamer_core.checkpoint.downloads import (
     ANIMEGAMER,
     COGVIDEO,
-    DECODER,
-    ENGINE,
     MISTRAL,
     PAIR,
     find_downloads,
     published_worlds,
 )
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
+from ..animegamer_core.checkpoint.pieces import missing_text, world_pieces
 from ..animegamer_core.checkpoint.world import MANIFEST
-from .comfyui import model_folders
+from ..animegamer_core.spec import PROGRAM
+from .comfyui import PACK, model_folders
 from .values import NONE
 
 if typing.TYPE_CHECKING:
@@ -30,6 +32,8 @@ if typing.TYPE_CHECKING:
 TOYBOX = "toybox"
 PUBLISHED = ("qiqi", "sosuke")  # always listed, installed or not
 LORAS = "loras"  # below a model folder
+BASE_WEIGHTS = "base models"  # the free models that a new world is made of
+ADDRESSES = ", ".join(f"https://huggingface.co/{repo}" for repo in (ANIMEGAMER, MISTRAL, COGVIDEO))
 
 
 def world_names() -> list[str]:
@@ -40,21 +44,23 @@ def world_names() -> list[str]:
 def find_world(name: str) -> World:
     """The opened world of this name; its weights are not read yet.
 
-    ValueError says in one sentence what is missing, where it is published and where to put it.
+    ValueError says in one sentence what is missing, and how to get it.
     """
     if name == TOYBOX:
         return open_world(TOYBOX)
     folder = _worlds().get(name)
+    if folder is None and name not in PUBLISHED:
+        root = model_folders()[0]
+        raise ValueError(f"world {name!r} is not in {root}; put its folder there and press R, or choose toybox")
     if folder is None:
-        raise ValueError(_not_installed(name))
+        raise ValueError(_incomplete(name, model_folders()[0], name))
     try:
         world = open_world(folder)
         missing = world.missing(PLAY_PARTS)
     except CheckpointError as error:
         missing = (str(error),)
     if missing:
-        published = f"; it is published at {_addresses(name)}" if name in PUBLISHED else ""
-        raise ValueError(f"world {name!r} cannot be played: {missing[0]}{published}")
+        raise ValueError(_incomplete(name, *_published_at(name, folder), otherwise=missing[0]))
     return world
 
 
@@ -130,19 +136,29 @@ def _loras() -> dict[str, Path]:
     return {path.relative_to(root).as_posix(): path for root in roots for path in root.rglob("*.safetensors")}
 
 
-def _not_installed(name: str) -> str:
-    root = model_folders()[0]
-    if name not in PUBLISHED:
-        return f"world {name!r} is not in {root}; put its folder there and press R, or choose toybox"
+def _published_at(name: str, folder: Path) -> tuple[Path, str]:
+    """(folder of downloads, published world in it) of a world in the list; an empty name if it is our own folder."""
+    if (folder / MANIFEST).is_file():
+        return folder, ""
+    found = published_worlds(folder)
+    return (folder, found[0]) if found else (folder.parent, name)
+
+
+def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
+    """That a world cannot be played; of a published one all that is missing, with sizes, and how to get it."""
+    missing = missing_text(world_pieces(folder, film)) if film else ""
+    if not missing:
+        return f"world {name!r} cannot be played: {otherwise}"
     return (
-        f"world {name!r} is not installed; download {_addresses(name)} into {root}, or choose toybox, which needs no "
-        "download"
+        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button of Load AnimeGamer, "
+        f"the node Get AnimeGamer Weights, or {fetch_command(film, folder)}; or choose toybox, which needs no "
+        f"download. It is published at {ADDRESSES}"
     )
 
 
-def _addresses(name: str) -> str:
-    hub, film = "https://huggingface.co", name.capitalize()
-    return (
-        f"{hub}/{ANIMEGAMER} ({ENGINE}{film} and {DECODER}{film}), {hub}/{MISTRAL} (config, tokenizer, and the "
-        f"weights if the engine's file does not contain them) and {hub}/{COGVIDEO} (its vae folder)"
-    )
+def fetch_command(what: str, folder: Path, encoders: bool = False) -> str:
+    """The exact command that downloads weights; it continues where it was stopped. what: a film, or BASE_WEIGHTS."""
+    chosen = "--base" if what == BASE_WEIGHTS else what
+    program = f"{shlex.quote(sys.executable)} {PROGRAM.partition(' ')[2]}"
+    towers = " --towers" if encoders and what != BASE_WEIGHTS else ""
+    return f"in {PACK} the command `{program} fetch {chosen} --out {shlex.quote(str(folder))}{towers}`"

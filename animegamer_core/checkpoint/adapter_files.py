@@ -153,7 +153,7 @@ def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
         )
     if not baseline and stage in BASELINE_STAGES:
         raise ValueError(
-            f"{path} is of stage {stage}, for a baseline and not for a world; give it to evaluate --baseline-lora"
+            f"{path} is of stage {stage}, for a baseline and not for a world; give the file of another stage"
         )
     return frozenset(name.partition(".")[0] for name in names) - {"heads"}
 

@@ -104,7 +104,7 @@ def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True
     trainers = [file for file in files if "engine" in file.parts and file.reading is not None]
     reading = trainers[-1].reading if trainers else world.reading
     owner = f"adapter {trainers[-1].path}" if trainers else f"world {world.spec.name!r}"
-    remedy = "or choose a profile (--profile; in ComfyUI the widget) to play both with it"
+    remedy = "or choose a profile to play both with it"
     for first, second in pairwise(trainers) if checked else ():
         if not first.reading.agrees(second.reading):
             raise ValueError(

@@ -85,6 +85,11 @@ def file_signature(path: Path) -> FileNote:
     return FileNote(digest.hexdigest(), size)
 
 
+def all_folders(src: Path, pattern: str) -> list[Path]:
+    """The folders in `src`, or one folder deeper, whose names match a pattern; empty if it is not a folder."""
+    return _all(_folders(src), pattern) if src.is_dir() else []
+
+
 def _folders(src: Path) -> list[Path]:
     return [src, *sorted(path for path in src.iterdir() if path.is_dir())]
 
@@ -110,6 +115,6 @@ def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
     if len(found) > 1:
         raise CheckpointError(
             f"{folders[0]}: holds {', '.join(path.name for path in found)}; choose one by its name, such as "
-            f"{world_of(found[0])!r} (--name of convert, or {folders[0] / world_of(found[0])} as a world)"
+            f"{world_of(found[0])!r} (as a world: {folders[0] / world_of(found[0])})"
         )
     return found[0] if found else None

@@ -11,11 +11,10 @@ from ..files import locked
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
 from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
+from .pieces import CLIP_REPO as CLIP
+from .pieces import FULL_ENGINE_BYTES, size_text
 from .storage import CheckpointError, check_room
 from .world import EMBEDDED
-
-CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
-FULL_ENGINE_BYTES = 10 * 10**9  # 7 billion numbers take 14 GB or more; a smaller engine holds only what was trained
 
 LOCK = ".fetch.lock"
 BASE = "base models"
@@ -146,6 +145,15 @@ def _choose(listings: Mapping[str, Listing], world: str, out: Path, encoders: bo
     return files
 
 
-def size_text(size: int) -> str:
-    """A size in GB or MB."""
-    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"
+def plan_text(plan: FetchPlan) -> str:
+    """The files of a plan with their sizes, sources and licences."""
+    lines = [f"{'Base models' if plan.world == BASE else f'World {plan.world}'} in {plan.out}:"]
+    for repo, licence in plan.licences.items():
+        lines.append(f"  from {repo} (licence: {licence})")
+        lines += (_file_line(file, file in plan.todo) for file in plan.files if file.repo == repo)
+    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}.", ""])
+
+
+def _file_line(file: HubFile, wanted: bool) -> str:
+    state = "there" if not wanted else "" if file.remaining == file.bytes else f"{size_text(file.remaining)} to go"
+    return f"    {size_text(file.bytes):>9}  {file.local.parent.name}/{file.local.name}  {state}".rstrip()

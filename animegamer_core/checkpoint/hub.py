@@ -141,7 +141,10 @@ def check_access(repo: str) -> None:
 
 
 def download(file: HubFile, on_bytes: OnBytes) -> None:
-    """Download one file, or the rest of it; it gets its name only when it is whole and verified."""
+    """Download one file, or the rest of it; it gets its name only when it is whole and verified.
+
+    What has arrived is kept if on_bytes raises, which it is called often enough to do.
+    """
     file.part.parent.mkdir(parents=True, exist_ok=True)
     for old in file.local.parent.glob(f"{file.local.name}.{'?' * 8}{PART}"):  # not of a file with a longer name
         if old != file.part:
@@ -154,25 +157,33 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
             try:
                 for chunk in _rest(file, done):
                     done += part.write(chunk)
+                    on_bytes(len(chunk), file.local.name)
             except _Broken as error:
                 failure, pause = str(error), error.pause
             part.flush()
-            on_bytes(done - before, file.local.name)
             tries = 0 if done - before >= PROGRESS else tries + 1
             if tries == TRIES and done < file.bytes:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"
                 raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
             if failure:
-                time.sleep(max(pause, WAIT * 2**tries))
+                _wait(max(pause, WAIT * 2**tries), lambda: on_bytes(0, file.local.name))
         part.flush()
         os.fsync(part.fileno())
-    if not file.is_whole(file.part):
+    if not file.is_whole(file.part, lambda _, what: on_bytes(0, what)):
         file.part.unlink()
         raise CheckpointError(
             f"{file.repo}/{file.path}: the download is not what the hub lists (expected {file.bytes} bytes with "
-            f"checksum {file.checksum[:12]}...), so it was removed; run the same command again"
+            f"checksum {file.checksum[:12]}...), so it was removed; try again"
         )
     os.replace(file.part, file.local)
+
+
+def _wait(seconds: float, act: Callable[[], object]) -> None:
+    """Wait; `act` is called about once a second, and what it raises ends the wait."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        act()
+        time.sleep(min(1.0, left))
 
 
 class _Broken(Exception):
@@ -225,7 +236,7 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
                 raise CheckpointError(f"{url}: a compressed answer, which was not asked for; is it the hub?")
             yield response
     except errors.OfflineModeIsEnabled as error:
-        raise CheckpointError(f"{_page(repo)}: HF_HUB_OFFLINE forbids requests; unset it for this command") from error
+        raise CheckpointError(f"{_page(repo)}: HF_HUB_OFFLINE forbids requests; unset it") from error
     except (errors.HTTPError, OSError) as error:
         raise _Broken(f"no answer ({type(error).__name__})") from error
 
@@ -282,7 +293,7 @@ def _check_status(repo: str, response: Any) -> None:
     if code == "GatedRepo":
         raise CheckpointError(
             f"{repo}: its owner asks for consent first; accept the licence at {_page(repo)}, run `hf auth login` (or "
-            "set HF_TOKEN), then run the same command again"
+            "set HF_TOKEN), then try again"
         )
     if code == "RepoNotFound" or status == 401:
         raise CheckpointError(f"{repo}: no such repository at {_page(repo)}, or it needs `hf auth login`")
@@ -304,4 +315,4 @@ def _page(repo: str) -> str:
 
 
 def _no_answer(repo: str, why: str) -> CheckpointError:
-    return CheckpointError(f"{_page(repo)}: {why}; what has arrived is kept, so run the same command again")
+    return CheckpointError(f"{_page(repo)}: {why}; what has arrived is kept, so try again")

@@ -9,14 +9,14 @@ import torch
 from tokenizers import Tokenizer
 
 from ..model.prompt import GameTokenizer
-from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec
+from ..spec import PROGRAM, RELEASE, EncoderSpec, ModelSpec, StateSpec
 from . import keys, sizes
 from .downloads import DIFFUSERS_VAE, Downloads, file_signature
 from .folders import Notes
 from .foreign import HALF, ForeignParts
 from .initial import UNCONDITIONAL
 from .lora_files import LoraUpdates
-from .parts import PARTS, load_model
+from .parts import ENCODER_PARTS, PARTS, load_model
 from .recipes import ComputedTensor, RecipeSource, map_keys
 from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, find_safetensors, number, read_json
 from .weight_files import OPEN_CLIP, PickleSource, decoder_file, open_weights
@@ -59,8 +59,10 @@ class PublishedFolder:
         return file_signature(self.folder / path)
 
     def remedy(self, part: str) -> str:
-        """The folder, and that `fetch` downloads the part."""
-        return f"in {self.folder}; it is read from {PARTS[part].source}, which `fetch` downloads"
+        """The folder, and the command that downloads the part."""
+        towers = " --towers" if part in ENCODER_PARTS else ""
+        command = f"{PROGRAM} fetch {self._parts.spec.name} --out {self.folder}{towers}"
+        return f"in {self.folder}; it is read from {PARTS[part].source}, which `{command}` downloads"
 
     def source(self, part: str) -> TensorSource:
         """Tensors that are made from the published ones when they are read."""

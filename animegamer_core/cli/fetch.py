@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..checkpoint import CheckpointError, base_folders
 from ..checkpoint.downloads import COGVIDEO, published_worlds
-from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, size_text
-from ..checkpoint.hub import HubFile, OnBytes
+from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, plan_text
+from ..checkpoint.hub import OnBytes
 from ..spec import PROGRAM
 from .progress_line import ProgressLine
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             plan = plan_base(args.out, on_bytes=show)
         else:
             plan = plan_fetch(args.world, args.out, encoders=args.towers, on_bytes=show)
-    sys.stdout.write(_plan_text(plan))
+    sys.stdout.write(plan_text(plan))
     if plan.todo and not args.yes:
         sys.stdout.write("Download this, under these licences? [y/N] ")
         sys.stdout.flush()
@@ -66,20 +66,6 @@ def _next_step(plan: FetchPlan) -> str:
     given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
     options = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in given.items() if path is not None)
     return f"Make a world with: {PROGRAM} new --spec release {options} --out worlds/mine"
-
-
-def _plan_text(plan: FetchPlan) -> str:
-    """The files of a plan with their sizes, sources and licences."""
-    lines = [f"{'Base models' if plan.world == BASE else f'World {plan.world}'} in {plan.out}:"]
-    for repo, licence in plan.licences.items():
-        lines.append(f"  from {repo} (licence: {licence})")
-        lines += (_file_line(file, file in plan.todo) for file in plan.files if file.repo == repo)
-    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}.", ""])
-
-
-def _file_line(file: HubFile, wanted: bool) -> str:
-    state = "there" if not wanted else "" if file.remaining == file.bytes else f"{size_text(file.remaining)} to go"
-    return f"    {size_text(file.bytes):>9}  {file.local.parent.name}/{file.local.name}  {state}".rstrip()
 
 
 def _sum_shown(line: ProgressLine, total: int) -> OnBytes:

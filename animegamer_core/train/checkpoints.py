@@ -45,6 +45,17 @@ FREE_FIELDS = (
 )
 
 
+class ChangedSetting(ValueError):
+    """A run is continued with another value of a setting, a field of StageConfig."""
+
+    def __init__(self, path: Path, name: str, before: object, now: object) -> None:
+        super().__init__(
+            f"{path} was trained with {name} {before!r}, now it is {now!r}; "
+            "continue with the same settings, or in another folder"
+        )
+        self.name, self.before, self.now = name, before, now
+
+
 @dataclasses.dataclass
 class RunState:
     """What changes while a stage runs. `parameters` are the trained ones by name; `average` is empty without EMA.
@@ -129,10 +140,7 @@ def read_state(path: Path) -> StoredState:
 
 def load_checkpoint(path: Path, state: RunState) -> None:
     """Put a checkpoint into a run that was just set up; ValueError names the field or tensor that does not fit."""
-    info = read_state(path)
-    if (info.format, info.stage) != (FORMAT, state.stage):
-        raise ValueError(f"{path} is of stage {info.stage!r}, not {state.stage!r}; give another folder (--out)")
-    check_settings(path, state.stage, info.config, state.config)
+    info = checked_state(path, state.stage, state.config)
     weights = find_safetensors(path)
     if weights is None:
         raise ValueError(f"{path}: holds no weights; delete this folder, and the run goes on from the one before")
@@ -145,6 +153,18 @@ def load_checkpoint(path: Path, state: RunState) -> None:
         if steps is not None:
             restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)
     state.step, state.seconds = info.step, info.seconds
+
+
+def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
+    """The state of a checkpoint from which this stage continues, perhaps with more steps; ValueError, mostly a
+    ChangedSetting, where it does not fit.
+    """
+    info = read_state(path)
+    if (info.format, info.stage) != (FORMAT, stage):
+        raise ValueError(f"{path} is of stage {info.stage!r}, not {stage!r}; give another folder (--out)")
+    steps = max(config.steps, info.config.get("steps", 0))
+    check_settings(path, stage, {**info.config, "steps": steps}, config)
+    return info
 
 
 def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
@@ -185,7 +205,7 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
 
 
 def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
-    """ValueError for the first setting that differs from those `stored` at `path`, unless it is a free one.
+    """ChangedSetting for the first setting that differs from those `stored` at `path`, unless it is a free one.
 
     A setting that an older version did not store had its default.
     """
@@ -195,7 +215,4 @@ def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: St
         before = stored.get(name, defaults[name])
         before = tuple(before) if isinstance(before, list) else before
         if name not in free and before != value:
-            raise ValueError(
-                f"{path} was trained with {name} {before!r}, now it is {value!r}; "
-                "continue with the same settings, or in another folder"
-            )
+            raise ChangedSetting(path, name, before, value)

@@ -39,6 +39,17 @@ FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute
 BRIEF_LOG_LINES = 500
 
 
+class ChangedOrigin(ValueError):
+    """A run is continued from another stage, profile, world, dataset or start than it began from."""
+
+    def __init__(self, out: Path, name: str, before: object, now: object) -> None:
+        super().__init__(
+            f"{out} holds a run of another {name} ({_short(before)}, now {_short(now)}); "
+            "choose another folder for this one"
+        )
+        self.name = name
+
+
 @dataclass(frozen=True)
 class Job:
     """What to train, on what, from where. world: as `to_train` returns it. start: adapters and their strengths, applied
@@ -81,7 +92,7 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
     """
     facts = STAGES[stage]
     if profile is not None and not facts.games:
-        raise ValueError(f"stage {stage} reads no turns, so a profile changes nothing; leave --profile out")
+        raise ValueError(f"stage {stage} reads no turns, so a profile changes nothing; leave the profile as it is")
     if profile is not None and profile not in TRAINED_PROFILES:
         raise ValueError(f"profile {profile!r} is not for training; choose {' or '.join(TRAINED_PROFILES)}")
     if not facts.games:
@@ -186,17 +197,14 @@ def check_origin(out: Path, origin: RunOrigin) -> None:
 
 
 def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, object]) -> None:
-    """ValueError for the first note that differs from those before."""
+    """ChangedOrigin for the first note that differs from those before."""
     if before.get("world") is None:  # the run wrote to its world
         before = {**before, "world": notes["world"]}
     # runs of earlier versions noted no profile; their world tells them apart
     before = {"profile": notes["profile"], **before}
     for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
-            raise ValueError(
-                f"{out} holds a run of another {name} ({_short(before.get(name))}, now {_short(value)}); "
-                "choose another folder for this one"
-            )
+            raise ChangedOrigin(out, name, before.get(name), value)
 
 
 def _short(value: object) -> str:

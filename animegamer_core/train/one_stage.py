@@ -18,6 +18,7 @@ from ..data.dataset import DatasetFolder
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import set_cublas_workspace
 from .distributed import close_at_exit, processes
+from .extend import extension_note
 from .job import FEATURES, Job, RunOrigin, hold_run_folder, run_job, to_train
 from .log import LOG, PICTURE, read_log
 from .loop import RunOptions
@@ -107,6 +108,8 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
         report(f"warning: {warning}")
+    if request.resume and (note := extension_note(config, request.out)) is not None:
+        report(note)
     return config
 
 

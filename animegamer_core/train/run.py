@@ -22,6 +22,7 @@ from .checkpoints import CHECKPOINTS, list_checkpoints
 from .determinism import deterministic
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
+from .extend import continued_config
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import RunOptions, run_loop
 from .optimizers import check_optimizer
@@ -76,10 +77,13 @@ def train_stage(
     out: str | Path,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
 ) -> StageResult:
-    """Run a stage, or continue it; ValueError before the first step where data, sizes or settings do not fit."""
+    """Run a stage, or continue it, also with more steps; ValueError before the first step where data, sizes or settings
+    do not fit.
+    """
     out = Path(out)
     device, is_main = options.device or processes().device, processes().is_main_process
     check_free(out, options)
+    config = continued_config(stage, config, out)
     check_stage(stage, config, parts, data)
     stated = playing_facts(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
@@ -106,9 +110,7 @@ def train_stage(
 def check_free(out: Path, options: RunOptions) -> None:
     """ValueError if the folder holds a run and the options do not continue it."""
     if not options.resume and list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(
-            f"{out} holds a run already; continue it (--resume; in ComfyUI resume), or choose another folder or name"
-        )
+        raise ValueError(f"{out} holds a run already; continue it (--resume), or choose another folder (--out)")
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:

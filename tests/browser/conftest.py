@@ -7,6 +7,7 @@ import pytest
 from chromium import FLAGS, NEEDED, find_chromium
 from comfy_server import server  # noqa: F401  (the fixture)
 from pages import script
+from play_tab import PlayTab
 
 READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
 
@@ -98,6 +99,12 @@ def comfy(request, browser, shots):
     page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
     page.open()
     return page
+
+
+@pytest.fixture(scope="module")
+def tab(comfy, server, world):  # noqa: F811
+    """The Play tab."""
+    return PlayTab(comfy, server, world)
 
 
 @pytest.fixture(autouse=True)

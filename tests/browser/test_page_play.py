@@ -6,73 +6,11 @@ import urllib.parse
 import pytest
 from graphs import PLAY, load, node
 from pages import faint_texts, script
+from play_tab import TURN
 
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
 HUG = "Character: Miko, Taro; Motion: softly hug a friend; Background: day street."
-TURN = 240_000  # ms that a turn may take here
-TAB = "button.animegamer\\.play-tab-button"
-
-
-class PlayTab:
-    """The tab as a player sees it."""
-
-    def __init__(self, comfy, server, world):
-        self.comfy, self.page, self.server, self.world = comfy, comfy.page, server, world
-
-    def open(self):
-        if not self.page.locator(".ag-play").count():
-            self.page.locator(TAB).click()
-        self.page.wait_for_selector(".ag-play")
-
-    def begin(self, story, world=None):
-        self.open()
-        if self.page.locator(".ag-game:visible").count():
-            self.page.locator(".ag-top button").first.click()
-        self.page.fill(".ag-new input", story)
-        self.page.select_option(".ag-new select", world or self.world)
-        self.page.locator(".ag-new .ag-main").click()
-        self.page.wait_for_selector(".ag-game:visible")
-
-    def sketch(self, steps=2):
-        """Few sampling steps in place of the world's own number, for quick tests."""
-        self.page.locator(".ag-fold summary").nth(1).click()
-        self.page.fill("input[name=steps]", str(steps))
-        self.page.locator(".ag-fold summary").nth(1).click()
-
-    def tell(self, words, key="Enter"):
-        self.page.fill(".ag-text", words)
-        self.page.press(".ag-text", key)
-
-    def play(self, words, number):
-        self.tell(words)
-        self.wait_for_turn(number)
-
-    def wait_for_turn(self, number):
-        """Until turn `number` is the one on the stage and nothing is on its way."""
-        self.page.wait_for_function(script("turn_is_shown"), arg=str(number), timeout=TURN)
-
-    def wait_until_idle(self):
-        self.page.wait_for_function("() => document.querySelector('.ag-doing').hidden", timeout=TURN)
-
-    def gauges(self):
-        tracks = self.page.locator(".ag-play .ag-track")
-        return {track.get_attribute("aria-label"): int(track.get_attribute("aria-valuenow")) for track in tracks.all()}
-
-    def alert(self):
-        return self.page.locator(".ag-form .ag-alert:visible").all_inner_texts()
-
-    def saved(self, name):
-        return self.server.get(f"/animegamer/story?{urllib.parse.urlencode({'name': name})}")
-
-    def lines(self, name):
-        """{line: its instructions} as the server has them."""
-        return {line["name"]: [turn["instruction"] for turn in line["turns"]] for line in self.saved(name)["lines"]}
-
-
-@pytest.fixture(scope="module")
-def tab(comfy, server, world):
-    return PlayTab(comfy, server, world)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import safetensors.torch
 import stock_files
 import torch
+from hub_repositories import GAMER, MISTRAL, VIDEO, below, released_repositories
 from hub_server import Hub
 from huggingface_hub import constants
 from huggingface_hub.utils import _http
@@ -29,30 +29,12 @@ ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
 CLIP_NAME = stock_files.CLIP
-GAMER, MISTRAL, VIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
-
-
-def below(folder, *, but=()):
-    """Every file in a folder, by its path."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in but
-    }
 
 
 @pytest.fixture(scope="module")
 def released(download, originals):
     """The three repositories, with a whole tiny world inside."""
-    gamer = {path: data for path, data in below(download).items() if path.startswith(("MLLM-", "VDM_Decoder-"))}
-    others = {"README.md": b"about", "MLLM-Sosuke/pytorch_model.bin": b"x", "VDM_Decoder-Qiqi/1/optimizer.pt": b"y"}
-    base = safetensors.torch.save({"model.norm.weight": torch.zeros(16)})
-    vae = {name: value.contiguous() for name, value in originals.decoder.vae.state_dict().items()}
-    return {
-        GAMER: {**gamer, **others},
-        MISTRAL: {**below(download / "Mistral-7B-Instruct-v0.1"), "model.safetensors": base},
-        VIDEO: {"vae/diffusion_pytorch_model.safetensors": safetensors.torch.save(vae)},
-    }
+    return released_repositories(download, originals)
 
 
 @pytest.fixture

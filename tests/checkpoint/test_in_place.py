@@ -48,7 +48,9 @@ def test_what_is_there_and_what_is_missing(own_copy):
     world = open_world(own_copy)
     assert [part for part in ("engine", "decoder", "vae", "encoder") if not world.has(part)] == []
     assert [sentence.split()[0] for sentence in world.missing()] == ["text_tower", "image_tower"]
-    with pytest.raises(CheckpointError, match="text_tower is not complete in .*t5-v1_1-xxl.*`fetch`"):
+    with pytest.raises(
+        CheckpointError, match="text_tower is not complete in .*t5-v1_1-xxl.*fetch qiqi --out .*--towers`"
+    ):
         world.load_encoder()
     (own_copy / "3d-vae.pt").unlink()
     assert not world.has("vae"), "a file that went away since"

@@ -35,6 +35,13 @@ def play(server, *args, **more):
     return answer
 
 
+def test_templates_are_listed_by_their_numbers(server):
+    for path in ("/workflow_templates", "/api/workflow_templates"):
+        names = server.get(path)["ComfyUI-AnimeGamer"]
+        numbers = [int(name.split("-")[0]) for name in names]
+        assert numbers == sorted(numbers) and (numbers[0], numbers[-1]) == (1, 10)
+
+
 def test_turns_are_played_waited_for_and_listed(server, story, tiny):
     first, second = play(server, story), play(server, story, "Miko <runs>\nfast", motion="wild", seed=7)
     assert (first["turn"], second["turn"]) == (1, 2)

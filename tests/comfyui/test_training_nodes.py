@@ -93,8 +93,11 @@ def test_a_deleted_run_is_made_again_and_continues_with_the_same_losses_after_an
 
 def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     cases = {
-        "holds a run already": {"resume": False},
-        "was trained with steps 4, now it is 7": {"steps": 7},
+        "switch the widget resume on": {"resume": False},
+        "was trained with steps 4, now steps is 3": {"steps": 3},
+        "was trained with seed 0, now seed is 1; set it to 0 again": {"seed": 1},
+        "was trained with rank 4, now rank is 8": {"rank": 8},
+        "was trained with games 1, now games is 2": {"games": 2},
         "lora_rank is 4": {"stage": "warmup"},
         "cannot be a folder's name": {"run": "../elsewhere"},
         "'output/../runs' is not there": {"dataset": "output/../runs"},
@@ -102,6 +105,18 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     for sentence, inputs in cases.items():
         said = server.refusal(train(**inputs), PATIENCE_S)
         assert sentence in said if said else "dataset" in inputs, said
+        assert "--" not in said, "nodes have no flags"
+    drawn = [path.name for path in (server.output_dir / "animegamer" / "datasets").iterdir()]
+    assert drawn == ["toybox-1-0"], "nothing is drawn for a run that is refused"
+
+
+def test_a_finished_run_continues_if_its_steps_are_raised(server, trained):
+    _, folder = trained
+    entry = server.run(train(run="my-run", steps=6), PATIENCE_S)
+    (report,) = entry["outputs"]["train"]["text"]
+    assert len(losses(folder)) == 6 and "6 steps" in report
+    assert "planned for 4 steps, has taken 4 and continues to 6" in report and "learning rate" in report
+    assert any("learning rate" in line for line in entry["outputs"]["train"]["animegamer_notes"])
 
 
 @pytest.fixture(scope="module")

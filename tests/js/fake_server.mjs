@@ -12,12 +12,20 @@ export class FakeServer {
     return {
       getJson: async (path) => this.#answer(path),
       queue: async (prompt) => this.#queue(prompt),
-      queued: async () => this.waiting.map((job) => job.id),
+      queued: async () => {
+        const [running, waiting] = [true, false].map((runs) => this.waiting.filter((job) => Boolean(job.runs) === runs));
+        return { running: running.map((job) => job.id), waiting: waiting.map((job) => job.id) };
+      },
       history: async (id) => this.done[id] ?? null,
       cancel: async (ids) => {
         this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
       },
     };
+  }
+
+  /** The first waiting prompt starts to run; no page hears of it. */
+  start() {
+    this.waiting[0].runs = true;
   }
 
   /** Play all waiting prompts; `session` hears of it, as over the socket. */

@@ -25,12 +25,12 @@ test("a prompt is queued as ComfyUI queues its own", async () => {
   assert.deepEqual(api.sent, [[0, { output: { a: {} } }]]);
 });
 
-test("running and waiting prompts are queued ones; history of an unknown prompt is none", async () => {
+test("running and waiting prompts are told apart; history of an unknown prompt is none", async () => {
   const api = fakeApi({
     "/queue": answer({ queue_running: [[0, "a"]], queue_pending: [[1, "b"]] }),
     "/history/x%2Fy": answer({}),
   });
-  assert.deepEqual(await createServer(api).queued(), ["a", "b"]);
+  assert.deepEqual(await createServer(api).queued(), { running: ["a"], waiting: ["b"] });
   assert.equal(await createServer(api).history("x/y"), null);
 });
 

@@ -195,6 +195,20 @@ test("a reload keeps the settings of the form", async () => {
   assert.deepEqual(later.settings, settings, "also where no story was open");
 });
 
+test("a reload in mid-turn shows the turn as running, and one that waits as waiting", async () => {
+  const { server, store, session } = await begun();
+  await session.play("one", 2);
+  const waiting = await reloaded(server, store);
+  assert.deepEqual([waiting.busy, waiting.running], [true, false]);
+  server.start();
+  const running = await reloaded(server, store);
+  assert.deepEqual(
+    running.jobs.map((job) => Boolean(job.running)),
+    [true, false],
+  );
+  assert.equal(running.progress.job.running, true);
+});
+
 test("undo gives the words back, and files of an export belong to the turn that we stood at", async () => {
   const { server, session } = await begun({ played: ["one"] });
   await session.exportStory();
@@ -227,12 +241,23 @@ test("a failed turn is one sentence, and nothing is lost", async () => {
 test("a story that was taken away is named and begun anew, and what was shown of it goes", async () => {
   const { server, session, play } = await begun({ played: ["one"] });
   delete server.stories.a;
-  server.failure = "story 'a' was removed from the output folder; begin it anew";
   await play("two");
   assert.match(session.error, /was removed/);
+  assert.equal(server.sent.length, 1, "no prompt, of whose failure ComfyUI would show its own message");
+  assert.equal(session.busy, false);
   assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
   await play("one");
   assert.deepEqual([said(session), session.error], [["one"], ""]);
+});
+
+test("a story that goes while its turn runs is told as the node says it", async () => {
+  const { server, session } = await begun({ played: ["one"] });
+  server.failure = "story 'a' was removed from the output folder; start it again";
+  await session.play("two");
+  delete server.stories.a;
+  await server.run(session);
+  assert.match(session.error, /start it again/);
+  assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
 });
 
 test("a failed turn leaves us where we stand, and shows what others played meanwhile", async () => {

@@ -32,6 +32,7 @@ from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.engine_learner import EngineLearner, add_predictions
+from animegamer_core.train.extend import extension_note
 from animegamer_core.train.job import Job, brief, run_job
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
@@ -49,6 +50,7 @@ from animegamer_core.train.stages import (
     stage_config,
 )
 from animegamer_core.train.trainable import is_trained_lora, read_adapter, set_trainable
+from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
 
@@ -258,6 +260,22 @@ def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_
         run("joint", new_parts(ready), ready, tmp_path)
     run("joint", new_parts(ready), ready, tmp_path / "joint", stopping(1))
     run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
+
+
+def test_a_finished_run_continues_with_more_steps_and_says_what_the_learning_rate_does(ready, tmp_path):
+    first, _ = run("towers", new_parts(ready), ready, tmp_path, lr_warmup=0)
+    assert first.done and extension_note(tiny_config("towers", lr_warmup=0), tmp_path) is None
+    config = tiny_config("towers", steps=9, lr_warmup=3)
+    note = extension_note(config, tmp_path)
+    assert "planned for 6 steps, has taken 6 and continues to 9" in note
+    longer, lines = run("towers", new_parts(ready), ready, tmp_path, steps=9, lr_warmup=3)
+    assert longer.done and longer.step == 9 and len(lines) == 3
+    course = [learning_rate(dataclasses.replace(config, lr_warmup=0), step) for step in (6, 7, 8)]
+    assert [line["lr"] for line in lines] == pytest.approx(course)
+    assert f"to {course[0]:.3g} and ends at {course[2]:.3g}" in note
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
+    with pytest.raises(ValueError, match="steps 9, now it is 6"):
+        run("towers", new_parts(ready), ready, tmp_path, lr_warmup=0)
 
 
 class Interrupted(Exception):

@@ -98,7 +98,7 @@ class OpenJob:
         remarks = [*self.meter.remarks, *self.remarks()]
         if len(job.played) < len(job.games):
             count = len(job.games)
-            remarks.append(f"the first {len(job.played)} of the benchmark's {count} games; --limit {count} plays all")
+            remarks.append(f"the first {len(job.played)} of the benchmark's {count} games, not all")
         speed, drawn, shown = (job.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
         if speed != 1:  # of a baseline whose clips are longer than shots
             remarks.append(

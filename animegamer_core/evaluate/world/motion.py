@@ -53,14 +53,14 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
     )
     if own is not None and own != wanted.backend:
         raise ValueError(
-            f"world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by factors; use "
-            f"--flow {own}, not {wanted.backend}"
+            f"world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by factors; "
+            f"choose {own}, not {wanted.backend}"
         )
     if wanted.backend != "dis" and wanted.weights is None:
         python = " and --flow-python PYTHON" if wanted.backend == "memflow" else ""
         raise ValueError(
-            f"the motion of world {world.spec.name!r} is measured by the flow backend {wanted.backend}; give it "
-            f"--flow-weights FILE{python}"
+            f"the motion of world {world.spec.name!r} is measured by the flow backend {wanted.backend}; on the "
+            f"command line, give it --flow-weights FILE{python}"
         )
     return wanted
 
@@ -101,7 +101,7 @@ def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
     elif world.motion_table.edges is None:
         yield (
             f"world {world.spec.name!r} has no measured borders between motion levels, so ACC-F and MAE-F are missing; "
-            "give borders with --motion-edges A,B,C,D"
+            "on the command line, --motion-edges A,B,C,D gives borders"
         )
     if BACKEND not in world.provenance:
         yield f"world.json does not say which backend measured its motion; {flow.backend} is used here"

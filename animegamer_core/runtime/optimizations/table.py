@@ -103,7 +103,7 @@ def _check_requirements(name: str, constant: Tensor) -> None:
     if optimization.dtypes and dtype not in optimization.dtypes:
         raise ValueError(
             f"optimization {name} needs {' or '.join(optimization.dtypes)}, and this decoder computes in {dtype}; "
-            f"leave it out, or add --dtype {optimization.dtypes[0]}"
+            f"leave it out, or compute in {optimization.dtypes[0]}"
         )
     if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
         device = "cuda"  # an offloaded decoder is on the CPU for now

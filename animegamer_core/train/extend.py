@@ -1,0 +1,51 @@
+"""Continue a run as it began, or with more steps than it was planned for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from .checkpoints import CHECKPOINTS, checked_state, list_checkpoints, read_state
+from .stages import StageConfig
+from .trainer import learning_rate
+
+
+def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
+    """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
+
+    A run may get more steps; its warm-up then stays as long as it was. ValueError, mostly a ChangedSetting, where the
+    run is of another stage or any other setting differs that may not.
+    """
+    found = list_checkpoints(out / CHECKPOINTS)
+    if not found:
+        return config
+    config, _ = _with_own_warmup(config, found[-1])
+    checked_state(found[-1], stage, config)
+    return config
+
+
+def extension_note(config: StageConfig, out: Path) -> str | None:
+    """What happens to the learning rate if the run in `out` continues with more steps; None if it has no more."""
+    found = list_checkpoints(out / CHECKPOINTS)
+    if not found:
+        return None
+    config, planned = _with_own_warmup(config, found[-1])
+    if planned >= config.steps:
+        return None
+    done = read_state(found[-1]).step
+    before = learning_rate(replace(config, steps=planned), max(0, done - 1))
+    now, last = (learning_rate(config, step) for step in (done, config.steps - 1))
+    return (
+        f"this run was planned for {planned} steps, has taken {done} and continues to {config.steps}: from step "
+        f"{done + 1} the learning rate follows the course of {config.steps} steps, so it changes from {before:.3g} to "
+        f"{now:.3g} and ends at {last:.3g}; {config.steps} steps without a break would give another result"
+    )
+
+
+def _with_own_warmup(config: StageConfig, checkpoint: Path) -> tuple[StageConfig, int]:
+    """(the configuration, with the run's own warm-up if it has more steps now; the steps that were planned)."""
+    stored = read_state(checkpoint).config
+    planned = stored.get("steps", config.steps)
+    if planned < config.steps:
+        config = replace(config, lr_warmup=stored.get("lr_warmup", config.lr_warmup))
+    return config, planned

@@ -1,0 +1,110 @@
+// The dialog that downloads weights: what is missing, its size, the licences to accept, and the progress.
+
+import { el, set, wordButton } from "./dom.mjs";
+
+const link = (href) =>
+  el("li", {}, el("a", { class: "ag-link", href, text: href, target: "_blank", rel: "noopener noreferrer" }));
+
+/** A dialog over a WeightsJob: show() draws it, open(weights) opens it. `installed()` is called after a download. */
+export function createWeights(job, say, installed) {
+  const which = el("select", { "aria-label": say("weights"), on: { change: () => ask() } });
+  const towers = el("input", { type: "checkbox", on: { change: () => ask() } });
+  const towersLine = el("label", { class: "ag-check" }, towers, el("span", { text: say("towers") }));
+  const facts = el("div", { class: "ag-weights-facts", role: "status" });
+  const notice = el("p", { class: "ag-licence", tabindex: 0 });
+  const sources = el("ul", { class: "ag-weights-facts" });
+  const accept = el("input", { type: "checkbox", on: { change: () => show() } });
+  const acceptLine = el("label", { class: "ag-check" }, accept, el("span", { text: say("acceptLicences") }));
+  const command = el("p", { class: "ag-faint ag-command" });
+  const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
+  const fill = el("span", { class: "ag-fill" });
+  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
+  const words = el("span", { class: "ag-status-words" });
+  const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
+  const get = wordButton("download", say("download"), { class: "ag-main", on: { click: () => job.start() } });
+  const stop = wordButton("stop-circle", say("stop"), { class: "ag-second", hidden: true, on: { click: () => job.stop() } });
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
+  const element = el(
+    "dialog",
+    { class: "ag ag-play ag-weights", "aria-label": say("getWeights"), on: { keydown: closeOnEscape } },
+    el("h2", { text: say("getWeights") }),
+    which,
+    towersLine,
+    facts,
+    notice,
+    sources,
+    acceptLine,
+    alert,
+    doing,
+    el("div", { class: "ag-buttons" }, get, stop, close),
+    command,
+  );
+  let told = false;
+
+  /** Newer pages keep Escape for themselves. */
+  function closeOnEscape(event) {
+    event.stopPropagation();
+    if (event.key === "Escape") element.close();
+  }
+
+  function ask(weights = which.value) {
+    accept.checked = false; // of other weights there are other licences
+    return job.ask(weights, towers.checked);
+  }
+
+  /** Open the dialog for these weights; for a name that cannot be downloaded, for the first that can. */
+  async function open(weights) {
+    if (!element.isConnected) document.body.append(element);
+    if (!element.open) element.showModal();
+    await ask(weights === "base models" || weights === "sosuke" ? weights : "qiqi");
+  }
+
+  function show() {
+    const { offer, busy, error } = job;
+    alert.hidden = !error;
+    alert.textContent = error;
+    doing.hidden = !busy;
+    if (busy) showProgress();
+    if (!offer) return void (get.disabled = true);
+    which.replaceChildren(...offer.choices.map((value) => el("option", { value, text: value })));
+    which.value = offer.weights;
+    which.disabled = towers.disabled = accept.disabled = busy;
+    towersLine.hidden = offer.weights === "base models"; // they have both encoders
+    const complete = !offer.missing.length;
+    facts.replaceChildren(...factsOf(offer, complete));
+    notice.textContent = offer.notice.replace(/\n(?!-|$)/g, " "); // its lines are those of a terminal
+    sources.replaceChildren(...offer.sources.map((href) => link(href)));
+    command.textContent = `${say("orCommand")} ${offer.command}`;
+    acceptLine.hidden = complete;
+    const focused = document.activeElement;
+    get.hidden = busy || complete;
+    stop.hidden = !busy;
+    if ((focused === get && get.hidden) || (focused === stop && stop.hidden)) (busy ? stop : close).focus();
+    get.disabled = !accept.checked || !offer.fits;
+    if (job.done && !told) installed();
+    told = job.done;
+  }
+
+  function factsOf(offer, complete) {
+    const { folder, size, free } = offer;
+    if (complete) return [el("p", { text: say("allThere", { folder }) })];
+    return [
+      el("p", { text: say("toDownload", { size, free, folder }) }),
+      offer.fits ? null : el("p", { class: "ag-alert", text: say("noRoom") }),
+      el("ul", {}, ...offer.missing.map((piece) => el("li", { text: `${piece.path} \u00b7 ${piece.what} \u00b7 ${piece.size}` }))),
+    ].filter(Boolean);
+  }
+
+  function showProgress() {
+    const { job: running, done } = job.progress;
+    const known = running.max > 1;
+    words.textContent = known
+      ? say("downloading", { value: running.value, max: running.max })
+      : say(running.running ? "checkingFiles" : "downloadWaits");
+    set(bar, { "aria-valuenow": known ? Math.round(done * 100) : null, "aria-label": words.textContent });
+    set(bar, { class: `ag-bar${known ? "" : " ag-unknown"}` });
+    fill.style.width = known ? `${Math.round(done * 100)}%` : "";
+  }
+
+  return { element, open, show };
+}

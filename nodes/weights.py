@@ -1,0 +1,155 @@
+"""GetAnimeGamerWeights: downloads published weights into the model folder, and what the page asks before it does."""
+
+from __future__ import annotations
+
+import shutil
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.checkpoint import base_folders
+from ..animegamer_core.checkpoint.downloads import LICENCE
+from ..animegamer_core.checkpoint.pieces import Piece, base_pieces, size_text, world_pieces
+from . import comfyui, worlds
+from .values import CATEGORY
+from .widgets import choice_input
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..animegamer_core.checkpoint.fetch import FetchPlan
+
+CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
+MIB = 1 << 20
+PACKAGES = ("huggingface_hub", "msgspec")
+ASK = "Nothing was downloaded. Read the licences above; if you accept them, switch accept on and run this node again."
+
+
+class GetAnimeGamerWeights(io.ComfyNode):
+    """Downloads published weights, after their licences were accepted."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="GetAnimeGamerWeights",
+            display_name="Get AnimeGamer Weights",
+            category=CATEGORY,
+            description="Downloads published weights into models/animegamer. Run it once to see the files, their sizes "
+            "and licences; then switch accept on and run it again. An interrupted download continues where it stopped, "
+            "and every file is compared with the hub's checksum.",
+            inputs=[
+                choice_input(
+                    "weights",
+                    CHOICES,
+                    worlds.PUBLISHED[0],
+                    "qiqi, sosuke: the worlds of the two films. base models: CogVideoX-2B and Mistral, from which "
+                    "Convert AnimeGamer makes a new world to train.",
+                ),
+                io.Boolean.Input(
+                    "towers",
+                    default=False,
+                    tooltip="Also the text and image encoder (T5, CLIP; about 10 GB), needed only to encode pictures "
+                    "and to train. The base models always have them.",
+                ),
+                io.Boolean.Input(
+                    "accept",
+                    default=False,
+                    tooltip="On: you have read and accept the licences that this node shows; AnimeGamer's says that it "
+                    "is not intended for use within the European Union. Off: nothing is downloaded.",
+                ),
+            ],
+            outputs=[
+                io.String.Output("world", display_name="world", tooltip="The name of what was downloaded."),
+                io.String.Output(
+                    "report", display_name="report", tooltip="The files, their sizes, sources and licences."
+                ),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, weights: str, towers: bool, **_: object) -> str:
+        """Changes when files of these weights come or go."""
+        here = "".join(str(int(piece.there)) for piece in pieces(weights, towers))
+        return f"{here} {worlds.world_version(weights)}"
+
+    @classmethod
+    def execute(cls, weights: str, towers: bool, accept: bool) -> io.NodeOutput:
+        if weights not in CHOICES:  # older ComfyUI does not check
+            raise ValueError(f"weights is {weights!r}; choose {', '.join(CHOICES)}")
+        comfyui.require(*PACKAGES)
+        from ..animegamer_core.checkpoint.fetch import fetch, plan_text
+
+        progress = comfyui.NodeProgress()
+        plan = _plan(weights, towers, _Counted(progress, "checking", 0))
+        if plan.todo and not accept:
+            report = plan_text(plan)
+            notes = [*report.strip().splitlines(), ASK]
+            return io.NodeOutput(comfyui.blocked(ASK), report, ui={"text": [report], "animegamer_notes": notes})
+        fetch(plan, _Counted(progress, "download", plan.bytes))
+        report = f"All files are there.\n{plan_text(plan)}"
+        note = f"{weights}: all files are in {plan.out}. Press R, and choose it."
+        return io.NodeOutput(weights, report, ui={"text": [report], "animegamer_notes": [note]})
+
+
+def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
+    """What a page shows before weights are downloaded; asks no hub. ValueError for unknown weights.
+
+    Sizes are about those of the published files.
+    """
+    weights, towers = query.get("weights", ""), query.get("towers", "0") not in ("", "0", "false")
+    if weights not in CHOICES:
+        raise ValueError(f"weights {weights!r} are not known; choose {', '.join(CHOICES)}")
+    folder = worlds.model_folders()[0]
+    known = pieces(weights, towers)
+    missing = [piece for piece in known if not piece.there]
+    return {
+        "weights": weights,
+        "choices": list(CHOICES),
+        "folder": str(folder),
+        "missing": [{"path": piece.path, "what": piece.what, "size": size_text(piece.bytes)} for piece in missing],
+        "size": size_text(sum(piece.bytes for piece in missing)),
+        "free": size_text(_free_bytes(folder)),
+        "fits": sum(piece.bytes for piece in missing) < _free_bytes(folder),
+        "sources": [f"https://huggingface.co/{repo}" for repo in dict.fromkeys(piece.repo for piece in known)],
+        "notice": base_folders.LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
+        "command": worlds.fetch_command(weights, folder, towers),
+    }
+
+
+def pieces(weights: str, towers: bool) -> tuple[Piece, ...]:
+    """The pieces of these weights in the model folder."""
+    folder = worlds.model_folders()[0]
+    return base_pieces(folder) if weights == worlds.BASE_WEIGHTS else world_pieces(folder, weights, towers)
+
+
+def _plan(weights: str, towers: bool, on_bytes: Callable[[int, str], None]) -> FetchPlan:
+    from ..animegamer_core.checkpoint.fetch import plan_base, plan_fetch
+
+    folder = worlds.model_folders()[0]
+    if weights == worlds.BASE_WEIGHTS:
+        return plan_base(folder, on_bytes=on_bytes)
+    return plan_fetch(weights, folder, encoders=towers, on_bytes=on_bytes)
+
+
+@dataclass
+class _Counted:
+    """Reports the sum of bytes as MiB of a total (0: not known), and checks for an interrupt."""
+
+    progress: comfyui.NodeProgress
+    what: str
+    total: int
+    done: int = 0
+
+    def __call__(self, new: int, _: str) -> None:
+        comfyui.stop_if_interrupted()
+        before, self.done = self.done // MIB, self.done + new
+        if self.total and self.done // MIB != before:
+            self.progress(self.what, min(self.done, self.total) // MIB, max(1, self.total // MIB))
+
+
+def _free_bytes(folder: Path) -> int:
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    return shutil.disk_usage(there).free

@@ -1,0 +1,112 @@
+"""What the page says of a turn that runs, of drafts, of deleted stories, and of nodes in subgraphs."""
+
+import shutil
+
+from graphs import PLAY, RUN, WAVE, draw, load, node, predict
+from graphs import START as NEW_GAME
+from pages import script
+from play_tab import TURN
+
+CORE_MESSAGES = ".p-toast-message, .comfy-error-report, [role=dialog]:visible, [role=alertdialog]:visible"
+
+
+def test_a_reload_in_mid_turn_shows_it_as_running(tab):
+    tab.begin("long turns")
+    tab.sketch(1000)
+    tab.tell(WAVE, "Shift+Enter")  # three takes: the page takes a while to load
+    tab.page.wait_for_selector(".ag-preview:visible", timeout=TURN)
+    tab.comfy.open()
+    tab.open()
+    words = tab.page.locator(".ag-status-words")
+    words.wait_for()
+    tab.page.wait_for_function(
+        "() => /Drawing|Playing/.test(document.querySelector('.ag-status-words').textContent)", timeout=5_000
+    )
+    assert "waits" not in words.inner_text()
+    tab.page.locator(".ag-stop-button").click()
+    tab.wait_until_idle()
+
+
+def test_settings_leave_the_clip_and_the_strip_in_sight(tab):
+    tab.begin("settings")
+    tab.sketch()
+    tab.play(WAVE, 1)
+    tab.play(RUN, 2)
+    tab.page.locator(".ag-fold summary").nth(1).click()
+    boxes = {
+        part: tab.page.locator(f".ag-{part}:visible").bounding_box() for part in ("play", "form", "scroll", "strip")
+    }
+    assert boxes["form"]["height"] <= boxes["play"]["height"] / 4, "the tab has its default width"
+    strip, scroll = boxes["strip"], boxes["scroll"]
+    assert scroll["y"] <= strip["y"] and strip["y"] + strip["height"] <= scroll["y"] + scroll["height"]
+    for name in ("motion", "seed", "steps"):
+        box = tab.page.locator(f".ag-settings [name={name}]").bounding_box()
+        assert box["width"] >= 40 and box["x"] + box["width"] <= boxes["play"]["x"] + boxes["play"]["width"]
+    tab.comfy.shot("play-settings")
+    tab.page.locator(".ag-fold summary").nth(1).click()
+
+
+def test_a_shot_of_few_steps_or_unknown_words_is_called_a_draft(tab):
+    page, steps = tab.page, 20 if tab.world == "toybox" else 4
+    tab.begin("drafts")
+    tab.sketch(2)
+    tab.play("Miko juggles <b>dragons</b>", 1)
+    draft = page.locator(".ag-draft:visible")
+    assert draft.inner_text().startswith(f"Draft \u00b7 2 of {steps} steps \u00b7 unknown words: ")
+    assert "dragons" in draft.inner_text() and draft.locator("b").count() == 0
+    tab.sketch(0)
+    tab.play(WAVE, 2)
+    assert draft.count() == 0
+
+
+def test_a_deleted_story_is_told_by_the_tab_alone(tab, server):
+    page = tab.page
+    tab.begin("taken away")
+    tab.sketch()
+    tab.play(WAVE, 1)
+    before = len(server.get("/history"))
+    shutil.rmtree(server.output_dir / "animegamer" / "taken away")
+    tab.tell(RUN)
+    page.wait_for_selector(".ag-form .ag-alert:visible")
+    assert tab.alert() == ["Story taken away was removed from the output folder. The next turn starts it again."]
+    page.wait_for_timeout(500)
+    assert page.locator(CORE_MESSAGES).count() == 0 and len(server.get("/history")) == before
+    assert page.input_value(".ag-text") == RUN, "the words are not lost"
+    page.press(".ag-text", "Enter")
+    tab.wait_for_turn(1)
+    assert tab.lines("taken away") == {"main": [RUN]}
+
+
+def test_a_story_node_in_a_subgraph_shows_each_turn_as_it_is_played(comfy, world):
+    play = node("PlayGameStory", **PLAY, model=["1", 0], instructions=f"{WAVE}\n{RUN}", story="in a subgraph")
+    comfy.load_prompt({"1": load(world=world), "2": play})
+    comfy.page.evaluate("""() => {
+      const { node } = app.graph.convertToSubgraph(new Set(app.graph.nodes));
+      app.canvas.openSubgraph(node.subgraph, node);
+    }""")
+    comfy.page.wait_for_timeout(800)
+    comfy.page.evaluate("""() => {
+      window.shown = [];
+      app.api.addEventListener("animegamer.turn", () => {
+        window.shown.push(document.querySelector(".ag-in-node .ag-number")?.textContent);
+      });
+    }""")
+    comfy.run_graph()
+    assert comfy.page.evaluate("() => window.shown") == ["1", "2"]
+    comfy.open()  # out of the subgraph
+
+
+def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):
+    graph = {"1": load(world=world), "2": node("GameHistory", **NEW_GAME), "3": predict(["2", 0], WAVE, model="1")}
+    graph |= {"4": draw(["3", 0], model="1"), "5": node("PreviewImage", images=["4", 0])}
+    for _ in range(2):  # the second time all of it is cached
+        comfy.load_prompt(graph)
+        comfy.run_graph()
+        shown = list(server.get("/history").values())[-1]["outputs"]["4"]
+        (clip,) = shown["images"]
+        comfy.page.wait_for_function(script("plays"), arg=clip["filename"], timeout=15_000)
+        assert (server.base / clip["type"] / clip["subfolder"] / clip["filename"]).is_file()
+        usual = 20 if world == "toybox" else 4
+        assert shown["animegamer_draft"] == [f"A draft: drawn in 1 of {usual} sampling steps; steps 0 takes them all."]
+        assert "A draft" in comfy.page.locator(".ag-notes.ag-in-node").last.inner_text()
+    comfy.shot("decode-shot-clip")

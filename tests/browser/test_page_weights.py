@@ -1,0 +1,162 @@
+"""Weights from inside ComfyUI: the dialog, the button of Load AnimeGamer and the node, against a hub of our own."""
+
+import json
+import shutil
+import threading
+
+import published_files as made
+import pytest
+from comfy_server import message, running
+from conftest import ComfyPage
+from graphs import START, WAVE, load, node, predict
+from hub_repositories import GAMER, released_repositories
+from hub_server import Hub
+from play_tab import TAB, TURN
+
+LARGE = 24 << 20  # bytes of a file that takes three requests
+ENGINE = "MLLM-Qiqi/pytorch_model.bin"
+DIALOG = "dialog.ag-weights[open]"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A hub with a tiny published world."""
+    folder = tmp_path_factory.mktemp("released")
+    made.write_mistral(folder / "Mistral-7B-Instruct-v0.1")
+    originals = made.make_originals(folder / "Mistral-7B-Instruct-v0.1")
+    made.write_all(folder, originals)
+    with Hub() as hub:
+        hub.repositories = released_repositories(folder, originals)
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, hub):
+    """A ComfyUI that asks this hub."""
+    surroundings = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "NO_PROXY": "*"}
+    with running(tmp_path_factory.mktemp("comfyui"), **surroundings) as comfy:
+        yield comfy
+
+
+@pytest.fixture(scope="module")
+def comfy(browser, server, shots):
+    """Its page."""
+    page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
+    page.open()
+    yield page
+    page.page.close()
+
+
+@pytest.fixture
+def folder(server):
+    """The model folder, empty."""
+    path = server.models_dir / "animegamer"
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def get(**inputs):
+    return {"get": node("GetAnimeGamerWeights", **{"weights": "qiqi", "towers": False, "accept": False} | inputs)}
+
+
+def files(folder):
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if not path.endswith(".lock"))
+
+
+def test_the_node_downloads_nothing_without_consent_and_all_with_it(server, folder, hub):
+    hub.ranges = []
+    entry = server.run(get())
+    (report,) = entry["outputs"]["get"]["text"]
+    assert "European Union" in report and "MLLM-Qiqi/pytorch_model.bin" in report and "To download" in report
+    assert "Nothing was downloaded" in entry["outputs"]["get"]["animegamer_notes"][-1]
+    assert hub.ranges == [] and not files(folder)
+    server.run(get(accept=True))
+    assert ENGINE in files(folder) and "CogVideoX-2b/vae/diffusion_pytorch_model.safetensors" in files(folder)
+    turn = {"load": load(world="qiqi"), "history": node("GameHistory", **START)}
+    turn |= {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])}
+    server.run(turn)
+
+
+def test_a_partial_folder_names_all_that_is_missing_at_once(server, folder, hub):
+    wanted = {"load": load(world="qiqi"), "history": node("GameHistory", **START)}
+    wanted |= {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])}
+    pieces = ("MLLM-Qiqi/ (the game engine, about 15.0 GB)", "VDM_Decoder-Qiqi/ (", "CogVideoX-2b/vae/ (")
+    sentence = server.refusal(wanted)
+    assert all(piece in sentence for piece in pieces) and "GB in all" in sentence
+    assert sentence.count("https://huggingface.co/TencentARC/AnimeGamer") == 1
+    assert f"animegamer_core fetch qiqi --out {folder}`" in sentence and "Get AnimeGamer Weights" in sentence
+    server.run(get(accept=True))
+    shutil.rmtree(folder / "VDM_Decoder-Qiqi")
+    shutil.rmtree(folder / "CogVideoX-2b")
+    sentence = server.refusal(wanted)
+    assert [piece in sentence for piece in pieces] == [False, True, True]
+
+
+def test_an_interrupted_download_continues_where_it_stopped(server, folder, hub, monkeypatch):
+    whole = dict(hub.repositories[GAMER])
+    monkeypatch.setitem(hub.repositories, GAMER, whole | {ENGINE: bytes(range(256)) * (LARGE // 256)})
+    monkeypatch.setattr(hub, "stall_at", (ENGINE, 8 << 20))
+    hub.stalled = threading.Event()
+    queued = server.queue(get(accept=True))
+    server.wait_until(lambda: any(name.startswith(f"{ENGINE}.") for name in files(folder)))
+    server.post("/interrupt", {})
+    monkeypatch.setattr(hub, "stall_at", None)
+    assert message(server.wait(queued, timeout=180), "execution_interrupted") is not None
+    (part,) = (name for name in files(folder) if name.startswith(f"{ENGINE}."))
+    arrived = (folder / part).stat().st_size
+    hub.ranges = []
+    server.run(get(accept=True))
+    first = next(start for path, start, _ in hub.ranges if path == ENGINE)
+    assert first == arrived and (folder / ENGINE).stat().st_size == LARGE
+
+
+def test_the_play_tab_asks_for_consent_and_then_plays(comfy, server, folder, hub):
+    page = comfy.page
+    hub.ranges = []
+    page.locator(TAB).click()
+    page.wait_for_selector(".ag-new")
+    page.select_option(".ag-new select", "qiqi")
+    assert "not installed" in page.locator(".ag-new option[value=qiqi]").inner_text()
+    page.click(".ag-get-weights")
+    page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
+    assert "European Union" in page.locator(f"{DIALOG} .ag-licence").inner_text()
+    assert "the game engine" in page.locator(f"{DIALOG} div.ag-weights-facts").inner_text()
+    links = [link.get_attribute("href") for link in page.locator(f"{DIALOG} a").all()]
+    assert "https://huggingface.co/TencentARC/AnimeGamer" in links and len(links) == 3
+    assert "fetch qiqi --out" in page.locator(f"{DIALOG} .ag-command").inner_text()
+    assert page.locator(f"{DIALOG} .ag-main").is_disabled() and not hub.ranges
+    comfy.shot("weights-dialog")
+    page.check(f"{DIALOG} .ag-check:has-text('licences') input")
+    page.click(f"{DIALOG} .ag-main")
+    page.wait_for_function("() => /All files are in/.test(document.querySelector('.ag-weights-facts').innerText)")
+    assert ENGINE in files(folder)
+    page.click(f"{DIALOG} button:has-text('Close')")
+    page.wait_for_function("() => document.querySelector('.ag-new option[value=qiqi]').textContent === 'qiqi'")
+    page.fill(".ag-new input", "with weights")
+    page.click(".ag-new .ag-main")
+    page.wait_for_selector(".ag-game:visible")
+    page.fill(".ag-text", WAVE)
+    page.press(".ag-text", "Enter")
+    page.wait_for_selector(".ag-line-strip, .ag-screen video", timeout=TURN)
+    page.click(".ag-top button >> nth=0")
+
+
+def test_the_button_of_load_animegamer_opens_the_dialog_and_is_not_saved(comfy, folder):
+    page = comfy.page
+    comfy.load_prompt({"1": load(world="sosuke")})
+    saved = page.evaluate("() => app.graph.nodes[0].serialize().widgets_values")
+    assert json.dumps(saved) == json.dumps(["sosuke", "auto", "auto", "world", 1, "none", 1, "world"])
+    page.evaluate("() => app.graph.nodes[0].widgets.find((widget) => widget.type === 'button').callback()")
+    page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
+    assert page.input_value(f"{DIALOG} select") == "sosuke"
+    page.check(f"{DIALOG} .ag-check:has-text('licences') input")
+    page.click(f"{DIALOG} .ag-main")  # the hub has no decoder of this film
+    page.wait_for_selector(f"{DIALOG} .ag-alert:visible")
+    assert "has no VDM_Decoder-sosuke/" in page.locator(f"{DIALOG} > .ag-alert").inner_text()
+    page.select_option(f"{DIALOG} select", "base models")
+    page.wait_for_function("() => /No weights of AnimeGamer/.test(document.querySelector('.ag-licence').innerText)")
+    assert "European Union" not in page.locator(f"{DIALOG} .ag-licence").inner_text()
+    assert not page.is_checked(f"{DIALOG} .ag-check:has-text('licences') input"), "other licences, another consent"
+    page.keyboard.press("Escape")
+    assert page.locator(DIALOG).count() == 0
