@@ -4,7 +4,7 @@ WEB_DIRECTORY = "./js"
 
 
 async def comfy_entrypoint():
-    """The door that ComfyUI knocks on. It prints only the last line of an error, so the whole one is logged here."""
+    """ComfyUI's entry point. ComfyUI prints only the last line of an error, so the traceback is logged here."""
     import logging
 
     try:

@@ -263,7 +263,7 @@ def test_motion_is_measured_as_the_world_says(world):
 
 
 def test_another_backend_than_the_worlds_is_refused(world):
-    with pytest.raises(ValueError, match="measured by the flow backend dis.*--flow dis, not raft"):
+    with pytest.raises(ValueError, match="measured by the flow backend dis.*choose dis, not raft"):
         flow_of(world, "raft")
     raft = replace(world, provenance={"motion backend": "raft", "motion threshold": "0.4"})
     with pytest.raises(ValueError, match="--flow-weights FILE$"):

@@ -61,7 +61,7 @@ def small_games(count=3, turns=2):
     games = []
     for index in range(count):
         name = names[index % len(names)]
-        turns = (
+        played = (
             BenchmarkTurn(
                 (name,),
                 motions[(index + turn) % 4],
@@ -72,5 +72,5 @@ def small_games(count=3, turns=2):
             )
             for turn in range(turns)
         )
-        games.append(BenchmarkGame(f"small-{index + 1}", tuple(turns)))
+        games.append(BenchmarkGame(f"small-{index + 1}", tuple(played)))
     return tuple(games)
