@@ -40,7 +40,7 @@ from animegamer_core.evaluate.world.references import CharacterReferences, refer
 from animegamer_core.evaluate.world.report import table_of
 from animegamer_core.evaluate.world.runner import game_seed
 from animegamer_core.evaluate.world.scores import (
-    SIMILARITIES,
+    SHOT_SCORES,
     GameScorer,
     Scorer,
     compared_frames,
@@ -141,7 +141,7 @@ def test_a_mean_lies_in_its_interval_whatever_the_games(games):
 
 def turn_of(asked, level=None, change=None, measured=None, seconds=1.0, **scores):
     line = f"<S>Miko</S><MD>run</MD><EV>day beach</EV><ML>{asked}</ML><MA>gently</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
-    by_kind = {name: scores.get(name) for name in SIMILARITIES}
+    by_kind = {name: scores.get(name) for name in SHOT_SCORES}
     return TurnRecord(
         1, line, level, change, 2.0, measured, by_kind, seconds, seconds > 9, "turn-01.mp4", "turn-01.mp4"
     )
@@ -236,11 +236,11 @@ def test_a_shot_is_scored_against_character_turn_before_and_truth(world):
         scorer = GameScorer(Scorer(ScoringModels(Reds(), None), meter, references), game)
         first = scorer.score(np.full((17, 8, 12, 3), 50, np.uint8))
         second = scorer.score(np.full((17, 8, 12, 3), 80, np.uint8))
-    assert first.similarities["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
-    assert first.similarities["clip_t"] == pytest.approx(np.cos(0.5))
-    assert first.similarities["clip_i_across"] is None and first.similarities["clip_i_true"] is None
-    assert second.similarities["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
-    assert second.similarities["dreamsim"] is None, "there is no such tower"
+    assert first.by_name["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
+    assert first.by_name["clip_t"] == pytest.approx(np.cos(0.5))
+    assert first.by_name["clip_i_across"] is None and first.by_name["clip_i_true"] is None
+    assert second.by_name["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
+    assert second.by_name["dreamsim"] is None, "there is no such tower"
     assert first.motion_value == 0 and first.motion_level == 1
 
 

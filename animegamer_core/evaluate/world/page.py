@@ -14,7 +14,7 @@ from ..similarity.models import STAND_IN
 from .metrics import METRICS, STATS
 from .records import GAMES, GameRecord, TurnRecord
 from .report import PaperTable, number
-from .scores import SIMILARITIES
+from .scores import SHOT_SCORES
 
 PAGE = "index.html"
 _PARTS = Path(__file__).with_name("clips_page")
@@ -37,7 +37,7 @@ def shown(table: PaperTable) -> dict[str, Any]:
         "scores": [
             {"key": metric.key, "name": table.label(metric), "higher": metric.higher}
             for metric in measured
-            if metric.key in SIMILARITIES
+            if metric.key in SHOT_SCORES
         ],
         "games": [
             {"name": game.name, "character": game.character, "turns": [_turn(game, turn) for turn in game.turns]}
@@ -65,6 +65,6 @@ def _turn(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:
         "measured": turn.motion_level,
         "value": turn.motion_value,
         "gauges": stats,
-        "scores": {name: turn.scores.get(name) for name in SIMILARITIES},
+        "scores": {name: turn.scores.get(name) for name in SHOT_SCORES},
         "seconds": turn.seconds,
     }

@@ -72,7 +72,7 @@ class BenchmarkRunner:
                     change=shot.change,
                     motion_value=scores.motion_value,
                     motion_level=scores.motion_level,
-                    scores=scores.similarities,
+                    scores=scores.by_name,
                     seconds=shot.seconds,
                     warm_up=not self._warm,
                     clip=clip,

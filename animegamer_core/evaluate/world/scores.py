@@ -18,9 +18,10 @@ from .motion import MotionMeter
 from .references import CharacterReferences, true_shots
 
 FRAMES_COMPARED = 4  # of each shot
-SIMILARITIES = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across", "clip_i_true", "dreamsim_true")
-TRUTH = "truth_"  # prefix of a similarity's name: the true shot's own score, an upper bound
-CEILINGS = tuple(f"{TRUTH}{name}" for name in SIMILARITIES[:5])
+ALONE = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across")  # need no true shot
+SHOT_SCORES = (*ALONE, "clip_i_true", "dreamsim_true")
+TRUTH = "truth_"  # prefix of a score's name: the true shot's own score, an upper bound
+CEILINGS = tuple(f"{TRUTH}{name}" for name in ALONE)
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Scores:
-    """A shot's motion value and level (None without edges), SIMILARITIES and CEILINGS (None: nothing to compare)."""
+    """A shot's motion value and level (None without edges), SHOT_SCORES and CEILINGS (None: nothing to compare)."""
 
     motion_value: float
     motion_level: int | None
-    similarities: dict[str, float | None]
+    by_name: dict[str, float | None]
 
 
 class Scorer:
@@ -95,7 +96,7 @@ class GameScorer:
         found["dreamsim_true"] = None if true is None else rowwise_cosine(shot.dreamsim_ME, true.dreamsim_ME)
         self._turn, self._before, self._true_before = self._turn + 1, shot, true
         value = meter.value(frames_FHWC)
-        return Scores(value, meter.level(value), {name: found[name] for name in (*SIMILARITIES, *CEILINGS)})
+        return Scores(value, meter.level(value), {name: found[name] for name in (*SHOT_SCORES, *CEILINGS)})
 
     def _similarities(
         self, shot: Embeddings | None, before: Embeddings | None, text_1E: Tensor
