@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from .. import messages
 from ..checkpoint import World
 from ..checkpoint.adapter_files import adapter_facts, tensor_names
 from ..checkpoint.adapters import reading_of
@@ -22,7 +23,6 @@ from ..checkpoint.storage import note_of, read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..files import locked
-from ..messages import brief
 from ..spec import TRAINED_PROFILES, get_profile
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .distributed import processes
@@ -45,7 +45,7 @@ class ChangedOrigin(ValueError):
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{out} holds a run of another {name} ({brief(before, 40)}, now {brief(now, 40)}); "
+            f"{out} holds a run of another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
             "choose another folder for this one"
         )
         self.name = name

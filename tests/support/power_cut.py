@@ -26,7 +26,7 @@ Names = dict[str, Inode]
 class Disk:
     """The recorded versions of a tree: inode -> (moment, its names or content), whenever they changed.
 
-    flushed: inode -> moments of its flushes. notes: what `note` was given, with its moment. moments: how many there are.
+    flushed: inode -> moments of its flushes. notes: what `note` was given, with its moment. moments: their number.
     """
 
     root: Path
@@ -106,7 +106,7 @@ def _one_of(versions: list, rng: random.Random | None) -> object:
 
 
 def _torn(flushed: bytes, new: bytes, rng: random.Random) -> bytes:
-    """New content of which, half of the time, some pages that differ from the flushed content are still the old ones."""
+    """New content of which, half of the time, some pages are still those of the flushed content."""
     if rng.random() < 0.5:
         return new
     torn = bytearray(new)
