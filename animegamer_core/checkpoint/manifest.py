@@ -26,7 +26,7 @@ def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote
             "update the program or convert again"
         )
     try:
-        files = _read_notes(typed(values, "files", dict))
+        files = read_notes(typed(values, "files", dict))
         fields = {
             "spec": ModelSpec.from_dict(typed(values, "spec", dict)),
             "profile": get_profile(typed(values, "profile", str)),
@@ -63,8 +63,8 @@ def _read_window(values: Mapping[str, typing.Any]) -> int | None:
     return window
 
 
-def _read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
-    """The manifest's files; ValueError for a path outside the folders of parts."""
+def read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
+    """Files with their checksums, as the manifest lists them; ValueError for a path outside the folders of parts."""
     notes = {}
     for path in values:
         name, where = path.rpartition("/")[2], f"files[{path!r}]"

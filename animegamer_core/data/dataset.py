@@ -232,7 +232,7 @@ class DatasetWriter:
             return
         if frames_FHWC is not None:
             write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        append_line(self.path / TURNS, record.to_json() + "\n", sync=False)
+        append_line(self.path / TURNS, record.to_json() + "\n")
         self.turns.append(record)
         self._known.add(record.clip)
 

@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from ..files import check_folder_name, replacing
+from ..json_files import to_type
 from ..recall import OPENING, Memory
 from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
@@ -244,7 +245,7 @@ class Story:
         record = self.openings.record(parent)
         if record is None:
             raise self._lost_opening(parent)
-        key = OpeningKey(**record["key"])
+        key = to_type(record["key"], OpeningKey, parent)
         session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
         if key.picture is None:
             return session
