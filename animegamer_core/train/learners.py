@@ -151,7 +151,7 @@ class ContrastiveLearner(Learner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random_seed(config.seed, "heads"))
             self.heads = ContrastiveHeads(spec.text.width, spec.image.width, spec.image.patch)
-        texts = [turn.instruction for turn in data.folder.turns]
+        texts = [turn.caption for turn in data.folder.turns]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._captions = torch.tensor([numbers[text] for text in texts])
         end, tokenizer = encoder.tokenizer.token_to_id("</s>"), encoder.tokenizer

@@ -28,7 +28,7 @@ from ...state import motion_text
 from ...toybox.probes import ProbeNet, load_probes
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
-from ...toybox.world import Scene, instruction
+from ...toybox.world import Scene, caption
 from ...train.training_data import pictures
 
 Clips = NDArray[np.uint8]
@@ -50,9 +50,9 @@ class TrueShots:
         return labels_of(self.scenes)
 
     @property
-    def instructions(self) -> tuple[str, ...]:
-        """Each scene's instruction in the published form, with the adverb of its measured level."""
-        return tuple(instruction(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
+    def captions(self) -> tuple[str, ...]:
+        """What each scene shows in the published form, with the adverb of its measured level."""
+        return tuple(caption(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
 
     def __getitem__(self, chosen: slice) -> TrueShots:
         return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
@@ -162,7 +162,7 @@ class EvalContext:
     @torch.inference_mode()
     def encode(self, shots: TrueShots) -> Tensor:
         """(M, N, D) true representations, on the CPU: from each shot's motion text and first frame."""
-        texts = [motion_text(text) for text in shots.instructions]
+        texts = [motion_text(text) for text in shots.captions]
         parts = [
             self.encoder(texts[part], pictures(torch.from_numpy(shots.clips[part, 0]))).float().cpu()
             for part in self._parts(len(texts))

@@ -219,7 +219,7 @@ class EvalRun:
             return []
         shots = self.context.draw(scenes)
         states = (GameState.of_picture(state_ND) for state_ND in self.context.encode(shots))
-        return list(zip(shots.instructions, states, strict=True))
+        return list(zip(shots.captions, states, strict=True))
 
     def opening_of(self, game: Game) -> tuple[str, GameState] | None:
         """The instruction and the encoded state of a game's opening picture, if it has one."""

@@ -86,8 +86,8 @@ class BuildDir:
         """The recipe's settings of a stage, as JSON keeps them."""
         recipe = self.recipe
         own = {
-            "data": asdict(recipe.dataset_games),
-            "games": asdict(recipe.engine_games),
+            "data": recipe.dataset_games.facts,
+            "games": recipe.engine_games.facts,
             "probes": asdict(recipe.probes),
             "scorers": asdict(recipe.scoring),
             "calibrate": recipe.calibrated_on,
