@@ -1,4 +1,4 @@
-"""The verb `dataset`: films into a folder that a person can correct and training reads (build, check, stats, cache)."""
+"""The verb `dataset`: films into a folder that a person can correct and training reads."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
+from .dataset_example import add_example_arguments, prepare_example
 from .endpoint_options import Progress, add_request_arguments
 
 if typing.TYPE_CHECKING:
@@ -29,7 +30,7 @@ CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `dataset`."""
-    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache")
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache|example")
     _build_arguments(tasks.add_parser("build", help="cut films into captioned clips; the same command continues"))
     check = tasks.add_parser("check", help="list what is wrong, with file and line; exit status 1 if anything is")
     check.add_argument("folder", type=Path, metavar="DATASET")
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="the folder for `train --cache`")
     cache.add_argument("--features", nargs="+", metavar="NAME", help="of latents, text, image, image_random, states")
     cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    add_example_arguments(tasks.add_parser("example", help="download a real film and make its dataset"))
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +94,17 @@ def run(args: argparse.Namespace) -> int:
     1: films broke off, clips have no caption, or a check found something. 2: no film could be read, or the disk is
     full. 130: interrupted.
     """
-    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
+    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache, "example": _example}[args.task](args)
+
+
+def _example(args: argparse.Namespace) -> int:
+    """Get the film and build its dataset; 1 if the answer is no."""
+    build = prepare_example(args)
+    if build is None:
+        return 1
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(build))
 
 
 def _build(args: argparse.Namespace) -> int:
