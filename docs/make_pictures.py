@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from animegamer_core.checkpoint import open_world  # noqa: E402
-from animegamer_core.media.contact_sheet import GAUGE_COLOURS, contact_sheet  # noqa: E402
+from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
+from animegamer_core.media.text import GAUGE_COLOURS  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
 from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 
