@@ -249,7 +249,7 @@ def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -
         if line.split()[0] == AUTO:
             suggestions.auto(line, progress.turn, progress.step)
         elif line != UNDO and line.startswith("@"):
-            _print_note(f"unknown command {line}; use {UNDO}, {AUTO} or {QUIT[0]}")
+            _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
             _warn_of_unknown_words(player.world, line)
             progress.turn(player.step(line, progress.step))

@@ -147,7 +147,8 @@ class Story:
                 f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
             )
         rules = self.rules or PUBLISHED_RULES
-        session = self._with_opening(GameSession((), window, memory=memory or self.memory, rules=rules))
+        opening = CharacterState() if self.entries else CharacterState(**rules.start)
+        session = self._with_opening(GameSession((), window, opening, memory or self.memory, rules))
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
