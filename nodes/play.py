@@ -11,7 +11,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.state import GameSession, read_instructions
+from ..animegamer_core.state import CharacterState, GameSession, read_instructions
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
@@ -167,7 +167,9 @@ def _opening(given: PlayInputs, after: int) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named."""
     if given.opening is not None:
         return GameSession().open_with(given.opening.turn.instruction, given.opening.turn.state)
-    return None if after or given.line else GameSession()
+    if after or given.line:
+        return None
+    return GameSession(opening=CharacterState(**given.model.world.life.rules.start))
 
 
 class GameRun:

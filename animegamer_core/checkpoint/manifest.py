@@ -7,6 +7,8 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..json_files import to_type
+from ..life import Life
 from ..spec import LARGEST, ModelSpec, get_profile
 from ..state import MotionTable
 from .folders import part_of
@@ -34,6 +36,7 @@ def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote
             "provenance": dict(typed(values, "provenance", dict, {})),
             "licence": typed(values, "licence", str, ""),
             "trained_window": _read_window(values),
+            "life": to_type(values.get("life", {}), Life, "field life"),
         }
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..files import locked, rename
+from ..life import Life
 from ..spec import ModelSpec, get_profile
 from ..state import MOTION_TABLES, MotionTable
 from .downloads import published_worlds
@@ -47,22 +48,25 @@ def save_world(
     provenance: Mapping[str, str] | None = None,
     licence: str = "",
     trained_window: int | None = None,
+    life: Life | None = None,
 ) -> World:
     """Make the world folder, or write its manifest again; parts that it has stay. `save_part` adds the weights.
 
     motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
+    life: None keeps what the folder states.
     """
     path = Path(folder)
     check_own(path)
-    known = open_world(path).files if (path / MANIFEST).is_file() else {}
+    known = open_world(path) if (path / MANIFEST).is_file() else None
     world = World(
-        storage=OwnFolder(path, known),
+        storage=OwnFolder(path, known.files if known else {}),
         spec=spec,
         profile=get_profile(profile),
         motion_table=motion_table or MOTION_TABLES["released"],
         provenance=dict(provenance or {}),
         licence=licence,
         trained_window=trained_window,
+        life=life or (known.life if known else Life()),
     )
     write_manifest(world)
     return world
@@ -163,4 +167,6 @@ def write_manifest(world: World) -> None:
     }
     if world.trained_window is not None:
         values["window"] = world.trained_window
+    if world.life != Life():
+        values["life"] = asdict(world.life)
     write_json(world.folder / MANIFEST, values)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..state import UNIT, Turn, scope_name
+from ..state import Turn, scope_name
 from .text import GAUGE_COLOURS, NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
 
 if typing.TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _draw_panel(pen: Pen, turn: Turn, corner: tuple[int, int]) -> None:
         pen.text((x + 64, y + 22 + 35 * index), line, _WORDS[index > 0], _FAINT if index else _INK)
     _draw_motion(pen, turn.state.motion, x, y + 136)
     for index, (name, colour) in enumerate(GAUGE_COLOURS.items()):
-        change = UNIT * getattr(turn.state.change, name)
+        change = turn.moved[name]
         _draw_gauge(pen, (x, y + 172 + 34 * index), name, colour, (getattr(turn.character, name), change))
 
 

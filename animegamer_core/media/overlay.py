@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..state import UNIT, Turn, scope_name
+from ..state import Turn, scope_name
 from .text import GAUGE_COLOURS, Pen, fitted, is_drawable, parts_of, width_of, wrapped
 
 if typing.TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _draw_motion(pen: Pen, level: int, corner: tuple[float, float], letter: int)
 def _draw_gauge(pen: Pen, turn: Turn, name: str, corner: tuple[float, float], letter: int) -> None:
     """Draw a bar of 0..100 with its number and the change in this turn."""
     (x, y), width, half = corner, 5.5 * letter, letter / 4
-    value, change = getattr(turn.character, name), UNIT * getattr(turn.state.change, name)
+    value, change = getattr(turn.character, name), turn.moved[name]
     pen.pill((x, y - half, x + width, y + half), _TRACK)
     if value > 0:
         pen.pill((x, y - half, x + max(2 * half, width * value / 100), y + half), GAUGE_COLOURS[name])

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..life import Act, Consequence, Life, Rules, Stat, Words
 from ..state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
@@ -153,6 +154,27 @@ UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
         ("Taro", "dance"),
     }
 )
+
+# Without a drift, two of the stats could only rise. With this one they stay where they are if a turn in five is spent
+# with others, two in five with something entertaining, and two in five with rest.
+RULES = Rules(
+    stamina=Stat(drift=1),
+    social=Stat(drift=-1),
+    entertainment=Stat(drift=-2),
+    consequences=(Consequence("stamina", 0, ("stamina",)),),
+)
+WORDS = Words(
+    characters=tuple(CHARACTERS),
+    acts=tuple(
+        Act(row.phrase, row.stamina, row.social, row.entertainment, company=row.partner) for row in MOTIONS.values()
+    ),
+    places=PLACES,
+    times=TIMES,
+    adverbs=tuple(ADVERBS.values()),
+    things=PROPS,
+    looks=tuple(COLOURS),
+)
+LIFE = Life(RULES, WORDS)  # world.json states it
 
 
 def characters(scene: Scene) -> tuple[str, ...]:

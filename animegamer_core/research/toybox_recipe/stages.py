@@ -15,7 +15,7 @@ from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
 from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import write_dataset
-from ...toybox.world import vocabulary
+from ...toybox.world import LIFE, vocabulary
 from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts
 from ...train.run import StageResult, train_stage
@@ -95,7 +95,7 @@ def _draw(work: BuildDir) -> None:
         "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
     }
     facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE}
-    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
+    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, life=LIFE, **facts)
 
 
 def _train_probes(work: BuildDir) -> None:
