@@ -76,6 +76,12 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
     add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
     add("--threshold", type=float, default=0.2, help="px a frame; slower pixels count as still (default %(default)s)")
+    add(
+        "--slow-fraction",
+        type=float,
+        metavar="X",
+        help="of the quickest pixel; slower ones count as background (default 0.2, or what the folder has)",
+    )
     games = parser.add_argument_group("games")
     games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")
     games.add_argument(
@@ -147,6 +153,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     from ..data.films.cutting import ClipShape
     from ..data.flow import FlowSettings
     from ..data.games import GamePlan
+    from ..data.motion import SLOW_FRACTION
 
     flow = FlowSettings(
         backend=args.flow,
@@ -154,12 +161,14 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
         python=args.flow_python,
         device="cpu" if args.flow == "dis" else choose_device(args.flow_device),
         threshold=args.threshold,
+        slow_fraction=SLOW_FRACTION if args.slow_fraction is None else args.slow_fraction,
     )
-    return BuildSettings(
+    settings = BuildSettings(
         shape=ClipShape.of(get_spec(args.spec).decoder),
         flow=flow,
         games=GamePlan(turns=args.turns, held_out=args.held_out),
     )
+    return settings.of_folder(args.out) if args.slow_fraction is None else settings
 
 
 def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:

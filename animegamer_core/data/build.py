@@ -30,6 +30,7 @@ from .films.scenes import SceneSettings
 from .films.survey import OnSeconds, Survey, survey_film
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
+from .motion import SLOW_FRACTION
 from .workers import parallel_map, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)
@@ -38,17 +39,26 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes`: a film keeps the scenes that it was cut into before."""
+    `scenes`: a film keeps the scenes that it was cut into before. See also `of_folder`."""
 
     shape: ClipShape
     scenes: SceneSettings = SceneSettings()
-    flow: FlowSettings = FlowSettings()
+    flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
+
+    def of_folder(self, out: Path) -> BuildSettings:
+        """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
+        for film in read_film_index(out).values():
+            motion = film.settings.get("motion")
+            fraction = motion.get("slow_fraction", 0.0) if isinstance(motion, dict) else None
+            if isinstance(fraction, int | float):  # else the settings differ, which is said later
+                return dataclasses.replace(self, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
+        return self
 
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         with open_flow(self.flow) as flow:
-            motion = motion_facts(flow, self.flow.threshold)
+            motion = motion_facts(flow, self.flow.threshold, self.flow.slow_fraction)
         scenes = dataclasses.asdict(self.scenes)
         scenes["melt"] = scenes.pop("dissolve")  # the key in datasets on disk
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))

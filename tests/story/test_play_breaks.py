@@ -1,9 +1,12 @@
-"""The power fails while a game is played: what was reported is kept, and the same command completes the game."""
+"""A game is killed, or the power fails: finished turns are kept, and the same command completes the game."""
 
 import contextlib
 import io
+import os
+import shutil
 
 import pytest
+from kills import kill_often
 from power_cut import recorded, sample
 
 from animegamer_core.__main__ import main
@@ -54,12 +57,15 @@ def played(world, tmp_path_factory):
     return disk, folder / "game.txt", content(folder / "out")
 
 
+def turns_done(out):
+    return len(Story.read(out, "game").entries) if (out / "game" / INDEX).exists() else 0
+
+
 def go_on_after(played, world, moment, seed, out):
     disk, game, whole = played
     disk.cut(moment, seed, out)
-    found = len(Story.read(out, "game").entries) if (out / "game" / INDEX).exists() else 0
     turns = [line for line in disk.noted(moment) if "turn-" in line]
-    assert found >= len(turns), f"moment {moment}, seed {seed}: a finished turn was lost"
+    assert turns_done(out) >= len(turns), f"moment {moment}, seed {seed}: a finished turn was lost"
     play(world, game, out)
     assert content(out) == whole, f"moment {moment}, seed {seed}"
 
@@ -73,3 +79,24 @@ def test_a_power_cut_loses_the_turn_in_progress_only(played, world, tmp_path):
 def test_power_cuts_at_every_moment_lose_the_turn_in_progress_only(played, world, tmp_path):
     for moment, seed in sample(played[0], 400):
         go_on_after(played, world, moment, seed, tmp_path / f"{moment}-{seed}")
+
+
+def play_with_kills(played, world, tmp_path, kills, seed):
+    out = tmp_path / "killed"
+
+    def begin():
+        shutil.rmtree(out, ignore_errors=True)
+
+    kill_often(begin, lambda: play(world, played[1], out), lambda: turns_done(out), tmp_path / "log.txt", kills, seed)
+    assert content(out) == played[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
+def test_kills_change_nothing(played, world, tmp_path):
+    play_with_kills(played, world, tmp_path, 5, seed=0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("game", range(10))
+def test_two_hundred_kills_change_nothing(played, world, tmp_path, game):
+    play_with_kills(played, world, tmp_path, 20, seed=game + 1)
