@@ -79,7 +79,7 @@ COMPLETION = {"choices": [CHOICE], "usage": {"prompt_tokens": 3}, "id": "1", "cr
 
 def ask_every_way(url, file):
     """Ask a server as a hub, for a file, and as an endpoint; each gives an answer or refuses in a sentence."""
-    model = EndpointModel(EndpointSettings(f"{url}/v1", "m", timeout=1, retries=0))
+    model = EndpointModel(EndpointSettings(f"{url}/v1", "m", timeout=0.3, retries=0))
     for ask in (
         lambda: hub.list_repository("some/repository"),
         lambda: hub.download(file, lambda *_: None),
@@ -94,7 +94,7 @@ def ask_every_way(url, file):
 
 def answer_oddly(monkeypatch, tmp_path, seeds):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    for name, value in {"SILENCE": 1.0, "WAIT": 0.001, "TRIES": 2, "LONGEST_PAUSE": 0.001}.items():
+    for name, value in {"SILENCE": 0.2, "WAIT": 0.001, "TRIES": 2, "LONGEST_PAUSE": 0.001}.items():
         monkeypatch.setattr(hub, name, value)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 100, "0" * 64)
