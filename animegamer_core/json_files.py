@@ -16,7 +16,7 @@ import msgspec
 from .messages import brief
 
 Value = TypeVar("Value")
-LARGEST_FILE = 256 << 20  # bytes; the tables of 100,000 clips take a fifth
+LARGEST_FILE = 16 << 20  # bytes, which may take twenty times the memory; ours are smaller, 10,000 films take 3 MB
 LARGEST_LINE = 4 << 20
 _WORDS = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",

@@ -30,7 +30,7 @@ from .storage import CheckpointError
 OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
 
 BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is there already, within these bounds
-LARGEST_ANSWER = 64 << 20  # bytes of a listing, which takes some KB
+LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
 PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain

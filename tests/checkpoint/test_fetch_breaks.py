@@ -74,7 +74,7 @@ def test_a_power_cut_loses_the_block_in_progress_only(fetched, hub, tmp_path):
 
 @pytest.mark.soak
 def test_power_cuts_at_every_moment_lose_the_block_in_progress_only(fetched, hub, tmp_path):
-    for moment, seed in sample(fetched[1], 1000):
+    for moment, seed in sample(fetched[1], 400):
         go_on_after(fetched, hub, moment, seed, tmp_path / f"{moment}-{seed}")
 
 
