@@ -21,7 +21,10 @@ from .progress_line import overwrite
 if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
 
-ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
+ROWS = (
+    *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen"),
+    *("sharp", "new", "references", "speed"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_adapter_option(parser)
     parser.add_argument("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
     parser.add_argument("--limit", type=int, metavar="N", help="number of games; everything else in proportion")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
+    about = f"of {', '.join(ROWS)} (default: the table of the games that the world was trained on)"
+    parser.add_argument("--rows", nargs="+", choices=ROWS, metavar="ROW", help=about)
     parser.add_argument("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="how shots are drawn; also compared with preset exact")
     parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the preset's or world's)")

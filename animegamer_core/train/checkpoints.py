@@ -148,7 +148,8 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
         if state.average:
-            _copy(source, f"average.{name}", state.average[name])
+            stored = f"average.{name}"  # a checkpoint that was made small has none: its weights are the average
+            _copy(source, stored if stored in source.keys() else f"weight.{name}", state.average[name])  # noqa: SIM118
         steps = info.optimizer_steps.get(name)
         if steps is not None:
             restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)

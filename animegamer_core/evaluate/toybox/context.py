@@ -25,7 +25,7 @@ from ...runtime.optimizations import OPTIMIZATIONS
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
 from ...spec import resolve_sampling
 from ...state import motion_text
-from ...toybox.probes import ProbeNet, load_probes
+from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
 from ...toybox.world import Scene, caption
@@ -131,6 +131,11 @@ class EvalContext:
         """The world's probes."""
         return load_probes(self.world.folder, self.device)
 
+    @cached_property
+    def frame_probes(self) -> ProbeNet:
+        """The world's probes of single frames."""
+        return load_probes(self.world.folder, self.device, FRAME_WEIGHTS)
+
     @property
     def options(self) -> dict[str, Any]:
         """Steps and guidance schedule of every shot, as the decoder's sampler takes them."""
@@ -158,6 +163,10 @@ class EvalContext:
     def recognise(self, clips: Clips, present: Collection[str] = ()) -> Labels:
         """The classes that the probes recognise; present: heads that may not answer "none"."""
         return recognise_clips(self.probes, clips, self.batch, present)
+
+    def recognise_frames(self, clips: Clips) -> Labels:
+        """The classes (M, F) that the probes of single frames recognise in each frame."""
+        return recognise_frames(self.frame_probes, clips, self.batch)
 
     @torch.inference_mode()
     def encode(self, shots: TrueShots) -> Tensor:
