@@ -2,6 +2,7 @@
 
 import { createClips } from "./clips.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
+import { createExport } from "./export_dialog.mjs";
 import { createCard } from "./state_card.mjs";
 import { createForm } from "./play_form.mjs";
 import { createMap } from "./play_map.mjs";
@@ -9,6 +10,8 @@ import { createExamples, createStage, createStrip, createTakes } from "./play_st
 import { viewPath } from "./prompt.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
+
+const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
 /** The Play tab. `page` has address(path), openAsGraph(session) and getWeights(world). show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
@@ -108,7 +111,8 @@ function createGame(say, session, clips, page) {
   const name = el("h2", { class: "ag-name" });
   const world = el("span", { class: "ag-chip" });
   const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
-  const write = iconButton("download", say("exportWords"), () => session.exportStory());
+  const dialog = createExport(say, (film) => session.exportStory(film));
+  const write = iconButton("download", say("exportWords"), () => dialog.open());
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
     "header",
@@ -180,7 +184,7 @@ function showFiles(place, files, say, page) {
   place.replaceChildren(
     el("span", { class: "ag-faint", text: say("exported") }),
     ...wanted.map((file) => {
-      const words = say(/\.(png|jpg)$/i.test(file.filename) ? "sheet" : "clip");
+      const words = say(FILE_WORDS[file.filename.split(".").at(-1)] ?? "sheet");
       return el("a", {
         class: "ag-link",
         href: page.address(`${viewPath(file)}&t=${written}`),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from comfy_api.v0_0_2 import ComfyExtension, io
 
 from . import comfyui, routes, templates
+from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShot
 from .evaluation import EvaluateGame
+from .films import ExportGameStory
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
@@ -32,6 +34,8 @@ NODE_CLASS_MAPPINGS = {
     "ConvertAnimeGamer": ConvertAnimeGamer,
     "BuildGameDataset": BuildGameDataset,
     "GetAnimeGamerWeights": GetAnimeGamerWeights,
+    "ExportGameStory": ExportGameStory,
+    "PlayGameBatch": PlayGameBatch,
 }
 
 
