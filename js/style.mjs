@@ -95,7 +95,16 @@ const STYLE = `
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
 .ag-story span { grid-column: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 12px; }
 .ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
-.ag-story i { grid-column: 2; grid-row: 1 / span 2; color: var(--ag-faint); }
+.ag-library { display: flex; flex-direction: column; gap: 10px; container-type: inline-size; }
+.ag-library .ag-stories { margin-top: 0 !important; }
+.ag-library li { display: flex; gap: 4px; align-items: center; }
+.ag-library .ag-story { flex: 1; min-width: 0; grid-template-columns: 72px 1fr; padding: 6px 12px 6px 6px !important; }
+.ag-library .ag-story span { grid-column: 2; align-self: end; }
+.ag-library .ag-story .ag-faint { grid-row: 2; align-self: start; }
+.ag-story .ag-thumb { grid-column: 1; grid-row: 1 / span 2; width: 72px; height: 48px; object-fit: cover; border-radius: 6px; display: block; background: var(--ag-track); }
+.ag-rename { flex: 1; min-width: 0; display: flex; gap: 6px; }
+.ag-removed { display: flex; gap: 10px; align-items: center; justify-content: space-between; padding: 6px 10px; border-radius: 8px; background: var(--ag-track); overflow-wrap: anywhere; }
+@container (max-width: 300px) { .ag-library li { flex-wrap: wrap; } .ag-library .ag-story { flex: 1 0 100%; } }
 
 .ag-get-weights { height: 30px; font-weight: 500 !important; }
 .ag-dialog { position: fixed; inset: 0; width: min(640px, 94vw); max-height: 90vh; margin: auto; padding: 18px; border: 1px solid var(--ag-edge); border-radius: 12px; overflow: auto; }

@@ -20,6 +20,17 @@ export const en = {
   filmStats: "Show motion and stats in a corner",
   film: "Film",
   subtitleFile: "Subtitles",
+  searchStories: "Search stories",
+  noMatch: "No story matches.",
+  openStory: "Continue {story}",
+  rename: "Rename {story}",
+  newName: "New name of {story}",
+  keepName: "Keep this name",
+  duplicate: "Duplicate {story}",
+  remove: "Delete {story}",
+  removed: "Story {story} is in the trash.",
+  takeBack: "Undo",
+  copyOf: "{story} copy",
 };
 
 export const zh = {
@@ -42,6 +53,17 @@ export const zh = {
   filmStats: "在角落显示运动和数值",
   film: "影片",
   subtitleFile: "字幕",
+  searchStories: "搜索故事",
+  noMatch: "没有匹配的故事。",
+  openStory: "继续 {story}",
+  rename: "重命名 {story}",
+  newName: "{story} 的新名称",
+  keepName: "使用此名称",
+  duplicate: "复制 {story}",
+  remove: "删除 {story}",
+  removed: "故事 {story} 已移到回收站。",
+  takeBack: "撤销",
+  copyOf: "{story} 副本",
 };
 
 export const ja = {
@@ -64,4 +86,15 @@ export const ja = {
   filmStats: "隅に動きとステータスを表示",
   film: "映像",
   subtitleFile: "字幕",
+  searchStories: "物語を検索",
+  noMatch: "一致する物語がありません。",
+  openStory: "{story} を続ける",
+  rename: "{story} の名前を変える",
+  newName: "{story} の新しい名前",
+  keepName: "この名前にする",
+  duplicate: "{story} を複製",
+  remove: "{story} を削除",
+  removed: "物語 {story} をゴミ箱に移しました。",
+  takeBack: "元に戻す",
+  copyOf: "{story} のコピー",
 };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, routes, templates
+from . import comfyui, routes, story_routes, templates
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
@@ -46,5 +46,6 @@ class AnimeGamerExtension(ComfyExtension):
         """All nodes, after the pack's model folder and routes are registered."""
         comfyui.register_folders()
         routes.register()
+        story_routes.register()
         templates.register()
         return list(NODE_CLASS_MAPPINGS.values())

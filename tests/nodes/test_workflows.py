@@ -16,7 +16,17 @@ FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 EXPECTED = "1-one-turn 10-film-to-world 11-film-24fps 12-takes 2-five-turns 3-branching 4-motion-sweep".split()
 EXPECTED += ["5-story", "6-own-picture", "7-train", "8-published-24gb", "8-published-8gb", "9-film"]
-SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora", "game_dataset", "audio"}  # no widget fills them
+SOCKETS = {
+    "model",
+    "history",
+    "opening",
+    "state",
+    "frames",
+    "shot",
+    "lora",
+    "game_dataset",
+    "audio",
+}  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
     "SaveVideo": ["filename_prefix", "format", "codec"],
