@@ -56,9 +56,11 @@ app.registerExtension({
   setup() {
     const say = words();
     let tab = null;
-    const session = new PlaySession(createServer(api), localStorage, (now, event) => tab?.show(now, event));
+    const server = createServer(api);
+    const session = new PlaySession(server, localStorage, (now, event) => tab?.show(now, event));
     const page = {
       address: (path) => api.apiURL(path),
+      post: server.postJson,
       openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
       getWeights,
     };

@@ -119,9 +119,9 @@ export class PlaySession {
     await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
-  /** Export the story up to the current turn as one clip and a contact sheet. */
-  async exportStory() {
-    await this.#send([{ after: this.here.number, line: this.line, exported: true }]);
+  /** Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet. */
+  async exportStory(film = null) {
+    await this.#send([{ after: this.here.number, line: this.line, exported: true, film }]);
   }
 
   /** Save the form's settings for a reload. */

@@ -1,5 +1,7 @@
 // All texts of the page in English, Chinese and Japanese. {name} is replaced by a value.
 
+import * as stories from "./translations_stories.mjs";
+
 const en = {
   play: "Play",
   playTab: "AnimeGamer: play a story turn by turn",
@@ -56,7 +58,6 @@ const en = {
   takeOf: "Take {number} of {count}",
   undo: "Undo the last turn",
   stop: "Stop",
-  exportWords: "Export the story as one clip and a contact sheet",
   graphWords: "Open this story as a graph on a new canvas",
   playing: "Playing turn {number}",
   drawing: "Drawing turn {number}: step {value} of {max}",
@@ -154,7 +155,6 @@ const zh = {
   takeOf: "版本 {number} / {count}",
   undo: "撤销上一回合",
   stop: "停止",
-  exportWords: "把故事导出为一段视频和一张总览图",
   graphWords: "在新画布上以工作流打开这个故事",
   playing: "正在游玩第 {number} 回合",
   drawing: "正在绘制第 {number} 回合：第 {value} / {max} 步",
@@ -252,7 +252,6 @@ const ja = {
   takeOf: "テイク {number} / {count}",
   undo: "直前のターンを取り消す",
   stop: "停止",
-  exportWords: "物語を一本の映像と一覧画像に書き出す",
   graphWords: "この物語を新しいキャンバスにグラフとして開く",
   playing: "ターン {number} をプレイ中",
   drawing: "ターン {number} を描画中：{value} / {max} ステップ",
@@ -294,7 +293,7 @@ const ja = {
   branch: "分岐 {line}",
 };
 
-export const TABLES = { en, zh, ja };
+export const TABLES = { en: { ...en, ...stories.en }, zh: { ...zh, ...stories.zh }, ja: { ...ja, ...stories.ja } };
 
 /** The function say(key, values) for a locale such as `zh` or `zh-TW`; English for other languages. */
 export function translator(locale) {
@@ -303,7 +302,7 @@ export function translator(locale) {
       String(locale ?? "en")
         .toLowerCase()
         .split(/[-_]/)[0]
-    ] ?? en;
+    ] ?? TABLES.en;
   return (key, values = {}) =>
-    (table[key] ?? en[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+    (table[key] ?? TABLES.en[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }

@@ -56,12 +56,12 @@ def register() -> None:
     table = comfyui.routes()
     if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
         return
-    table.post("/animegamer/turn")(_answering(_turn))
+    table.post("/animegamer/turn")(answering(_turn))
     for path, read in (("stories", _stories), ("story", _story), ("words", _words), ("weights", offer)):
-        table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
+        table.get(f"/animegamer/{path}")(answering(_read_with(read)))
 
 
-def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
+def answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
     """A handler that answers with JSON; if a request is wrong, with one sentence as `error`."""
     from aiohttp import web
 
@@ -105,7 +105,7 @@ def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[...
 
 
 async def _turn(request: web.Request) -> tuple[int, Json]:
-    asked = parse_json(await _body(request), TurnRequest, "the turn")
+    asked = parse_json(await body_of(request), TurnRequest, "the turn")
     prompt = await asyncio.to_thread(turn_prompt, asked)
     status, answer = await comfyui.queue_prompt(prompt)
     if status != 200:
@@ -116,7 +116,7 @@ async def _turn(request: web.Request) -> tuple[int, Json]:
     return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
 
 
-async def _body(request: web.Request) -> bytes:
+async def body_of(request: web.Request) -> bytes:
     """The body of a request of at most MAX_BYTES."""
     if request.content_type != "application/json":
         raise Refused(415, "send the turn as application/json")
@@ -229,7 +229,9 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     except ValueError as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
     world, _ = world_of(story.world_name, story.fingerprint)
-    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries)}
+    shots = (story.shots.path(entry.shot) for entry in reversed(story.entries) if entry.shot is not None)
+    clip = next(map(comfyui.output_item, shots), None)
+    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries), "clip": clip}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:

@@ -323,6 +323,18 @@ test("export writes files and does not move", async () => {
   assert.equal(session.here.key, key);
 });
 
+test("a film shows the branch up to the current turn", async () => {
+  const { server, session } = await begun({ played: ["one", "two"] });
+  session.undo();
+  await session.exportStory({ format: "gif", stats: true });
+  const [, sent] = Object.entries(server.sent.at(-1)).flat();
+  assert.equal(sent.class_type, "ExportGameStory");
+  const { story, turns, format, stats, subtitles } = sent.inputs;
+  assert.deepEqual([story, turns, format, stats, subtitles], [session.story, 1, "gif", true, "none"]);
+  await server.run(session);
+  assert.deepEqual([session.files[0].filename, session.here.number], ["film.gif", 1]);
+});
+
 test("other people's prompts are none of ours", async () => {
   const { server, session } = await begun();
   await session.play("one");
