@@ -64,6 +64,8 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
         return msgspec.convert(value, type=kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise JsonError(f"{where}: {_in_words(str(error))}") from error
+    except UnicodeEncodeError as error:  # half characters, which Python's own reader takes
+        raise JsonError(f"{where}: a text that is no Unicode") from error
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
