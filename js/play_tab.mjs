@@ -7,10 +7,11 @@ import { createForm } from "./play_form.mjs";
 import { createMap } from "./play_map.mjs";
 import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
+import { createSuggestions } from "./suggestions.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The Play tab. `page` has address(path), openAsGraph(session) and getWeights(world). show(session, event) draws it; destroy() ends its clips. */
+/** The Play tab. `page` has address(path), openAsGraph(session), getWeights(world) and autoplay. show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session, page);
@@ -128,11 +129,23 @@ function createGame(say, session, clips, page) {
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const form = createForm(say, {
-    play: (...request) => session.play(...request),
-    stop: () => session.stop(),
-    keep: (settings) => session.keep(settings),
+  const suggestions = createSuggestions(say, {
+    suggest: (seed) => session.suggest(seed),
+    choose: (words) => form.put(words),
+    autoplay: (count) => page.autoplay.start(count, form.settings()),
+    keep: (count) => session.keep({ autoplay: count }),
   });
+  const form = createForm(
+    say,
+    {
+      play: (...request) => session.play(...request),
+      stop: () => session.stop(),
+      keep: (settings) => session.keep(settings),
+      takeOver: () => page.autoplay.takeOver(),
+    },
+    suggestions.element,
+  );
+  let restored = false;
   const element = el(
     "div",
     { class: "ag-game" },
@@ -153,6 +166,9 @@ function createGame(say, session, clips, page) {
 
   function show(now, event) {
     form.show(now, event);
+    if (!restored && now.settings) suggestions.restore(now.settings.autoplay);
+    restored = true;
+    suggestions.show(now, page.autoplay.on ? page.autoplay.left : 0);
     if (event === "progress") return; // nothing else changed
     name.textContent = name.title = now.story;
     world.textContent = now.world;

@@ -10,7 +10,8 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
- * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story.
+ * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, and
+ * with `autoplay` that many turns are played as the world proposes them.
  */
 export function turnPrompt({ world, ...turn }) {
   return {
@@ -83,6 +84,7 @@ function gameInputs({
   steps = 0,
   guidance = "world",
   exported = false,
+  autoplay = 0,
 }) {
   return {
     instructions: instruction,
@@ -96,6 +98,7 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
+    ...(autoplay ? { autoplay } : {}),
   };
 }
 

@@ -65,12 +65,12 @@ export class FakeServer {
     return `p${this.count}`;
   }
 
-  #play({ world, story: name, line, after, instructions, seed, export: exported }) {
+  #play({ world, story: name, line, after, instructions, seed, export: exported, autoplay }) {
     const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
-    if (instructions) {
-      const turn = this.#turn(turns, instructions, seed + after);
+    if (instructions || autoplay) {
+      const turn = this.#turn(turns, instructions || "proposed", seed + after);
       turns = [...turns, turn];
       const known = story.lines[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
