@@ -45,9 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=PICTURES)
     parser.add_argument("--turns", type=int, help="of the game (default: all)")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
-    parser.add_argument(
-        "--only", nargs="+", choices=FILMS, default=FILMS, help="which of the two games (default: both)"
-    )
+    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS, help="which games (default: both)")
     args = parser.parse_args(argv)
     instructions = read_instructions(GAME.read_text(encoding="utf-8"))[: args.turns]
     args.out.mkdir(parents=True, exist_ok=True)

@@ -189,7 +189,8 @@ const STYLE = `
 .ag-proposals .ag-story { padding: 6px 10px !important; }
 .ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
 .ag-ask { display: flex; flex-wrap: wrap; gap: 4px 6px; align-items: center; font-size: 12px; }
-.ag-ask .ag-quiet { margin-inline-start: 0; }
+.ag-ask .ag-quiet { margin-inline-start: 0; padding-inline: 4px !important; }
+.ag-ask .ag-quiet span { display: inline; }
 .ag-play .ag-ask input { width: 64px; height: 28px; padding: 2px 6px; font-size: 12px; }
 .ag-buttons { display: flex; gap: 8px; }
 .ag-buttons .ag-main { flex: 1; }
