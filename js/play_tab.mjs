@@ -9,12 +9,13 @@ import { createStoryList } from "./story_list.mjs";
 import { createMap } from "./play_map.mjs";
 import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
+import { createSuggestions } from "./suggestions.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
-/** The Play tab. `page` has address(path), post(path, values), openAsGraph(session) and getWeights(world). show(session, event) draws it; destroy() ends its clips. */
+/** The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world) and autoplay. show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session, page);
@@ -116,11 +117,23 @@ function createGame(say, session, clips, page) {
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const form = createForm(say, {
-    play: (...request) => session.play(...request),
-    stop: () => session.stop(),
-    keep: (settings) => session.keep(settings),
+  const suggestions = createSuggestions(say, {
+    suggest: (seed) => session.suggest(seed),
+    choose: (words) => form.put(words),
+    autoplay: (count) => page.autoplay.start(count, form.settings()),
+    keep: (count) => session.keep({ autoplay: count }),
   });
+  const form = createForm(
+    say,
+    {
+      play: (...request) => session.play(...request),
+      stop: () => session.stop(),
+      keep: (settings) => session.keep(settings),
+      takeOver: () => page.autoplay.takeOver(),
+    },
+    suggestions.element,
+  );
+  let restored = false;
   const element = el(
     "div",
     { class: "ag-game" },
@@ -141,6 +154,9 @@ function createGame(say, session, clips, page) {
 
   function show(now, event) {
     form.show(now, event);
+    if (!restored && now.settings) suggestions.restore(now.settings.autoplay);
+    restored = true;
+    suggestions.show(now, page.autoplay.on ? page.autoplay.left : 0);
     if (event === "progress") return; // nothing else changed
     name.textContent = name.title = now.story;
     world.textContent = now.world;

@@ -11,7 +11,7 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory.
+ * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as the world proposes them.
  */
 export function turnPrompt({ world, film, ...turn }) {
   if (film) return filmPrompt(film, turn);
@@ -92,6 +92,7 @@ function gameInputs({
   steps = 0,
   guidance = "world",
   exported = false,
+  autoplay = 0,
 }) {
   return {
     instructions: instruction,
@@ -105,6 +106,7 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
+    ...(autoplay ? { autoplay } : {}),
   };
 }
 

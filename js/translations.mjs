@@ -97,6 +97,16 @@ const en = {
   emptyInstruction: "First write what happens next.",
   commentInstruction: "Lines that begin with # are comments and are not played. Begin the instruction with another character.",
   branch: "branch {line}",
+  suggest: "Suggest",
+  suggestHelp: "Propose three next instructions. Click one to write it into the form, where you can change it.",
+  proposals: "Proposed instructions",
+  low: "{stat} is low",
+  autoplay: "Autoplay",
+  autoplayTurns: "Turns of autoplay",
+  autoplayHelp: "Let the world play so many turns by itself. Stop ends it at once. When you write, the current turn is the last.",
+  autoplayLeft: "{count} turns to come",
+  autoplayLast: "this is the last one",
+  refused: "not counted by this world's rules: {stats}",
 };
 
 const zh = {
@@ -194,6 +204,16 @@ const zh = {
   emptyInstruction: "请先写下接下来发生什么。",
   commentInstruction: "以 # 开头的行是注释，不会执行。请换一个字符开头。",
   branch: "分支 {line}",
+  suggest: "建议",
+  suggestHelp: "提出三条接下来的指令。点击其中一条会写入输入框，可以再修改。",
+  proposals: "建议的指令",
+  low: "{stat}偏低",
+  autoplay: "自动游玩",
+  autoplayTurns: "自动游玩的回合数",
+  autoplayHelp: "让世界自己玩这么多回合。“停止”会立即结束；开始输入文字时，则在当前回合之后结束。",
+  autoplayLeft: "还有 {count} 个回合",
+  autoplayLast: "这是最后一个回合",
+  refused: "按这个世界的规则不计入：{stats}",
 };
 
 const ja = {
@@ -291,6 +311,16 @@ const ja = {
   emptyInstruction: "先に、次に起こることを書いてください。",
   commentInstruction: "# で始まる行はコメントとして無視されます。別の文字で始めてください。",
   branch: "分岐 {line}",
+  suggest: "提案",
+  suggestHelp: "次の指示を三つ提案します。クリックすると入力欄に入り、書き換えられます。",
+  proposals: "提案された指示",
+  low: "{stat}が低い",
+  autoplay: "自動プレイ",
+  autoplayTurns: "自動プレイのターン数",
+  autoplayHelp: "この数のターンを世界が自分で進めます。「停止」ですぐに終わり、文字を書き始めると今のターンで終わります。",
+  autoplayLeft: "あと {count} ターン",
+  autoplayLast: "これが最後のターンです",
+  refused: "この世界の規則により数えません：{stats}",
 };
 
 export const TABLES = { en: { ...en, ...stories.en }, zh: { ...zh, ...stories.zh }, ja: { ...ja, ...stories.ja } };

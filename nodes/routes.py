@@ -2,6 +2,7 @@
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+    GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C]   proposals for the next turn
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
@@ -22,13 +23,15 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
 from ..animegamer_core.json_files import parse_json
+from ..animegamer_core.life import Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
+from .director import suggestions
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
-from .saved_stories import WorldFacts, list_stories, played_world, story_name
+from .saved_stories import WorldFacts, list_stories, played_world, story_name, world_facts
 from .values import stat_changes
 from .weights import offer
 from .widgets import LAST_TURN, MAX_SEED
@@ -57,7 +60,8 @@ def register() -> None:
     if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
         return
     table.post("/animegamer/turn")(answering(_turn))
-    for path, read in (("stories", _stories), ("story", _story), ("words", _words), ("weights", offer)):
+    reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
+    for path, read in reading.items():
         table.get(f"/animegamer/{path}")(answering(_read_with(read)))
 
 
@@ -277,6 +281,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
         "gauges": asdict(turn.character),
         "changes": stat_changes(turn.character, before),
+        "refused": list(turn.refused),
         "state": entry.state,
         "shot": entry.shot,
         "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),
@@ -284,22 +289,22 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
 
 
 def _words(query: typing.Mapping[str, str]) -> Json:
-    """Suggestions for the fields of an instruction; empty for a world whose words are not known.
+    """Suggestions for the fields of an instruction; empty for a world that states no words.
 
     With `story`, which a page sends before a new story's first turn: ValueError if a story cannot have that name, or if
     the world cannot be played.
     """
-    from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES
-
     if "story" in query:
         story_name(query["story"])
         worlds.find_world(query.get("world", ""))
-    toybox = query.get("world") == worlds.TOYBOX
-    words: dict[str, typing.Iterable[str]] = {
-        "characters": CHARACTERS,
-        "motions": (motion.phrase for motion in MOTIONS.values()),
-        "adverbs": (word for level in ADVERBS.values() for word in level),
-        "times": TIMES,
-        "places": PLACES,
+    try:
+        words = world_facts(query.get("world", "")).life.words or Words()
+    except (ValueError, OSError):  # a story of a world that is not installed
+        words = Words()
+    return {
+        "characters": list(words.characters),
+        "motions": [act.phrase for act in words.acts],
+        "adverbs": [word for level in words.adverbs for word in level],
+        "times": list(words.times),
+        "places": list(words.places),
     }
-    return {name: list(known) if toybox else [] for name, known in words.items()}

@@ -26,7 +26,7 @@ from ..state import GameSession, Instruction, StateChange, Turn
 
 LOOKS_BACK = 40  # turns that a proposal depends on
 SPAN, MOST_OF_SPAN = 20, 3  # an act fills at most 3 of 20 turns, so at most 15 % of a long game
-MIDDLE = 50
+LOW = 40  # a stat below it is given as the reason of a proposal
 CALM = 12.0  # points from the middle at which a stat begins to matter
 PLACE_TURNS, TIME_TURNS = (2, 3), (3, 5)  # turns that a place and a time of day last
 CARRIES = 0.25  # of the turns show a thing
@@ -160,9 +160,9 @@ def _distance(stats: dict[str, int], rules: Rules) -> float:
 
 
 def _reason(act: Act, past: Sequence[_Past], stats: dict[str, int], rules: Rules) -> str:
-    """The lowest stat below its middle that the act raises."""
+    """The lowest stat below LOW that the act raises."""
     change = _change(act, past)
-    raised = [name for name in STATS if change[name] > 0 and stats[name] < MIDDLE]
+    raised = [name for name in STATS if change[name] > 0 and stats[name] < LOW]
     return min(raised, key=lambda name: stats[name], default="")
 
 

@@ -74,12 +74,12 @@ export class FakeServer {
     return { animegamer_story: [{ story, line, turns, files }] };
   }
 
-  #turns({ world, story: name, line, after, instructions, seed, export: exported }) {
+  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay }) {
     const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
-    if (instructions) {
-      const turn = this.#turn(turns, instructions, seed + after);
+    if (instructions || autoplay) {
+      const turn = this.#turn(turns, instructions || "proposed", seed + after);
       turns = [...turns, turn];
       const known = story.lines[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
