@@ -30,7 +30,7 @@ class Probabilities:
     """
 
     change: float = 0.3
-    hint: float = 0.02
+    hint: float = 0.08
     part: float = 0.5
 
 
@@ -146,5 +146,3 @@ def _fade_frames(stds: Sequence[float]) -> int:
         elif index - at >= PLATEAU:
             break
     return at if at >= SHORTEST and stds[0] <= GRADUAL * most else 0
-
-
