@@ -42,11 +42,11 @@ def main() -> None:
         wall, used = time.perf_counter() - begun, time.process_time() - used
         found = [item.scene.start for item in survey.scenes[1:] if item.scene.start < body]
         missed, wrong = compared(spans, found)
-        right, frames = len(spans) - len(missed), survey.seconds * survey.facts["fps"]
+        right, frames, load = len(spans) - len(missed), survey.seconds * survey.facts["fps"], os.getloadavg()[0]
         print(
             f"{name}: recall {right}/{len(spans)} = {right / len(spans):.3f}, precision {right}/{len(found)} = "
             f"{right / len(found):.3f}; missed at {seconds(missed)}; wrong at {seconds(wrong)}; {args.device}: "
-            f"{frames / wall:.0f} frames/s, {frames / used:.0f} a second of processor time, load {os.getloadavg()[0]:.1f}",
+            f"{frames / wall:.0f} frames/s, {frames / used:.0f} a second of processor time, load {load:.1f}",
             flush=True,
         )
 

@@ -7,7 +7,7 @@ and takes others for two transitions. Frames have their number in the film; N fr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
