@@ -1,6 +1,7 @@
 """Thumbnails of a film's frames, and how different two of them are apart from small motion.
 
-Finding scenes compares many frames; a picture of 48 x 27 says enough and costs little, and it is what TransNetV2 sees. H height, W width, C channels.
+Finding scenes compares many frames; a picture of 48 x 27 says enough and costs little, and it is what
+TransNetV2 sees. H height, W width, C channels.
 """
 
 from __future__ import annotations

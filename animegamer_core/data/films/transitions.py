@@ -7,7 +7,7 @@ and takes others for two transitions. Frames have their number in the film; N fr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ class Probabilities:
     """
 
     change: float = 0.3
-    hint: float = 0.02
+    hint: float = 0.08
     part: float = 0.5
 
 
@@ -146,5 +146,3 @@ def _fade_frames(stds: Sequence[float]) -> int:
         elif index - at >= PLATEAU:
             break
     return at if at >= SHORTEST and stds[0] <= GRADUAL * most else 0
-
-

