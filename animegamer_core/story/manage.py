@@ -1,6 +1,7 @@
 """Rename, duplicate and delete stories. Imports no torch.
 
-Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played is refused.
+Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played is
+refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The list of stories in the Play tab: search, thumbnails, rename, duplicate, delete and undo, by mouse and keyboard."""
+"""The list of stories in the Play tab: search, thumbnails, rename, copy, delete and undo, by mouse and keyboard."""
 
 import shutil
 from pathlib import Path
