@@ -220,7 +220,10 @@ def test_the_shipped_world_is_small_and_whole():
 def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, capsys):
     """Every stage of edition 2 in miniature; between two of them the build travels to another folder."""
     monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
-    spec = replace(HARD_QUICK.spec, decoder=replace(HARD_QUICK.spec.decoder, layers=1, steps=1))
+    tiny, hard = SPECS["tiny"].decoder, HARD.spec.decoder
+    size = {"height": hard.height, "width": hard.width, "patch": hard.patch, "guides_motion": hard.guides_motion}
+    vae = replace(tiny.vae, latent_channels=hard.vae.latent_channels)
+    spec = replace(SPECS["tiny"], decoder=replace(tiny, **size, steps=1, vae=vae))
     games = DatasetGames(games=2, held_out=1, turns=3, edition=2)
     small = replace(
         HARD_QUICK,

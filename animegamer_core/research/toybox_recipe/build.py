@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ...toybox.command import run_command
 from .build_dir import BuildDir, Deadline
-from .recipe import RECIPES
+from .recipe import RECIPES, STAGES
 from .travel import pack, unpack
 
 UNFINISHED = 3  # exit status
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; exit status 0 when all requested stages are finished, 3 when the time ran out."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
-    parser.add_argument("--stages", help="comma-separated, in order (default: all)")
+    parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument(
         "--edition", type=int, choices=(1, 2), default=1, help="1: the shipped world; 2: the harder one (default 1)"
     )
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--pack", type=Path, metavar="OUT", help="at the end, a folder for files of at most 15 MB")
     args = parser.parse_args(argv)
     recipe = RECIPES[args.edition, args.quick]
-    stages = recipe.stages if args.stages is None else args.stages.split(",")
+    stages = recipe.stages if args.stages == parser.get_default("stages") else args.stages.split(",")
     unknown = [stage for stage in stages if stage not in recipe.stages]
     if unknown:
         raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(recipe.stages)}")
