@@ -171,11 +171,10 @@ def _settings(given: PlayInputs, turns: range) -> PlaySettings:
 
 def _opening(given: PlayInputs, after: int) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named."""
+    start = GameSession(opening=CharacterState(**given.model.world.life.rules.start))
     if given.opening is not None:
-        return GameSession().open_with(given.opening.turn.instruction, given.opening.turn.state)
-    if after or given.line:
-        return None
-    return GameSession(opening=CharacterState(**given.model.world.life.rules.start))
+        return start.open_with(given.opening.turn.instruction, given.opening.turn.state)
+    return None if after or given.line else start
 
 
 class GameRun:

@@ -7,10 +7,11 @@ import argparse
 import sys
 import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..checkpoint.adapters import open_with_adapters
+from ..life import PUBLISHED_RULES
 from ..recall import MEMORIES, RECALLED_TURNS, chosen_memory, turn_name
 from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
@@ -115,7 +116,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
     """
     after = player.session.next_number - 1
     count = len(instructions or ()) + args.auto
-    progress = _Progress(sys.stderr.isatty(), after + count)
+    progress = _Progress(sys.stderr.isatty(), after + count, (player.session.rules or PUBLISHED_RULES).label)
     try:
         if instructions is None:
             _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest))
@@ -273,9 +274,11 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
 class _Progress:
     """Prints turns to standard output and, on a terminal, a progress bar of sampling to standard error."""
 
-    def __init__(self, show_bar: bool, total: int) -> None:
+    def __init__(self, show_bar: bool, total: int, label: Callable[[str], str]) -> None:
+        """label: what a stat is called."""
         self.show_bar = show_bar
         self.total = total
+        self.label = label
         self.bar: tqdm | None = None
         self.started = time.perf_counter()
 
@@ -301,13 +304,13 @@ class _Progress:
         of = f"/{self.total}" if self.total >= turn.number else ""
         stats = []
         for name, change in turn.moved.items():
-            stats.append(f"{name} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
+            stats.append(f"{self.label(name)} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
         motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}")
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
         if turn.refused:
-            print(f"  not counted by this world's rules: {', '.join(turn.refused)}", flush=True)
+            print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:
             print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()

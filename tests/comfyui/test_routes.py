@@ -254,8 +254,7 @@ def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
     assert first == server.get(f"/animegamer/suggestions?{asked}") and first["proposed_by"] == "rules, seed 4"
     texts = [one["instruction"] for one in first["suggestions"]]
     assert len(set(texts)) == 3 and all(text.startswith("Character: Miko") for text in texts)
-    at_start = server.get(f"/animegamer/suggestions?{asked}&after=0&line=main&count=2")
-    assert len(at_start["suggestions"]) == 2
+    assert len(server.get(f"/animegamer/suggestions?{asked}&after=1&line=main&count=2")["suggestions"]) == 2
     play(server, story, texts[0])
     assert server.get(f"/animegamer/suggestions?{asked}") != first
 
