@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,18 @@ def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest
                 continue
         joined.append(item)
     return joined
+
+
+def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
+    """A fade through black or white with the extent that the network gives it, on each side where it saw it.
+
+    Contrast alone takes a picture that goes on growing brighter for a part of the fade.
+    """
+    gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
+    near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]
+    begins = min((first for first, end in near if first + end < 2 * fade.number), default=fade.begins)
+    ends = max((end for first, end in near if first + end >= 2 * fade.number), default=fade.ends)
+    return replace(fade, begins=begins, ends=ends)
 
 
 def _runs(true_N: NDArray[np.bool_]) -> list[tuple[int, int]]:
