@@ -25,11 +25,12 @@ LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or
 class Probabilities:
     """From which of TransNetV2's probabilities on frames count.
 
-    change: that the shot changes, for a transition. hint: the same, where the picture jumps too. part: that a frame is
-    part of a dissolve or fade.
+    change: that the shot changes, for a transition. alone: the same, for a cut where the picture does not jump. hint:
+    the least where it does. part: that a frame is part of a dissolve or fade.
     """
 
     change: float = 0.3
+    alone: float = 0.5
     hint: float = 0.08
     part: float = 0.5
 
@@ -65,8 +66,10 @@ def network_transitions(
         if ends - begins > LONGEST_CUT:
             number = first + int(change_N[first:end].argmax()) + 1
             found.append(Transition(number, "fade", begins, ends))
-        else:
-            number = next((jump for jump in reversed(jumps) if first < jump <= end + 1), end)
+            continue
+        jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
+        if jump is not None or change_N[first:end].max() >= limits.alone:
+            number = end if jump is None else jump
             found.append(Transition(number, "cut", number, number))
     for jump in jumps:
         cut = Transition(jump, "cut", jump, jump)
