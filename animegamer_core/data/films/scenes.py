@@ -16,7 +16,7 @@ from .film import FilmFrame
 from .film_file import MOST_FPS
 from .jumps import JumpFinder, JumpSettings
 from .thumbnails import Thumbnail, reduced
-from .transitions import Probabilities, Transition, blank_fades, join_fades, network_transitions
+from .transitions import Probabilities, Transition, blank_fades, fitted, join_fades, network_transitions
 from .transnet import TransNet
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ class SceneFinder:
         self._jumps.finish()
         change_N, part_N = self._network.finish()
         flashed, longest = self._jumps.flashed, round(self.settings.fade_seconds * self.fps)
-        found = network_transitions(change_N, part_N, self._jumps.jumps, self.settings.probabilities)
-        fades = blank_fades(self._blanks, self._stds, longest, flashed)
+        limits = self.settings.probabilities
+        found = network_transitions(change_N, part_N, self._jumps.jumps, limits)
+        fades = [fitted(fade, part_N, limits) for fade in blank_fades(self._blanks, self._stds, longest, flashed)]
         others = [
             item
             for item in found

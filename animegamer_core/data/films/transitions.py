@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or
 class Probabilities:
     """From which of TransNetV2's probabilities on frames count.
 
-    change: that the shot changes, for a transition. hint: the same, where the picture jumps too. part: that a frame is
-    part of a dissolve or fade.
+    change: that the shot changes, for a transition. alone: the same, for a cut where the picture does not jump. hint:
+    the least where it does. part: that a frame is part of a dissolve or fade.
     """
 
     change: float = 0.3
+    alone: float = 0.5
     hint: float = 0.08
     part: float = 0.5
 
@@ -65,8 +66,10 @@ def network_transitions(
         if ends - begins > LONGEST_CUT:
             number = first + int(change_N[first:end].argmax()) + 1
             found.append(Transition(number, "fade", begins, ends))
-        else:
-            number = next((jump for jump in reversed(jumps) if first < jump <= end + 1), end)
+            continue
+        jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
+        if jump is not None or change_N[first:end].max() >= limits.alone:
+            number = end if jump is None else jump
             found.append(Transition(number, "cut", number, number))
     for jump in jumps:
         cut = Transition(jump, "cut", jump, jump)
@@ -92,6 +95,18 @@ def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest
                 continue
         joined.append(item)
     return joined
+
+
+def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
+    """A fade through black or white with the extent that the network gives it, on each side where it saw it.
+
+    Contrast alone takes a picture that goes on growing brighter for a part of the fade.
+    """
+    gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
+    near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]
+    begins = min((first for first, end in near if first + end < 2 * fade.number), default=fade.begins)
+    ends = max((end for first, end in near if first + end >= 2 * fade.number), default=fade.ends)
+    return replace(fade, begins=begins, ends=ends)
 
 
 def _runs(true_N: NDArray[np.bool_]) -> list[tuple[int, int]]:

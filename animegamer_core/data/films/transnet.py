@@ -52,7 +52,7 @@ class TransNet:
         Of a gradual change the first tells about the middle, the second all frames.
         """
         missing = self._count - len(self._single)
-        if missing:
+        if missing > 0:
             windows = -(-missing // STEP)
             self._frames += [self._frames[-1]] * (WINDOW + (windows - 1) * STEP - len(self._frames))
             self._run(windows)
