@@ -5,6 +5,7 @@ import { el, wordButton } from "./dom.mjs";
 const SHEET = "sheet"; // the story as one clip, and a contact sheet
 const KINDS = [SHEET, "mp4", "gif", "webp"];
 const SUBTITLES = ["none", "burned", "soft"];
+const SUBTITLE_WORDS = { none: "subtitles_none", burned: "subtitles_burned", soft: "subtitles_soft" };
 const RATES = [0, 24, 30, 48, 60]; // pictures a second; 0: as drawn
 const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
 const LARGEST_GIF_RATE = 50;
@@ -12,7 +13,7 @@ const LARGEST_GIF_RATE = 50;
 /** A dialog: open() shows it; `write(film)` gets the chosen film, as inputs of ExportGameStory, or null for a sheet. */
 export function createExport(say, write) {
   const kind = choice(KINDS, (value) => (value === SHEET ? say("exportSheet") : value));
-  const subtitles = choice(SUBTITLES, (value) => say(`subtitles_${value}`));
+  const subtitles = choice(SUBTITLES, (value) => say(SUBTITLE_WORDS[value]));
   const rate = choice(RATES, (value) => (value ? say("perSecond", { value }) : say("asDrawn")));
   const scale = choice(SCALES, (value) => (value ? `${value} \u00d7` : say("asText")));
   const title = el("input", { type: "text", maxlength: 200, placeholder: say("noTitle") });

@@ -31,7 +31,7 @@ class Probabilities:
 
     change: float = 0.3
     alone: float = 0.5
-    hint: float = 0.08
+    hint: float = 0.06
     part: float = 0.5
 
 
