@@ -150,7 +150,6 @@ class DecoderSpec:
     steps: int = 50
     guidance_scale: float = 6.0
     vae: VaeSpec = VaeSpec()
-    guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 
     def __post_init__(self) -> None:
         frames, _, rows, columns = self.latent_shape
@@ -189,10 +188,7 @@ class ModelSpec:
 
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
-        values = dataclasses.asdict(self)
-        if not self.decoder.guides_motion:
-            del values["decoder"]["guides_motion"]  # worlds without it keep their fingerprint
-        return values
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> ModelSpec:

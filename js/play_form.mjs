@@ -9,11 +9,8 @@ const MESSAGE_MS = 6000; // that a temporary message is shown
 const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
-/**
- * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings) and takeOver(),
- * which is called when the player writes. more: an element above the buttons.
- */
-export function createForm(say, act, more) {
+/** The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop() and keep(settings). */
+export function createForm(say, act) {
   const text = el("textarea", {
     class: "ag-text",
     rows: 2,
@@ -44,7 +41,6 @@ export function createForm(say, act, more) {
     el("div", { class: "ag-folds" }, fields.element, settings.element),
     text,
     help,
-    more,
     el("div", { class: "ag-buttons" }, playOne, three, stop),
   );
   let session = null;
@@ -76,10 +72,7 @@ export function createForm(say, act, more) {
       event.preventDefault();
     }
   });
-  text.addEventListener("input", () => {
-    act.takeOver();
-    write(text.value);
-  });
+  text.addEventListener("input", () => write(text.value));
 
   function write(words) {
     if (text.value !== words) text.value = words;

@@ -2,18 +2,11 @@
 
 /** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
-  const getJson = (path) => answer(path);
-
-  async function answer(path, options) {
-    const reply = await answered(api.fetchApi(path, options));
+  async function getJson(path) {
+    const reply = await answered(api.fetchApi(path));
     const body = await reply.json().catch(() => null);
     if (!reply.ok || body === null) throw new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
     return body;
-  }
-
-  function postJson(path, values) {
-    const headers = { "Content-Type": "application/json" };
-    return answer(path, { method: "POST", headers, body: JSON.stringify(values) });
   }
 
   async function prompts() {
@@ -29,7 +22,6 @@ export function createServer(api) {
 
   return {
     getJson,
-    postJson,
     queued,
     prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,

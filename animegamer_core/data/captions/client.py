@@ -206,8 +206,7 @@ class EndpointModel:
             raise
         if _is_retried(response.status_code):
             self._count(f"status {response.status_code}")
-        # as bytes: what is read as letters may not be written as ASCII
-        headers = [item for item in response.headers.raw if item[0].decode("latin-1").lower() not in _BODY_HEADERS]
+        headers = [item for item in response.headers.items() if item[0].lower() not in _BODY_HEADERS]
         return type(response)(response.status_code, headers=headers, content=data, request=request)
 
     def _count(self, failure: str) -> None:
