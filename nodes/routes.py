@@ -15,9 +15,7 @@ import typing
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
 
-import msgspec
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
@@ -25,13 +23,13 @@ from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.story import Story
+from ..animegamer_core.story.turn_request import TurnRequest
 from . import comfyui, worlds
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, list_stories, played_world, story_name
 from .values import stat_changes
 from .weights import offer
-from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
@@ -126,22 +124,6 @@ async def _body(request: web.Request) -> bytes:
         if len(data) > MAX_BYTES:
             raise Refused(413, f"a turn takes at most {MAX_BYTES} bytes")
     return bytes(data)
-
-
-class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/turn takes. motion: predicted, the name of a motion scope, or pixels per frame."""
-
-    world: str
-    story: str
-    instruction: str
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    motion: str | Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
-    after: Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
-    line: str = ""
-
-    def __post_init__(self) -> None:
-        if self.seed > MAX_SEED:  # msgspec compares with smaller numbers only
-            raise ValueError(f"seed is {brief(self.seed, 60)}; expected at most {MAX_SEED}")
 
 
 def turn_prompt(asked: TurnRequest) -> Json:

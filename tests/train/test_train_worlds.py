@@ -127,7 +127,8 @@ def test_published_files_are_trained_on_top_and_never_in_place(download, smaller
 
 def test_missing_encoders_are_reported_before_features_are_computed(download, smaller_dataset, tmp_path):
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
-        with pytest.raises(ValueError, match="text_tower is not complete in .*t5-v1_1-xxl.*fetch qiqi .*--towers`"):
+        missing = "text_tower is not complete in .*downloads.*t5-v1_1-xxl.*fetch qiqi .*--towers`"
+        with pytest.raises(ValueError, match=missing):
             train("joint", smaller_dataset, download, tmp_path / "run", LORA)
 
 
