@@ -6,6 +6,7 @@ R tokens of the reply tree.
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import Cache, MistralConfig, MistralForCausalLM
+from transformers import Cache, MistralConfig, MistralForCausalLM, MistralModel
 
 from ..spec import ModelSpec, Profile
 from ..state import GameState, StateChange, Turn
@@ -24,6 +25,8 @@ from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_pr
 
 PART = 2048  # tokens of a prompt that are read at a time; usual prompts have fewer
 MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
+# The KV cache in calls and outputs of a Mistral: transformers 5.24 renamed it, and 5.40 drops the old name.
+CACHE = "cache" if "cache" in inspect.signature(MistralModel.forward).parameters else "past_key_values"
 FORCED_SLOTS = 100  # the released logits processor forces these slot tokens, of 226 in use
 
 
@@ -205,10 +208,10 @@ class GameEngine(nn.Module):
                 inputs_embeds=embeds_1LH[:, start:end],
                 attention_mask=None if causal else _prompt_mask(query_L.to(device), tree, start, end, embeds_1LH.dtype),
                 position_ids=positions[None, start:end].to(device),
-                past_key_values=cache,
                 use_cache=tree is None or len(ends) > 1,
+                **{CACHE: cache},
             )
-            cache = output.past_key_values
+            cache = getattr(output, CACHE)
             hidden.append(output.last_hidden_state[0])
         return torch.cat(hidden), cache
 
@@ -224,7 +227,7 @@ class GameEngine(nn.Module):
     def _feed(self, ids: list[int], cache: Cache) -> Tensor:
         """Hidden states (len(ids), H) of tokens that follow those in the cache."""
         ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
-        return self.llm.model(input_ids=ids_1L, past_key_values=cache, use_cache=True).last_hidden_state[0]
+        return self.llm.model(input_ids=ids_1L, use_cache=True, **{CACHE: cache}).last_hidden_state[0]
 
     @cached_property
     def _reply_tree(self) -> ReplyTree:

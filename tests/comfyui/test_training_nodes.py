@@ -102,12 +102,15 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
         "cannot be a folder's name": {"run": "../elsewhere"},
         "'output/../runs' is not there": {"dataset": "output/../runs"},
     }
+    datasets = server.output_dir / "animegamer" / "datasets"  # other tests draw some on the same server
+    before = sorted(path.name for path in datasets.iterdir())
+    assert "toybox-1-0" in before
     for sentence, inputs in cases.items():
         said = server.refusal(train(**inputs), PATIENCE_S)
         assert sentence in said if said else "dataset" in inputs, said
         assert "--" not in said, "nodes have no flags"
-    drawn = [path.name for path in (server.output_dir / "animegamer" / "datasets").iterdir()]
-    assert drawn == ["toybox-1-0"], "nothing is drawn for a run that is refused"
+    drawn = sorted(path.name for path in datasets.iterdir())
+    assert drawn == before, "nothing is drawn for a run that is refused"
 
 
 def test_a_finished_run_continues_if_its_steps_are_raised(server, trained):

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_bytes import LiveBytes
 
-from animegamer_core.model.engine import additive_mask
+from animegamer_core.model.engine import CACHE, additive_mask
 from animegamer_core.research.benchmark.turn import INSTRUCTION, past_turns, random_models
 from animegamer_core.runtime.offloading import GIB, MemoryPlan, is_offloaded, plan_budgets
 from animegamer_core.runtime.offloading import memory_plan as memory_plan_module
@@ -93,11 +93,12 @@ def test_the_estimates_cover_what_a_pass_needs(release):
     with torch.inference_mode(), LiveBytes() as reading:
         mask = additive_mask(query, ~query, embeds.dtype)
         output = engine.llm.model(inputs_embeds=embeds, attention_mask=mask, use_cache=True)
+    cache = getattr(output, CACHE)
     with torch.inference_mode(), LiveBytes() as choosing:
-        engine.llm.model(input_ids=query[:, :3].long(), past_key_values=output.past_key_values, use_cache=True)
+        engine.llm.model(input_ids=query[:, :3].long(), use_cache=True, **{CACHE: cache})
     estimate = prefill_bytes(spec, length, 2)
     assert reading.peak + embeds.nbytes < estimate < 1.3 * reading.peak
-    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in output.past_key_values.layers)
+    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     assert choosing.peak + kept / len(engine.llm.model.layers) < estimate
 
     stacks = {stack.name: stack for stack in plan_budgets(decoder, 7 * GIB)}

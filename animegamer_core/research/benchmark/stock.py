@@ -16,7 +16,7 @@ from diffusers import AutoencoderKLCogVideoX, CogVideoXDPMScheduler, CogVideoXTr
 from torch import Tensor
 from transformers import MistralForCausalLM
 
-from ...model.engine import additive_mask
+from ...model.engine import CACHE, additive_mask
 from ...model.sampler import STOCK_SCHEDULER
 from ...spec import PROFILES, ModelSpec
 from .measure import Work
@@ -72,7 +72,7 @@ class StockTurn:
         output = self.engine.model(inputs_embeds=embeds_1LH, attention_mask=mask, use_cache=True)
         for _ in range(CHOICES):
             token = self.engine.lm_head(output.last_hidden_state[:, -1:]).argmax(-1)
-            output = self.engine.model(input_ids=token, past_key_values=output.past_key_values, use_cache=True)
+            output = self.engine.model(input_ids=token, use_cache=True, **{CACHE: getattr(output, CACHE)})
         int(token)  # waits for the device
 
     @torch.inference_mode()
