@@ -108,7 +108,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     for sentence, inputs in cases.items():
         said = server.refusal(train(**inputs), PATIENCE_S)
         assert sentence in said if said else "dataset" in inputs, said
-        assert "--" not in said, "nodes have no flags"
+        assert "--" not in (said or ""), "nodes have no flags"  # None: ComfyUI refused the value itself
     drawn = sorted(path.name for path in datasets.iterdir())
     assert drawn == before, "nothing is drawn for a run that is refused"
 
