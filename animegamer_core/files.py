@@ -1,8 +1,13 @@
-"""Atomic writes: a file is written beside its place, then moved there. Lock files; checks of names."""
+"""Atomic writes: a file is written beside its place, then moved there. Lock files; checks of names.
+
+After a power cut a disk may hold any part of what was not flushed: content and names are flushed apart. So a file is
+flushed before it gets its name, and the name before anything that relies on it is written.
+"""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -65,7 +70,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Readers see the old file or the new one, never a part. The path keeps the suffix, by which media writers choose the
     format. The file gets the mode of any new file in the folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
     mode = mode_of_new(part)
@@ -75,11 +80,47 @@ def replacing(path: Path) -> Iterator[Path]:
             written = part.stat()
             if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
                 part.chmod(stat.S_IMODE(mode))  # safetensors creates files that only the owner can read
-            with part.open("r+b") as written:  # Windows flushes only what is open for writing
-                os.fsync(written.fileno())
-            os.replace(part, path)
+            sync_file(part)
+            rename(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def rename(part: Path, path: Path) -> None:
+    """Give a finished file or folder its name, on disk too; a file of that name is replaced."""
+    os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file's content to disk."""
+    with path.open("r+b") as file:  # Windows flushes only what is open for writing
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk, where the system can: Windows and some network shares cannot."""
+    if os.name == "nt":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder that may be written to but not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and the missing ones above it, on disk too."""
+    missing = list(itertools.takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
 
 
 def mode_of_new(path: Path) -> int:
@@ -97,14 +138,14 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
-def append_line(path: Path, text: str, sync: bool = True) -> None:
-    """Append whole lines (UTF-8, each ending in `\\n`) to a file, and flush them to disk if `sync`.
+def append_line(path: Path, text: str) -> None:
+    """Append whole lines (UTF-8, each ending in `\\n`) to a file, and flush them to disk.
 
     On a full disk nothing is added, and OSError names the file. If the file's last line has no end, the text starts on
     a new line. For one writer at a time.
     """
     assert text.endswith("\n"), text
-    data = text.encode("utf-8")
+    data, is_new = text.encode("utf-8"), not path.exists()
     with path.open("a+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size:
@@ -114,11 +155,12 @@ def append_line(path: Path, text: str, sync: bool = True) -> None:
             with room_for(path):
                 if file.write(data) < len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                if sync:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
         except OSError as error:
             file.truncate(size)
             raise OSError(error.errno, error.strerror, str(path)) from error
+    if is_new:
+        sync_folder(path.parent)
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -134,7 +176,7 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
     The system releases the lock when the process ends, so none is ever stale. On file systems without locks (some
     network shares) nobody is refused.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with path.open("a+b") as file:
         try:
             _lock(file.fileno())

@@ -4,6 +4,9 @@ The rule: an instruction refers to things ("the scarf"), to a place and to chara
 game recalls the newest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
 newest turn that showed it. For a place and a character it recalls the newest turn that showed them. Those that are not
 among the last turns take the place of the oldest turns of the window.
+
+Pronouns and phrases with "same" name nothing by themselves: they mean what the last turns show, which the window holds.
+"The friend" is a thing like any other, so it recalls the newest turn with "a friend".
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ _BEFORE_A_PHRASE = frozenset(
     "with without on onto in into inside at by from to toward towards under over above below beside behind between "
     "near through across along around of for against past off".split()
 )
+_PRONOUNS = frozenset("i you he she it we they me him us them".split())
 _AFTER_A_PHRASE = frozenset(
     "and or but while then as when until before after who which is are was were be has have had away again together up "
     "down out back there here".split()
@@ -86,9 +90,10 @@ def named_in(text: str) -> Named:
     else:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
         who = re.split(r",| and ", parts["who"])
-    characters = tuple(_key(name) for name in who if name.strip())
-    places = tuple(phrase.words[-1] for phrase in place[:1])
-    every = [*phrases, *place]
+    characters = tuple(_key(name) for name in who if name.strip() and name.strip().lower() not in _PRONOUNS)
+    places = tuple(phrase.words[-1] for phrase in place[:1] if phrase.names)
+    phrases = [phrase for phrase in phrases if phrase.names]
+    every = [*phrases, *(phrase for phrase in place if phrase.names)]
     described = {word for phrase in every if phrase.describes for word in phrase.words}
     return Named(
         things=tuple(phrase.words[::-1] for phrase in phrases if not phrase.introduces),
@@ -152,6 +157,11 @@ class _Phrase:
 
     words: tuple[str, ...]
     introduces: bool
+
+    @property
+    def names(self) -> bool:
+        """Whether it says what its thing is; "the same place" is whatever the last turn showed."""
+        return "same" not in self.words
 
     @property
     def describes(self) -> bool:

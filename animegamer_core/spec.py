@@ -150,6 +150,7 @@ class DecoderSpec:
     steps: int = 50
     guidance_scale: float = 6.0
     vae: VaeSpec = VaeSpec()
+    guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 
     def __post_init__(self) -> None:
         frames, _, rows, columns = self.latent_shape
@@ -188,7 +189,10 @@ class ModelSpec:
 
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        if not self.decoder.guides_motion:
+            del values["decoder"]["guides_motion"]  # worlds without it keep their fingerprint
+        return values
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> ModelSpec:

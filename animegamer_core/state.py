@@ -12,13 +12,13 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .life import PUBLISHED_RULES, STATS, Rules
 from .messages import brief
 from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
 CACHED_TURNS = 20  # a session keeps the representations of its last turns (more for a wider window) in memory
 MOST_TOKENS = 1024  # of an instruction; 20 turns of that length fit in the engine's positions, usual ones have 60
 MOST_LETTERS = 8 * MOST_TOKENS  # of an instruction, where no tokenizer is loaded
@@ -103,10 +103,9 @@ class CharacterState:
             if not 0 <= value <= 100:
                 raise ValueError(f"{name} is {value}; expected 0 to 100")
 
-    def after(self, change: StateChange) -> CharacterState:
-        """The stats one turn later, clamped to 0..100."""
-        moved = {name: value + UNIT * getattr(change, name) for name, value in asdict(self).items()}
-        return CharacterState(**{name: max(0, min(100, value)) for name, value in moved.items()})
+    def after(self, change: StateChange, rules: Rules = PUBLISHED_RULES) -> CharacterState:
+        """The stats one turn later."""
+        return CharacterState(**rules.after(asdict(self), asdict(change)))
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,8 @@ class GameState:
 @dataclass(frozen=True)
 class Turn:
     """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
-    prediction could use. recalled: the numbers of those that are older than the last turns.
+    prediction could use. recalled: the numbers of those that are older than the last turns. before: the stats before
+    it. refused: the stats whose predicted change the world's rules did not count.
     """
 
     number: int
@@ -148,6 +148,22 @@ class Turn:
     address: str | None = None
     window: int = DEFAULT_WINDOW
     recalled: tuple[int, ...] = ()
+    before: CharacterState | None = None
+    refused: tuple[str, ...] = ()
+
+    def under(self, rules: Rules) -> Turn:
+        """The turn with the stats that follow from those before it, which `character` holds so far."""
+        before, change = asdict(self.character), asdict(self.state.change)
+        counted = rules.allowed(before, change)
+        refused = tuple(name for name in STATS if counted[name] != change[name])
+        character = CharacterState(**rules.after(before, change))
+        return replace(self, character=character, before=self.character, refused=refused)
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """By how many points it changed each stat."""
+        before = self.character if self.before is None else self.before
+        return {name: getattr(self.character, name) - getattr(before, name) for name in STATS}
 
 
 @dataclass(frozen=True)
@@ -155,14 +171,15 @@ class GameSession:
     """A game so far.
 
     window: the number of past turns in the engine's prompt (the released `max_window` is one more). None: as many as in
-    the world's training. memory: which turns these are; None: the world's default. `with_defaults` fills both in once
-    the world is known.
+    the world's training. memory: which turns these are; None: the world's default. rules: of the stats; None: the
+    world's. `with_defaults` fills these in once the world is known.
     """
 
     turns: tuple[Turn, ...] = ()
     window: int | None = DEFAULT_WINDOW
     opening: CharacterState = field(default_factory=CharacterState)
     memory: Memory | None = Memory()
+    rules: Rules | None = PUBLISHED_RULES
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 0:
@@ -183,10 +200,12 @@ class GameSession:
         """The opening picture, turn 0, if the game began from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
-    def with_defaults(self, window: int, memory: Memory) -> GameSession:
-        """The session with this window and this memory where it has none of its own."""
-        window, memory = window if self.window is None else self.window, self.memory or memory
-        return self if (window, memory) == (self.window, self.memory) else replace(self, window=window, memory=memory)
+    def with_defaults(self, window: int, memory: Memory, rules: Rules = PUBLISHED_RULES) -> GameSession:
+        """The session with this window, memory and rules where it has none of its own."""
+        filled = (window if self.window is None else self.window, self.memory or memory, self.rules or rules)
+        if filled == (self.window, self.memory, self.rules):
+            return self
+        return replace(self, window=filled[0], memory=filled[1], rules=filled[2])
 
     def past(self, recalled: tuple[int, ...] = ()) -> tuple[Turn, ...]:
         """The past turns in the prompt of the next one, oldest first: the recalled ones, then the last others."""
@@ -235,9 +254,9 @@ class GameSession:
         recalled: tuple[int, ...] = (),
     ) -> GameSession:
         """The session with one more turn. It drops the representations of old turns, so memory stays constant."""
-        assert self.window is not None, "call with_defaults first"
-        character = self.character.after(state.change)
-        turn = Turn(self.next_number, instruction, seed, state, character, address, self.window, recalled)
+        assert self.window is not None and self.rules is not None, "call with_defaults first"
+        played = Turn(self.next_number, instruction, seed, state, self.character, address, self.window, recalled)
+        turn = played.under(self.rules)
         turns = (*self.turns, turn)
         oldest = len(turns) - 1 - max(CACHED_TURNS, self.window)
         stays = turns[0].number == OPENING and self.memory is not None and self.memory.kind == RECALL

@@ -2,6 +2,7 @@
 
 game.webp           the Toybox's first game in motion: shot, instruction, motion scope, stats
 contact-sheet.png   the same game on one picture
+autoplay.webp       with --only autoplay: twelve turns that the Toybox plays by itself
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,19 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from animegamer_core.checkpoint import open_world  # noqa: E402
-from animegamer_core.media.contact_sheet import GAUGE_COLOURS, contact_sheet  # noqa: E402
+from animegamer_core.life import PUBLISHED_RULES, Rules  # noqa: E402
+from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
+from animegamer_core.media.text import GAUGE_COLOURS  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
 from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
+from animegamer_core.story.director import Director  # noqa: E402
+from animegamer_core.toybox.world import RULES, WORDS  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
+FILMS = ("game", "autoplay")
 PICTURES = ROOT / "docs" / "pictures"
+AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
+EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
 FPS = 8
 SHEET_WIDTH = 1100
 SHOT = (384, 256)  # width and height of a shot: the Toybox draws 144 x 96
@@ -38,20 +46,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=PICTURES)
     parser.add_argument("--turns", type=int, help="of the game (default: all)")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
+    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS[:1], help="which games (default: the first)")
     args = parser.parse_args(argv)
     instructions = read_instructions(GAME.read_text(encoding="utf-8"))[: args.turns]
-    turns, clips = play(instructions, args.steps)
     args.out.mkdir(parents=True, exist_ok=True)
-    save_film(args.out / "game.webp", turns, clips)
-    save_sheet(args.out / "contact-sheet.png", turns, clips)
+    if "game" in args.only:
+        turns, clips = play(lambda session: instructions[len(session.turns)], len(instructions), args.steps)
+        save_film(args.out / "game.webp", turns, clips)
+        save_sheet(args.out / "contact-sheet.png", turns, clips)
+    if "autoplay" in args.only:
+        director = Director(WORDS, AUTOPLAY_SEED)
+        count = AUTOPLAYED if args.turns is None else args.turns
+        turns, clips = play(lambda session: director(session)[0].instruction, count, args.steps, RULES)
+        save_film(args.out / "autoplay.webp", turns, [frames[::EVERY] for frames in clips], FPS // EVERY)
 
 
-def play(instructions: Sequence[str], steps: int | None) -> tuple[tuple[Turn, ...], list[Frames]]:
-    """The turns of a game in the shipped world, and their shots."""
+def play(
+    instruct: Callable[[GameSession], str], count: int, steps: int | None, rules: Rules = PUBLISHED_RULES
+) -> tuple[tuple[Turn, ...], list[Frames]]:
+    """The turns of a game in the shipped world, and their shots. instruct: the next instruction."""
     world = open_world("toybox")
     engine, decoder = world.load_engine(), world.load_decoder()
-    session, clips = GameSession(window=4), []
-    for text in instructions:
+    session, clips = GameSession(window=4, rules=rules), []
+    for _ in range(count):
+        text = instruct(session)
         state = engine.predict(session.past(), text)
         session = session.step(text, state)
         value = world.motion_table.value(state.motion)
@@ -59,11 +77,11 @@ def play(instructions: Sequence[str], steps: int | None) -> tuple[tuple[Turn, ..
     return session.turns, clips
 
 
-def save_film(path: Path, turns: Sequence[Turn], clips: Sequence[Frames]) -> None:
+def save_film(path: Path, turns: Sequence[Turn], clips: Sequence[Frames], fps: int = FPS) -> None:
     """The game in motion: each shot once, beside what was asked for and what came of it."""
     pictures = [page(turn, frame) for turn, frames in zip(turns, clips, strict=True) for frame in frames]
     pictures[0].save(
-        path, save_all=True, append_images=pictures[1:], duration=1000 // FPS, loop=0, quality=72, method=6
+        path, save_all=True, append_images=pictures[1:], duration=1000 // fps, loop=0, quality=72, method=6
     )
 
 

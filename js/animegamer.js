@@ -2,6 +2,7 @@
 
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
+import { Autoplay } from "./autoplay.mjs";
 import { openAsGraph } from "./open_graph.mjs";
 import { addColours } from "./link_colours.mjs";
 import { dressNode, showTurn } from "./node_card.mjs";
@@ -56,11 +57,18 @@ app.registerExtension({
   setup() {
     const say = words();
     let tab = null;
-    const session = new PlaySession(createServer(api), localStorage, (now, event) => tab?.show(now, event));
+    const server = createServer(api);
+    const session = new PlaySession(server, localStorage, (now, event) => {
+      autoplay.react(event);
+      tab?.show(now, event);
+    });
+    const autoplay = new Autoplay(session);
     const page = {
       address: (path) => api.apiURL(path),
+      post: server.postJson,
       openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
       getWeights,
+      autoplay,
     };
     played = session;
     listen(api, session);

@@ -9,8 +9,11 @@ const MESSAGE_MS = 6000; // that a temporary message is shown
 const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
-/** The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop() and keep(settings). */
-export function createForm(say, act) {
+/**
+ * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings) and takeOver(),
+ * which is called when the player writes. more: an element above the buttons.
+ */
+export function createForm(say, act, more) {
   const text = el("textarea", {
     class: "ag-text",
     rows: 2,
@@ -41,6 +44,7 @@ export function createForm(say, act) {
     el("div", { class: "ag-folds" }, fields.element, settings.element),
     text,
     help,
+    more,
     el("div", { class: "ag-buttons" }, playOne, three, stop),
   );
   let session = null;
@@ -72,7 +76,10 @@ export function createForm(say, act) {
       event.preventDefault();
     }
   });
-  text.addEventListener("input", () => write(text.value));
+  text.addEventListener("input", () => {
+    act.takeOver();
+    write(text.value);
+  });
 
   function write(words) {
     if (text.value !== words) text.value = words;

@@ -2,15 +2,20 @@
 
 import { createClips } from "./clips.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
+import { createExport } from "./export_dialog.mjs";
 import { createCard } from "./state_card.mjs";
 import { createForm } from "./play_form.mjs";
+import { createStoryList } from "./story_list.mjs";
 import { createMap } from "./play_map.mjs";
 import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
+import { createSuggestions } from "./suggestions.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
-/** The Play tab. `page` has address(path), openAsGraph(session) and getWeights(world). show(session, event) draws it; destroy() ends its clips. */
+const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
+
+/** The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world) and autoplay. show(session, event) draws it; destroy() ends its clips. */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address);
   const start = createStart(say, session, page);
@@ -35,6 +40,7 @@ export function createPlayTab(session, say, page) {
   function destroy() {
     game.preview(null);
     clips.release();
+    start.release();
   }
 
   return { element, show, destroy, preview: (blob) => session.running && game.preview(blob) };
@@ -47,7 +53,7 @@ function createStart(say, session, page) {
     class: "ag-second ag-get-weights",
     on: { click: () => page.getWeights(world.value) },
   });
-  const list = el("ul", { class: "ag-stories" });
+  const list = createStoryList(say, session, page);
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const form = el(
     "form",
@@ -63,8 +69,7 @@ function createStart(say, session, page) {
     el("header", {}, el("h2", { text: say("welcome") }), el("p", { class: "ag-faint", text: say("welcomeText") })),
     error,
     form,
-    el("h3", { text: say("goOn") }),
-    list,
+    list.element,
   );
   let offered = "my-game";
 
@@ -81,34 +86,18 @@ function createStart(say, session, page) {
     world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));
     if (worlds.includes(chosen)) world.value = chosen;
     if (name.value === offered) name.value = offered = freeName(stories);
-    list.replaceChildren(
-      ...(stories.length ? stories.map(entry) : [el("li", { class: "ag-faint", text: say("noStories") })]),
-    );
+    list.show(stories);
   }
 
-  function entry(story) {
-    const facts = story.error ?? `${story.world} \u00b7 ${say("turns", { count: story.turns })}`;
-    return el(
-      "li",
-      {},
-      el(
-        "button",
-        { type: "button", class: "ag-story", on: { click: () => session.open(story.name) } },
-        el("span", { class: "ag-story-name", text: story.name }),
-        el("span", { class: "ag-faint", text: facts }),
-        el("i", { class: "pi pi-angle-right", "aria-hidden": "true" }),
-      ),
-    );
-  }
-
-  return { element, show, focus: () => name.focus() };
+  return { element, show, focus: () => name.focus(), release: list.release };
 }
 
 function createGame(say, session, clips, page) {
   const name = el("h2", { class: "ag-name" });
   const world = el("span", { class: "ag-chip" });
   const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
-  const write = iconButton("download", say("exportWords"), () => session.exportStory());
+  const dialog = createExport(say, (film) => session.exportStory(film));
+  const write = iconButton("download", say("exportWords"), () => dialog.open());
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
     "header",
@@ -128,11 +117,23 @@ function createGame(say, session, clips, page) {
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const form = createForm(say, {
-    play: (...request) => session.play(...request),
-    stop: () => session.stop(),
-    keep: (settings) => session.keep(settings),
+  const suggestions = createSuggestions(say, {
+    suggest: (seed) => session.suggest(seed),
+    choose: (words) => form.put(words),
+    autoplay: (count) => page.autoplay.start(count, form.settings()),
+    keep: (count) => session.keep({ autoplay: count }),
   });
+  const form = createForm(
+    say,
+    {
+      play: (...request) => session.play(...request),
+      stop: () => session.stop(),
+      keep: (settings) => session.keep(settings),
+      takeOver: () => page.autoplay.takeOver(),
+    },
+    suggestions.element,
+  );
+  let restored = false;
   const element = el(
     "div",
     { class: "ag-game" },
@@ -153,6 +154,9 @@ function createGame(say, session, clips, page) {
 
   function show(now, event) {
     form.show(now, event);
+    if (!restored && now.settings) suggestions.restore(now.settings.autoplay);
+    restored = true;
+    suggestions.show(now, page.autoplay.on ? page.autoplay.left : 0);
     if (event === "progress") return; // nothing else changed
     name.textContent = name.title = now.story;
     world.textContent = now.world;
@@ -180,7 +184,7 @@ function showFiles(place, files, say, page) {
   place.replaceChildren(
     el("span", { class: "ag-faint", text: say("exported") }),
     ...wanted.map((file) => {
-      const words = say(/\.(png|jpg)$/i.test(file.filename) ? "sheet" : "clip");
+      const words = say(FILE_WORDS[file.filename.split(".").at(-1)] ?? "sheet");
       return el("a", {
         class: "ag-link",
         href: page.address(`${viewPath(file)}&t=${written}`),

@@ -10,9 +10,11 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
- * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story.
+ * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
+ * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as the world proposes them.
  */
-export function turnPrompt({ world, ...turn }) {
+export function turnPrompt({ world, film, ...turn }) {
+  if (film) return filmPrompt(film, turn);
   return {
     [WORLD_NODE]: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
     [TURN_NODE]: { class_type: "PlayGameStory", inputs: { model: [WORLD_NODE, 0], ...gameInputs(turn) } },
@@ -71,6 +73,13 @@ export function errorSentence(error, otherwise) {
   return found ? found.trim().split("\n")[0] : otherwise;
 }
 
+/** The turns of a branch up to `after` as a film. */
+function filmPrompt(film, { story, line, after }) {
+  const usual = { name: "film", format: "mp4", subtitles: "none", stats: false, title: "", scale: 0, scaling: "lanczos" };
+  const inputs = { story, line, turns: after, ...usual, fps: 0, loop_sound: true, fade: 1.5, ...film };
+  return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
+}
+
 function gameInputs({
   story,
   instruction = "",
@@ -83,6 +92,7 @@ function gameInputs({
   steps = 0,
   guidance = "world",
   exported = false,
+  autoplay = 0,
 }) {
   return {
     instructions: instruction,
@@ -96,6 +106,7 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
+    ...(autoplay ? { autoplay } : {}),
   };
 }
 

@@ -2,11 +2,18 @@
 
 /** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
-  async function getJson(path) {
-    const reply = await answered(api.fetchApi(path));
+  const getJson = (path) => answer(path);
+
+  async function answer(path, options) {
+    const reply = await answered(api.fetchApi(path, options));
     const body = await reply.json().catch(() => null);
     if (!reply.ok || body === null) throw new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
     return body;
+  }
+
+  function postJson(path, values) {
+    const headers = { "Content-Type": "application/json" };
+    return answer(path, { method: "POST", headers, body: JSON.stringify(values) });
   }
 
   async function prompts() {
@@ -22,6 +29,7 @@ export function createServer(api) {
 
   return {
     getJson,
+    postJson,
     queued,
     prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,

@@ -107,6 +107,18 @@ export class PlaySession {
     await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
   }
 
+  /** Play one turn that the world proposes itself. */
+  async autoplay(settings = {}) {
+    await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1 }]);
+  }
+
+  /** Proposals for the next turn; none if there is an error. Another seed proposes others. */
+  async suggest(seed = 0) {
+    const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed };
+    const found = await this.#guard(() => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`));
+    return found?.suggestions ?? [];
+  }
+
   /** Draw the current turn again, until it has three takes, or once more. */
   async drawAgain(settings = {}) {
     const { parent, turn } = this.here;
@@ -119,14 +131,19 @@ export class PlaySession {
     await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
-  /** Export the story up to the current turn as one clip and a contact sheet. */
-  async exportStory() {
-    await this.#send([{ after: this.here.number, line: this.line, exported: true }]);
+  /** Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet. */
+  async exportStory(film = null) {
+    await this.#send([{ after: this.here.number, line: this.line, exported: true, film }]);
   }
 
-  /** Save the form's settings for a reload. */
+  /** Save some of the form's settings for a reload. */
   keep(settings) {
-    this.settings = settings;
+    this.settings = { ...this.settings, ...settings };
+    this.#changed("progress");
+  }
+
+  /** Let the page show something that is not part of this state. */
+  notify() {
     this.#changed("progress");
   }
 

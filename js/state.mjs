@@ -14,6 +14,7 @@ export function readState(item) {
     gauges: readStats(item.gauges, 0, 100),
     changes: readStats(item.changes, -100, 100),
     course: (Array.isArray(item.course) ? item.course : []).map(readPoint),
+    refused: (Array.isArray(item.refused) ? item.refused : []).filter((name) => STATS.includes(name)),
     unknownWords: (Array.isArray(item.unknown_words) ? item.unknown_words : []).map(String),
     recalled: (Array.isArray(item.recalled) ? item.recalled : []).map((number) => whole(number, 0)),
   };
@@ -31,10 +32,18 @@ export function signed(points) {
   return points > 0 ? `+${points}` : `\u2212${-points}`;
 }
 
-/** The turns that a state remembers, as words; an empty text if it recalled none. Turn 0 is the opening picture. */
+/**
+ * The turns that a state remembers (0 is the opening picture), and the stats whose change the world's rules did not
+ * count, as words; an empty text if there are none.
+ */
 export function rememberedWords(state, say) {
   const turns = state.recalled.map((number) => (number ? say("turn", { number }) : say("openingPicture")));
-  return turns.length ? say("remembered", { turns: turns.join(", ") }) : "";
+  const stats = state.refused.map((name) => say(name));
+  const notes = [
+    turns.length ? say("remembered", { turns: turns.join(", ") }) : "",
+    stats.length ? say("refused", { stats: stats.join(", ") }) : "",
+  ];
+  return notes.filter(Boolean).join(" \u00b7 ");
 }
 
 /** A state in one sentence, for screen readers. */

@@ -95,20 +95,31 @@ const STYLE = `
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
 .ag-story span { grid-column: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 12px; }
 .ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
-.ag-story i { grid-column: 2; grid-row: 1 / span 2; color: var(--ag-faint); }
+.ag-library { display: flex; flex-direction: column; gap: 10px; container-type: inline-size; }
+.ag-library .ag-stories { margin-top: 0 !important; }
+.ag-library li { display: flex; gap: 4px; align-items: center; }
+.ag-library .ag-story { flex: 1; min-width: 0; grid-template-columns: 72px 1fr; padding: 6px 12px 6px 6px !important; }
+.ag-library .ag-story span { grid-column: 2; align-self: end; }
+.ag-library .ag-story .ag-faint { grid-row: 2; align-self: start; }
+.ag-story .ag-thumb { grid-column: 1; grid-row: 1 / span 2; width: 72px; height: 48px; object-fit: cover; border-radius: 6px; display: block; background: var(--ag-track); }
+.ag-rename { flex: 1; min-width: 0; display: flex; gap: 6px; }
+.ag-removed { display: flex; gap: 10px; align-items: center; justify-content: space-between; padding: 6px 10px; border-radius: 8px; background: var(--ag-track); overflow-wrap: anywhere; }
+@container (max-width: 300px) { .ag-library li { flex-wrap: wrap; } .ag-library .ag-story { flex: 1 0 100%; } }
 
 .ag-get-weights { height: 30px; font-weight: 500 !important; }
-.ag-weights { position: fixed; inset: 0; width: min(640px, 94vw); max-height: 90vh; margin: auto; padding: 18px; border: 1px solid var(--ag-edge); border-radius: 12px; overflow: auto; }
-.ag-weights:not([open]) { display: none; }
-.ag-weights[open] { display: flex; flex-direction: column; gap: 12px; height: fit-content; }
-.ag-weights::backdrop { background: rgb(0 0 0 / .55); }
-.ag-weights h2 { font-size: 18px; }
-.ag-weights > * { flex: none; }
+.ag-dialog { position: fixed; inset: 0; width: min(640px, 94vw); max-height: 90vh; margin: auto; padding: 18px; border: 1px solid var(--ag-edge); border-radius: 12px; overflow: auto; }
+.ag-dialog:not([open]) { display: none; }
+.ag-dialog[open] { display: flex; flex-direction: column; gap: 12px; height: fit-content; }
+.ag-dialog::backdrop { background: rgb(0 0 0 / .55); }
+.ag-dialog h2 { font-size: 18px; }
+.ag-dialog > * { flex: none; }
 .ag-weights-facts { display: flex; flex-direction: column; gap: 8px; overflow-wrap: anywhere; }
 .ag-weights-facts li { font-size: 12px; color: var(--ag-faint); }
 .ag-licence { white-space: pre-line; font-size: 12px; max-height: 180px; overflow: auto; padding: 10px !important; border: 1px solid var(--ag-edge); border-radius: 8px; background: var(--ag-card); }
 .ag-check { display: flex; gap: 8px; align-items: center; }
 .ag-play .ag-check input { width: 16px; height: 16px; flex: none; }
+.ag-export { width: min(480px, 94vw); }
+.ag-export-form, .ag-look { display: flex; flex-direction: column; gap: 12px; border: 0; margin: 0; padding: 0; min-width: 0; }
 .ag-command { font-size: 12px; overflow-wrap: anywhere; user-select: text; }
 
 .ag-game { display: flex; flex-direction: column; min-height: 0; flex: 1; }
@@ -185,6 +196,13 @@ const STYLE = `
 .ag-settings select ~ input { flex: 0 0 64px; }
 .ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
+.ag-suggestions, .ag-proposals { display: flex; flex-direction: column; gap: 6px; }
+.ag-proposals .ag-story { padding: 6px 10px !important; }
+.ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
+.ag-ask { display: flex; flex-wrap: wrap; gap: 4px 6px; align-items: center; font-size: 12px; }
+.ag-ask .ag-quiet { margin-inline-start: 0; padding-inline: 4px !important; }
+.ag-ask .ag-quiet span { display: inline; }
+.ag-play .ag-ask input { width: 64px; height: 28px; padding: 2px 6px; font-size: 12px; }
 .ag-buttons { display: flex; gap: 8px; }
 .ag-buttons .ag-main { flex: 1; }
 @container (max-width: 300px) { .ag-scroll, .ag-top, .ag-form { padding-inline: 8px; } .ag-top { gap: 4px; } .ag-icon { width: 28px; height: 30px; } .ag-chip { display: none; } .ag-play > .ag-game .ag-card { padding: 10px; }

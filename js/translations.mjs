@@ -1,5 +1,7 @@
 // All texts of the page in English, Chinese and Japanese. {name} is replaced by a value.
 
+import * as stories from "./translations_stories.mjs";
+
 const en = {
   play: "Play",
   playTab: "AnimeGamer: play a story turn by turn",
@@ -56,7 +58,6 @@ const en = {
   takeOf: "Take {number} of {count}",
   undo: "Undo the last turn",
   stop: "Stop",
-  exportWords: "Export the story as one clip and a contact sheet",
   graphWords: "Open this story as a graph on a new canvas",
   playing: "Playing turn {number}",
   drawing: "Drawing turn {number}: step {value} of {max}",
@@ -74,7 +75,6 @@ const en = {
   pause: "Pause the clips",
   resume: "Play the clips",
   clipOf: "Clip of turn {number}: {instruction}",
-  clip: "Story clip",
   sheet: "Contact sheet",
   exported: "Exported",
   getWeights: "Get weights",
@@ -96,6 +96,16 @@ const en = {
   emptyInstruction: "First write what happens next.",
   commentInstruction: "Lines that begin with # are comments and are not played. Begin the instruction with another character.",
   branch: "branch {line}",
+  suggest: "Suggest",
+  suggestHelp: "Propose three next instructions. Click one to write it into the form, where you can change it.",
+  proposals: "Proposed instructions",
+  low: "{stat} is low",
+  autoplay: "Autoplay",
+  autoplayTurns: "Turns of autoplay",
+  autoplayHelp: "Let the world play so many turns by itself. Stop ends it at once. When you write, the current turn is the last.",
+  autoplayLeft: "{count} turns to come",
+  autoplayLast: "this is the last one",
+  refused: "not counted by this world's rules: {stats}",
 };
 
 const zh = {
@@ -154,7 +164,6 @@ const zh = {
   takeOf: "版本 {number} / {count}",
   undo: "撤销上一回合",
   stop: "停止",
-  exportWords: "把故事导出为一段视频和一张总览图",
   graphWords: "在新画布上以工作流打开这个故事",
   playing: "正在游玩第 {number} 回合",
   drawing: "正在绘制第 {number} 回合：第 {value} / {max} 步",
@@ -172,7 +181,6 @@ const zh = {
   pause: "暂停片段",
   resume: "播放片段",
   clipOf: "第 {number} 回合的片段：{instruction}",
-  clip: "故事视频",
   sheet: "总览图",
   exported: "已导出",
   getWeights: "获取权重",
@@ -194,6 +202,16 @@ const zh = {
   emptyInstruction: "请先写下接下来发生什么。",
   commentInstruction: "以 # 开头的行是注释，不会执行。请换一个字符开头。",
   branch: "分支 {line}",
+  suggest: "建议",
+  suggestHelp: "提出三条接下来的指令。点击其中一条会写入输入框，可以再修改。",
+  proposals: "建议的指令",
+  low: "{stat}偏低",
+  autoplay: "自动游玩",
+  autoplayTurns: "自动游玩的回合数",
+  autoplayHelp: "让世界自己玩这么多回合。“停止”会立即结束；开始输入文字时，则在当前回合之后结束。",
+  autoplayLeft: "还有 {count} 个回合",
+  autoplayLast: "这是最后一个回合",
+  refused: "按这个世界的规则不计入：{stats}",
 };
 
 const ja = {
@@ -252,7 +270,6 @@ const ja = {
   takeOf: "テイク {number} / {count}",
   undo: "直前のターンを取り消す",
   stop: "停止",
-  exportWords: "物語を一本の映像と一覧画像に書き出す",
   graphWords: "この物語を新しいキャンバスにグラフとして開く",
   playing: "ターン {number} をプレイ中",
   drawing: "ターン {number} を描画中：{value} / {max} ステップ",
@@ -270,7 +287,6 @@ const ja = {
   pause: "映像を一時停止",
   resume: "映像を再生",
   clipOf: "ターン {number} の映像：{instruction}",
-  clip: "物語の映像",
   sheet: "一覧画像",
   exported: "書き出しました",
   getWeights: "重みを入手",
@@ -292,9 +308,19 @@ const ja = {
   emptyInstruction: "先に、次に起こることを書いてください。",
   commentInstruction: "# で始まる行はコメントとして無視されます。別の文字で始めてください。",
   branch: "分岐 {line}",
+  suggest: "提案",
+  suggestHelp: "次の指示を三つ提案します。クリックすると入力欄に入り、書き換えられます。",
+  proposals: "提案された指示",
+  low: "{stat}が低い",
+  autoplay: "自動プレイ",
+  autoplayTurns: "自動プレイのターン数",
+  autoplayHelp: "この数のターンを世界が自分で進めます。「停止」ですぐに終わり、文字を書き始めると今のターンで終わります。",
+  autoplayLeft: "あと {count} ターン",
+  autoplayLast: "これが最後のターンです",
+  refused: "この世界の規則により数えません：{stats}",
 };
 
-export const TABLES = { en, zh, ja };
+export const TABLES = { en: { ...en, ...stories.en }, zh: { ...zh, ...stories.zh }, ja: { ...ja, ...stories.ja } };
 
 /** The function say(key, values) for a locale such as `zh` or `zh-TW`; English for other languages. */
 export function translator(locale) {
@@ -303,7 +329,7 @@ export function translator(locale) {
       String(locale ?? "en")
         .toLowerCase()
         .split(/[-_]/)[0]
-    ] ?? en;
+    ] ?? TABLES.en;
   return (key, values = {}) =>
-    (table[key] ?? en[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+    (table[key] ?? TABLES.en[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, routes, templates
+from . import comfyui, routes, story_routes, templates
+from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShot
 from .evaluation import EvaluateGame
+from .films import ExportGameStory
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
@@ -32,6 +34,8 @@ NODE_CLASS_MAPPINGS = {
     "ConvertAnimeGamer": ConvertAnimeGamer,
     "BuildGameDataset": BuildGameDataset,
     "GetAnimeGamerWeights": GetAnimeGamerWeights,
+    "ExportGameStory": ExportGameStory,
+    "PlayGameBatch": PlayGameBatch,
 }
 
 
@@ -42,5 +46,6 @@ class AnimeGamerExtension(ComfyExtension):
         """All nodes, after the pack's model folder and routes are registered."""
         comfyui.register_folders()
         routes.register()
+        story_routes.register()
         templates.register()
         return list(NODE_CLASS_MAPPINGS.values())

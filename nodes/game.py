@@ -227,7 +227,7 @@ class GameHistory(io.ComfyNode):
         memory: str = AS_BEFORE,
         recalled_turns: int = RECALLED_TURNS,
     ) -> io.NodeOutput:
-        start = GameSession(opening=CharacterState(stamina, social, entertainment), memory=None)
+        start = GameSession(opening=CharacterState(stamina, social, entertainment), memory=None, rules=None)
         session = replace(history or start, window=window_of(window))
         session = replace(session, memory=memory_of(memory, recalled_turns) or session.memory)
         if rewind_to >= 0:
@@ -273,7 +273,8 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         text = one_instruction(instruction)
         engine, world = model.engine(), model.world
-        history = with_opening_address(model.fingerprint, history.with_defaults(world.window, world.memory))
+        history = history.with_defaults(world.window, world.memory, world.life.rules)
+        history = with_opening_address(model.fingerprint, history)
         session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
         moment = Moment(session, world.motion_table, words, warnings)

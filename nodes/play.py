@@ -11,10 +11,13 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.state import GameSession, read_instructions
+from ..animegamer_core.state import CharacterState, GameSession, read_instructions
+from ..animegamer_core.story.director import Director
+from ..animegamer_core.story.everyday import words_for
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
+from .director import autoplay_inputs
 from .drawing import PREDICTED, motion_condition, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
@@ -74,6 +77,8 @@ class PlayInputs:
     opening: Moment | None = None
     memory: str = AS_BEFORE
     recalled_turns: int = RECALLED_TURNS
+    autoplay: int = 0
+    autoplay_seed: int = 0
 
 
 class PlayGameStory(io.ComfyNode):
@@ -95,8 +100,8 @@ class PlayGameStory(io.ComfyNode):
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
-                    tooltip="What happens, one line per turn. Lines that begin with # are ignored. Empty: the saved "
-                    "story is only read (and exported).",
+                    tooltip="What happens, one line per turn. Lines that begin with # are ignored. Empty, and without "
+                    "autoplay: the saved story is only read (and exported).",
                 ),
                 story_input(),
                 turn_input("after", 0, "Continue after this turn. 0: from the beginning; -1: after the last turn."),
@@ -113,6 +118,7 @@ class PlayGameStory(io.ComfyNode):
                 ),
                 opening_input(),
                 *memory_inputs(),
+                *autoplay_inputs(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
@@ -138,19 +144,19 @@ class PlayGameStory(io.ComfyNode):
         given = PlayInputs(**inputs)
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
-        world = given.model.world
-        story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not instructions)
+        world, count = given.model.world, len(instructions) + given.autoplay
+        story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
         with story.lock():
-            after = choose_turn(story, given.after, given.line, reading=not instructions)
-            settings = _settings(given, range(after + 1, after + 1 + len(instructions)))
+            after = choose_turn(story, given.after, given.line, reading=not count)
+            settings = _settings(given, range(after + 1, after + 1 + count))
             player = Player(world, story, settings, after, given.model, _opening(given, after))
             game = GameRun(player, given.model)
-            game.play(instructions, str(cls.hidden.unique_id))
-            first = after if instructions else 0
-            files = game.export(finish=bool(instructions)) if given.export else game.files(first)
+            game.play(instructions, given.autoplay, given.autoplay_seed, str(cls.hidden.unique_id))
+            first = after if count else 0
+            files = game.export(finish=bool(count)) if given.export else game.files(first)
             output = game.output(files, first)
             # Turns after the last one: the same inputs would play further turns.
-            PLAYED.record(inputs, given.story, run_again=bool(instructions) and given.after < 0)
+            PLAYED.record(inputs, given.story, run_again=bool(count) and given.after < 0)
             return output
 
 
@@ -165,9 +171,10 @@ def _settings(given: PlayInputs, turns: range) -> PlaySettings:
 
 def _opening(given: PlayInputs, after: int) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named."""
+    start = GameSession(opening=CharacterState(**given.model.world.life.rules.start))
     if given.opening is not None:
-        return GameSession().open_with(given.opening.turn.instruction, given.opening.turn.state)
-    return None if after or given.line else GameSession()
+        return start.open_with(given.opening.turn.instruction, given.opening.turn.state)
+    return None if after or given.line else start
 
 
 class GameRun:
@@ -192,17 +199,29 @@ class GameRun:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
         return Moment(session, self.model.world.motion_table, words)
 
-    def play(self, instructions: tuple[str, ...], node: str) -> None:
-        """Play these turns and report each to the page, under a node's id. An interrupt keeps the finished turns."""
+    def play(self, instructions: tuple[str, ...], autoplay: int, seed: int, node: str) -> None:
+        """Play these turns and then proposed ones, and report each to the page, under a node's id. An interrupt keeps
+        the finished turns. seed: the director's.
+        """
         settings, world = self.player.settings, self.model.world
         steps = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance).steps
-        report = comfyui.progress(max(1, len(instructions)) * steps)
-        for index, instruction in enumerate(instructions):
-            played = self.player.step(instruction, self._on_step(report, index * steps))
+        count = len(instructions) + autoplay
+        report = comfyui.progress(max(1, count) * steps)
+        for index in range(count):
+            on_step = self._on_step(report, index * steps)
+            played = (
+                self.player.step(instructions[index], on_step)
+                if index < len(instructions)
+                else next(self.player.autoplay(self._director(seed), 1, on_step))
+            )
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
             self._send(played, node)
+
+    def _director(self, seed: int) -> Director:
+        world = self.model.world
+        return Director(words_for(world.life, world.spec.name, self.player.session), seed)
 
     def export(self, finish: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here."""

@@ -2,6 +2,7 @@
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+    GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C]   proposals for the next turn
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
@@ -20,14 +21,16 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
 from ..animegamer_core.json_files import parse_json
+from ..animegamer_core.life import Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.story import Story
 from ..animegamer_core.story.turn_request import TurnRequest
 from . import comfyui, worlds
+from .director import suggestions
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
-from .saved_stories import WorldFacts, list_stories, played_world, story_name
+from .saved_stories import WorldFacts, list_stories, played_world, story_name, world_facts
 from .values import stat_changes
 from .weights import offer
 
@@ -54,12 +57,13 @@ def register() -> None:
     table = comfyui.routes()
     if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
         return
-    table.post("/animegamer/turn")(_answering(_turn))
-    for path, read in (("stories", _stories), ("story", _story), ("words", _words), ("weights", offer)):
-        table.get(f"/animegamer/{path}")(_answering(_read_with(read)))
+    table.post("/animegamer/turn")(answering(_turn))
+    reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
+    for path, read in reading.items():
+        table.get(f"/animegamer/{path}")(answering(_read_with(read)))
 
 
-def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
+def answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
     """A handler that answers with JSON; if a request is wrong, with one sentence as `error`."""
     from aiohttp import web
 
@@ -103,7 +107,7 @@ def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[...
 
 
 async def _turn(request: web.Request) -> tuple[int, Json]:
-    asked = parse_json(await _body(request), TurnRequest, "the turn")
+    asked = parse_json(await body_of(request), TurnRequest, "the turn")
     prompt = await asyncio.to_thread(turn_prompt, asked)
     status, answer = await comfyui.queue_prompt(prompt)
     if status != 200:
@@ -114,7 +118,7 @@ async def _turn(request: web.Request) -> tuple[int, Json]:
     return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
 
 
-async def _body(request: web.Request) -> bytes:
+async def body_of(request: web.Request) -> bytes:
     """The body of a request of at most MAX_BYTES."""
     if request.content_type != "application/json":
         raise Refused(415, "send the turn as application/json")
@@ -211,7 +215,9 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     except ValueError as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
     world, _ = world_of(story.world_name, story.fingerprint)
-    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries)}
+    shots = (story.shots.path(entry.shot) for entry in reversed(story.entries) if entry.shot is not None)
+    clip = next(map(comfyui.output_item, shots), None)
+    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries), "clip": clip}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:
@@ -257,6 +263,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
         "gauges": asdict(turn.character),
         "changes": stat_changes(turn.character, before),
+        "refused": list(turn.refused),
         "state": entry.state,
         "shot": entry.shot,
         "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),
@@ -264,22 +271,22 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
 
 
 def _words(query: typing.Mapping[str, str]) -> Json:
-    """Suggestions for the fields of an instruction; empty for a world whose words are not known.
+    """Suggestions for the fields of an instruction; empty for a world that states no words.
 
     With `story`, which a page sends before a new story's first turn: ValueError if a story cannot have that name, or if
     the world cannot be played.
     """
-    from ..animegamer_core.toybox.world import ADVERBS, CHARACTERS, MOTIONS, PLACES, TIMES
-
     if "story" in query:
         story_name(query["story"])
         worlds.find_world(query.get("world", ""))
-    toybox = query.get("world") == worlds.TOYBOX
-    words: dict[str, typing.Iterable[str]] = {
-        "characters": CHARACTERS,
-        "motions": (motion.phrase for motion in MOTIONS.values()),
-        "adverbs": (word for level in ADVERBS.values() for word in level),
-        "times": TIMES,
-        "places": PLACES,
+    try:
+        words = world_facts(query.get("world", "")).life.words or Words()
+    except (ValueError, OSError):  # a story of a world that is not installed
+        words = Words()
+    return {
+        "characters": list(words.characters),
+        "motions": [act.phrase for act in words.acts],
+        "adverbs": [word for level in words.adverbs for word in level],
+        "times": list(words.times),
+        "places": list(words.places),
     }
-    return {name: list(known) if toybox else [] for name, known in words.items()}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
 from ..animegamer_core.story.index import check_there, story_names
@@ -61,13 +62,15 @@ def story_version(name: str | None) -> str:
 class WorldFacts:
     """What stories need to know of an installed world. steps: sampling steps of its shots.
 
-    tokenizer: None if its vocabulary can spell any word.
+    tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
     """
 
     fingerprint: str
     motion_table: MotionTable
     steps: int
     tokenizer: GameTokenizer | None
+    spec_name: str
+    life: Life
 
     def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
         """Why a shot of this instruction, drawn in so many steps, is only a draft; None if it is none.
@@ -88,7 +91,7 @@ def played_world(name: str, fingerprint: str) -> tuple[str, WorldFacts | None]:
     named = None
     for candidate in dict.fromkeys([name, *worlds.world_names()]):
         try:
-            facts = _world_facts(candidate, worlds.world_version(candidate))
+            facts = world_facts(candidate)
         except (ValueError, OSError):
             continue  # not installed, not complete, or not readable
         if facts.fingerprint == fingerprint:
@@ -98,11 +101,17 @@ def played_world(name: str, fingerprint: str) -> tuple[str, WorldFacts | None]:
     return name, named
 
 
+def world_facts(name: str) -> WorldFacts:
+    """The facts of a world in the list; ValueError if it is not installed or not complete."""
+    return _world_facts(name, worlds.world_version(name))
+
+
 @lru_cache(maxsize=64)
 def _world_facts(name: str, version: str) -> WorldFacts:
     """The facts of a world. Cached, since opening a world takes up to half a second."""
     world = worlds.find_world(name)
-    return WorldFacts(world.fingerprint, world.motion_table, world.spec.decoder.steps, _words_of(world))
+    words, spec = _words_of(world), world.spec
+    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
 
 
 def _words_of(world: World) -> GameTokenizer | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from animegamer_core.data.dataset import ClipRecord, DatasetWriter
-from animegamer_core.files import append_line, replacing
+from animegamer_core.files import append_line, replacing, write_text
 from animegamer_core.media.video import write_clip
 
 
@@ -42,11 +43,15 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     assert path.read_bytes() == b"one\ntw\nthree\n"
 
 
-def test_a_line_is_flushed_to_disk(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
-    append_line(tmp_path / "lines.jsonl", "one\n")
-    assert synced == [4]
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files")
+def test_content_and_then_names_are_flushed_to_disk(tmp_path, monkeypatch):
+    flushed, folder = [], tmp_path / "new" / "folder"
+    monkeypatch.setattr(os, "fsync", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")))
+    write_text(folder / "text", "one")
+    append_line(folder / "lines.jsonl", "one\n")
+    append_line(folder / "lines.jsonl", "two\n")
+    part, lines = str(folder / f"part-{os.getpid()}-text"), str(folder / "lines.jsonl")
+    assert flushed == [*map(str, (folder.parent, tmp_path)), part, str(folder), lines, str(folder), lines]
 
 
 def test_a_dataset_goes_on_once_there_is_room(tmp_path):

@@ -2,6 +2,7 @@
 nothing outside their folder. Sixty cases in every run, 600 with `-m soak`; `HOSTILE_SEEDS=5000-9000` runs others.
 """
 
+import json
 import os
 import random
 import shutil
@@ -18,11 +19,14 @@ from tiny_world import save_tiny_world
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.weight_files import read_state
+from animegamer_core.data.benchmark import read_benchmark
+from animegamer_core.data.cache import FeatureStore, write_feature
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film_index import read_film_index, read_scenes
 from animegamer_core.data.stats import DatasetFacts
-from animegamer_core.state import scope_name
+from animegamer_core.evaluate.world.records import GameRecord, TurnRecord, begin_run, read_run
+from animegamer_core.state import StateChange, scope_name
 from animegamer_core.story.story import Story
 from animegamer_core.train.checkpoints import RunState, list_checkpoints, load_checkpoint, save_checkpoint
 from animegamer_core.train.log import RunLog, read_log
@@ -78,14 +82,33 @@ def resume_run(folder):
         load_checkpoint(path, linear_run(seed=1))
 
 
+def read_features(folder):
+    store = FeatureStore.open(folder / "features", ("text",))
+    assert store.gather(("text",), torch.tensor([0, len(store) - 1]), "cpu")["text"].shape == (2, 4)
+
+
+def read_played_run(folder):
+    for game in read_run(folder / "played").games:
+        assert 1 <= len(game.turns) and game.character
+        assert json.dumps(game.turns[0].to_json(), allow_nan=False)
+
+
 READERS = {
     "run": resume_run,
+    "features": read_features,
+    "played": read_played_run,
     "world": load_world,
     "game": read_story,
     "dataset": read_all_of_a_dataset,
     "adapter.safetensors": lambda folder: adapter_facts(folder / "adapter.safetensors"),
     "weights.pt": lambda folder: read_state(folder / "weights.pt"),
 }
+
+
+def played_turn(number, line):
+    scores = {"clip_i": 0.5, "dreamsim": None}
+    names = f"turn-{number:02d}.mp4", f"turn-{number:02d}.webp"
+    return TurnRecord(number, line, 3, StateChange(1, 0, -1), 2.5, 3, scores, 1.0, number == 1, *names)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +121,13 @@ def whole(tmp_path_factory):
     shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
     save_checkpoint(folder / "run" / "checkpoints", linear_run())
     RunLog(folder / "run" / "log.jsonl", 0).write(1, {"loss": 0.5})
+    write_feature(folder / "features", "text", 6, lambda rows: torch.ones(len(rows), 4), digest="d", shard_bytes=64)
+    benchmark = read_benchmark(OLD / "benchmark.txt")
+    asked = {"benchmark": {"games": [game.name for game in benchmark]}, "player": {"name": "random"}, "seed": 0}
+    begin_run(folder / "played", asked, {"device": "cpu"})
+    for game in benchmark:
+        turns = tuple(played_turn(number, turn.line) for number, turn in enumerate(game.turns, start=1))
+        GameRecord(game.name, "random", 0, 8.0, {"device": "cpu"}, turns).save(folder / "played")
     torch.save({f"layer.{n}": torch.randn(8, 8) for n in range(4)}, folder / "weights.pt")
     return folder
 

@@ -57,6 +57,8 @@ def test_other_keys_are_passed_over_and_whole_numbers_are_numbers():
     assert to_type({"seed": 3}, Turn, "x") == Turn(3)
     with pytest.raises(JsonError, match="x: field seed"):
         to_type({"seed": "3"}, Turn, "x")
+    with pytest.raises(JsonError, match="x: a text that is no Unicode"):
+        to_type("\ud800", Turn, "x")
 
 
 def test_a_file_has_a_largest_size_and_has_to_be_there(tmp_path):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"messages", "recall"},
+    {"messages", "recall", "life"},
     {"spec", "state", "files", "network"},
     {"json_files"},
     {"media", "model"},
@@ -29,7 +29,7 @@ LAYERS = (
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ recall spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
+    "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
     "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
     "story.index story.player story.story story.turn"
 ).split()
@@ -86,7 +86,7 @@ def test_the_drawn_world_does_not_need_its_training():
     drawing = [path for path in CORE.glob("toybox/**/*.py") if path.name not in ABOVE_TRAINING]
     assert len(drawing) > 10
     for path in drawing:
-        assert packages_imported(path) <= {"files", "json_files", "state", "toybox"}, path
+        assert packages_imported(path) <= {"files", "json_files", "life", "state", "toybox"}, path
 
 
 def test_light_modules_import_no_heavy_library():
@@ -116,7 +116,8 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line check_folder_name locked mode_of_new replacing room_for save_picture write_text",
+    "files": "append_line check_folder_name locked make_folder mode_of_new rename replacing room_for save_picture "
+    "sync_file sync_folder write_text",
     "media/page": "script_safe write_page",
     "media/fonts": "drawable font_of",
     "story/index": "StoryIndex check_new check_there exclusive_access read_index story_names write_index",
@@ -129,6 +130,7 @@ PUBLIC = {
     "media/contact_sheet": "contact_sheet",
     "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of opening_address "
     "opening_key read_representation state_of with_opening_address write_representation",
+    "life": "Act Consequence Life Rules Stat Words",
     "recall": "Memory Named Seen chosen_memory named_in turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",

@@ -1,10 +1,13 @@
 """Servers that are silent, slow or without end are given up in time, and take no memory."""
 
+import json
+import random
 import threading
 import time
 
 import psutil
 import pytest
+from hostile import http_answer
 from raw_server import UNENDING, RawServer
 from stub_endpoint import StubEndpoint
 
@@ -67,6 +70,54 @@ def test_a_download_is_given_up_or_cut_at_its_size(hurried, tmp_path):
     with pytest.raises(CheckpointError, match=r"no answer \(TimeoutError\) after|no answer|not what the hub lists"):
         hub.download(file, lambda *_: None)
     assert not file.local.exists()
+
+
+LISTING = {"sha": "0" * 40, "tags": ["license:mit"], "siblings": [{"rfilename": "a", "size": 3, "blobId": "0" * 40}]}
+CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "<S>Miko</S>"}}
+COMPLETION = {"choices": [CHOICE], "usage": {"prompt_tokens": 3}, "id": "1", "created": 1, "model": "m", "object": "x"}
+
+
+def ask_every_way(url, file):
+    """Ask a server as a hub, for a file, and as an endpoint; each gives an answer or refuses in a sentence."""
+    model = EndpointModel(EndpointSettings(f"{url}/v1", "m", timeout=0.3, retries=0))
+    for ask in (
+        lambda: hub.list_repository("some/repository"),
+        lambda: hub.download(file, lambda *_: None),
+        lambda: model.answer(Question("?"), 1, threading.Event()),
+    ):
+        try:
+            ask()
+        except (CheckpointError, CaptionerError) as error:
+            assert str(error).isprintable() and 0 < len(str(error)) < 1000, repr(str(error)[:500])
+        assert not file.local.exists(), "nothing has the right checksum"
+
+
+def answer_oddly(monkeypatch, tmp_path, seeds):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for name, value in {"SILENCE": 0.2, "WAIT": 0.001, "TRIES": 2, "LONGEST_PAUSE": 0.001}.items():
+        monkeypatch.setattr(hub, name, value)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 100, "0" * 64)
+    for seed in seeds:
+        rng, begun, before = random.Random(seed), time.monotonic(), psutil.Process().memory_info().rss
+        answers = [http_answer(json.dumps(rng.choice((LISTING, COMPLETION))).encode(), rng) for _ in range(3)]
+        with RawServer(lambda connection, _: connection.sendall(rng.choice(answers))) as server:  # noqa: B023
+            monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+            try:
+                ask_every_way(server.url, file)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}: {type(error).__name__}: {answers}") from error
+        assert time.monotonic() - begun < SECONDS, f"seed {seed}: {answers}"
+        assert psutil.Process().memory_info().rss - before < MEMORY, f"seed {seed}: {answers}"
+
+
+def test_answers_that_no_honest_server_sends_are_refused_in_a_sentence(monkeypatch, tmp_path):
+    answer_oddly(monkeypatch, tmp_path, range(8))
+
+
+@pytest.mark.soak
+def test_many_answers_that_no_honest_server_sends(monkeypatch, tmp_path):
+    answer_oddly(monkeypatch, tmp_path, range(1000, 1400))
 
 
 def test_work_in_time_returns_and_late_work_is_closed():

@@ -59,6 +59,22 @@ def test_the_scene_of_a_text_is_its_place_and_characters():
     assert named_in("Miko dances with Taro in the rain.").scene == ("miko", "taro")
 
 
+def test_what_the_last_turns_show_is_not_recalled_by_name():
+    back = "Character: she; Motion: gently do the same again with the scarf; Background: in the same place by night."
+    named = named_in(back)
+    assert (named.things, named.scene) == ((("scarf",),), ()), "a pronoun is nobody's name, and night no place"
+    assert named.shown == {"scarf", "night"} and named.described == set()
+    assert named_in("She runs with Taro in the same place.").scene == ("taro",)
+
+
+def test_the_friend_from_before_recalls_the_last_turn_with_a_friend():
+    session = played(
+        [text("talk to a friend", who="Miko, Taro"), *[PLAIN] * 6, text("run", "in the same place by day")]
+    )
+    asking = text("softly hug the friend from before", "in the same place by day", "she")
+    assert remembered(session, asking) == [1, 6, 7, 8]
+
+
 def test_a_thing_recalls_the_turn_that_described_it():
     instructions = [PLAIN, text("dance with a red scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6]
     session = played(instructions)

@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from ..files import room_for
+from ..files import make_folder, rename, room_for, sync_folder
 from ..json_files import JsonError, parse_json
 from ..messages import brief
 from ..network import PLAIN, limited, within
@@ -30,7 +30,7 @@ from .storage import CheckpointError
 OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
 
 BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is there already, within these bounds
-LARGEST_ANSWER = 64 << 20  # bytes of a listing, which takes some KB
+LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
 PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain
@@ -60,7 +60,7 @@ class HubFile:
     @property
     def remaining(self) -> int:
         """Bytes that are still to download."""
-        left = self.part.stat().st_size if self.part.is_file() else 0
+        left = _size_without_zeros(self.part) if self.part.is_file() else 0
         return self.bytes - left if left <= self.bytes else self.bytes
 
     def is_whole(self, path: Path, on_bytes: OnBytes | None = None) -> bool:
@@ -145,12 +145,42 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
 
     What has arrived is kept if on_bytes raises, which it is called often enough to do.
     """
-    file.part.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.part.parent)
     for old in file.local.parent.glob(f"{file.local.name}.{'?' * 8}{PART}"):  # not of a file with a longer name
         if old != file.part:
             old.unlink()
-    done, tries = file.bytes - file.remaining, 0
+    kept = file.bytes - file.remaining
+    for start in sorted({kept, max(0, kept - LARGEST_BLOCK)}, reverse=True):  # a power cut may have torn the last block
+        _append_rest(file, start, on_bytes)
+        if file.is_whole(file.part, lambda _, what: on_bytes(0, what)):
+            return rename(file.part, file.local)
+    file.part.unlink()
+    raise CheckpointError(
+        f"{file.repo}/{file.path}: the download is not what the hub lists (expected {file.bytes} bytes with "
+        f"checksum {file.checksum[:12]}...), so it was removed; try again"
+    )
+
+
+def _size_without_zeros(path: Path) -> int:
+    """A file's size without zeros at its end: a power cut may leave them of a block that was not flushed."""
+    size = path.stat().st_size
+    end = size
+    with path.open("rb") as file:
+        while end > max(0, size - LARGEST_BLOCK):
+            start = max(0, end - (1 << 16))
+            file.seek(start)
+            if block := file.read(end - start).rstrip(b"\0"):
+                return start + len(block)
+            end = start
+    return end
+
+
+def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
+    """Bring the temporary file from `done` bytes, which are there, to its size; each block is flushed to disk."""
+    tries = 0
     with room_for(file.local), file.part.open("r+b" if done else "wb") as part:
+        sync_folder(file.part.parent)
+        part.truncate(done)
         part.seek(done)
         while done < file.bytes:
             before, failure, pause = done, "", 0.0
@@ -161,21 +191,13 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
             except _Broken as error:
                 failure, pause = str(error), error.pause
             part.flush()
+            os.fsync(part.fileno())
             tries = 0 if done - before >= PROGRESS else tries + 1
             if tries == TRIES and done < file.bytes:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"
                 raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
             if failure:
                 _wait(max(pause, WAIT * 2**tries), lambda: on_bytes(0, file.local.name))
-        part.flush()
-        os.fsync(part.fileno())
-    if not file.is_whole(file.part, lambda _, what: on_bytes(0, what)):
-        file.part.unlink()
-        raise CheckpointError(
-            f"{file.repo}/{file.path}: the download is not what the hub lists (expected {file.bytes} bytes with "
-            f"checksum {file.checksum[:12]}...), so it was removed; try again"
-        )
-    os.replace(file.part, file.local)
 
 
 def _wait(seconds: float, act: Callable[[], object]) -> None:

@@ -7,6 +7,8 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..json_files import to_type
+from ..life import Life
 from ..spec import LARGEST, ModelSpec, get_profile
 from ..state import MotionTable
 from .folders import part_of
@@ -26,7 +28,7 @@ def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote
             "update the program or convert again"
         )
     try:
-        files = _read_notes(typed(values, "files", dict))
+        files = read_notes(typed(values, "files", dict))
         fields = {
             "spec": ModelSpec.from_dict(typed(values, "spec", dict)),
             "profile": get_profile(typed(values, "profile", str)),
@@ -34,6 +36,7 @@ def read_manifest(path: Path) -> tuple[dict[str, typing.Any], dict[str, FileNote
             "provenance": dict(typed(values, "provenance", dict, {})),
             "licence": typed(values, "licence", str, ""),
             "trained_window": _read_window(values),
+            "life": to_type(values.get("life", {}), Life, "field life"),
         }
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
@@ -63,8 +66,8 @@ def _read_window(values: Mapping[str, typing.Any]) -> int | None:
     return window
 
 
-def _read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
-    """The manifest's files; ValueError for a path outside the folders of parts."""
+def read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
+    """Files with their checksums, as the manifest lists them; ValueError for a path outside the folders of parts."""
     notes = {}
     for path in values:
         name, where = path.rpartition("/")[2], f"files[{path!r}]"

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ..files import locked
+from ..files import locked, rename
+from ..life import Life
 from ..spec import ModelSpec, get_profile
 from ..state import MOTION_TABLES, MotionTable
 from .downloads import published_worlds
 from .folders import OwnFolder, part_of
-from .manifest import FORMAT, MANIFEST
+from .manifest import FORMAT, MANIFEST, read_notes
 from .parts import PARTS, live_tensors, parts_of, write_part
-from .storage import DEFAULT_SHARD_BYTES, CheckpointError, FolderWriter, write_json
+from .storage import (
+    DEFAULT_SHARD_BYTES,
+    CheckpointError,
+    FileNote,
+    FolderWriter,
+    note_of,
+    read_json,
+    temporary_path,
+    typed,
+    write_json,
+)
 from .world import World, open_world
 
 if typing.TYPE_CHECKING:
@@ -23,6 +35,7 @@ if typing.TYPE_CHECKING:
     from torch import nn
 
 LOCK = ".writer.lock"
+COMMIT = ".commit.json"  # there while a part gets its names: the process that wrote it, and its files
 MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
 
 
@@ -35,22 +48,25 @@ def save_world(
     provenance: Mapping[str, str] | None = None,
     licence: str = "",
     trained_window: int | None = None,
+    life: Life | None = None,
 ) -> World:
     """Make the world folder, or write its manifest again; parts that it has stay. `save_part` adds the weights.
 
     motion_table None is the table `released`, which published weights were trained with. trained_window: as in World.
+    life: None keeps what the folder states.
     """
     path = Path(folder)
     check_own(path)
-    known = open_world(path).files if (path / MANIFEST).is_file() else {}
+    known = open_world(path) if (path / MANIFEST).is_file() else None
     world = World(
-        storage=OwnFolder(path, known),
+        storage=OwnFolder(path, known.files if known else {}),
         spec=spec,
         profile=get_profile(profile),
         motion_table=motion_table or MOTION_TABLES["released"],
         provenance=dict(provenance or {}),
         licence=licence,
         trained_window=trained_window,
+        life=life or (known.life if known else Life()),
     )
     write_manifest(world)
     return world
@@ -66,7 +82,7 @@ def save_part(
     """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
 
     dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
-    the old part, or one that `missing` reports.
+    the old part, or one that `missing` reports until the folder is locked for `writing` again.
     """
     if not isinstance(world.storage, OwnFolder):
         raise _read_only(world.folder)
@@ -81,11 +97,15 @@ def save_part(
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Lock a world folder for writing; ValueError while it is locked, since a second writer would restore old parts."""
+    """Lock a world folder for writing, and complete what a crash broke off. ValueError while it is locked, since a
+    second writer would restore old parts.
+    """
     refusal = (
         f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
     )
     with locked(folder / LOCK, refusal):
+        if (folder / COMMIT).is_file():
+            _complete_commit(folder)
         yield
 
 
@@ -100,15 +120,38 @@ def _read_only(folder: Path) -> CheckpointError:
 
 
 def commit_part(world: World, part: str, writer: FolderWriter) -> World:
-    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing."""
+    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing; all
+    its files are there then, and `writing` completes it.
+    """
     notes = {f"{PARTS[part].folder}/{name}": note for name, note in writer.notes().items()}
     others = {path: note for path, note in world.files.items() if part_of(path) != part}
+    writer.flush()
+    write_json(world.folder / COMMIT, {"process": os.getpid(), "files": _as_json(notes)})
     if len(others) != len(world.files):
         write_manifest(replace(world, storage=OwnFolder(world.folder, others)))
     writer.commit()
     world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
     write_manifest(world)
+    (world.folder / COMMIT).unlink()
     return world
+
+
+def _complete_commit(folder: Path) -> None:
+    """Give a part's files their names and list them, unless one is not what was written."""
+    values = read_json(folder / COMMIT)
+    notes, process = read_notes(typed(values, "files", dict)), typed(values, "process", int)
+    for path in notes:
+        if (written := temporary_path(folder / path, process)).is_file():
+            rename(written, folder / path)
+    if all((folder / path).is_file() and note_of(folder / path) == note for path, note in notes.items()):
+        world, parts = open_world(folder), set(map(part_of, notes))
+        others = {path: note for path, note in world.files.items() if part_of(path) not in parts}
+        write_manifest(replace(world, storage=OwnFolder(folder, {**others, **notes})))
+    (folder / COMMIT).unlink()
+
+
+def _as_json(notes: Mapping[str, FileNote]) -> dict[str, dict[str, typing.Any]]:
+    return {path: asdict(note) for path, note in sorted(notes.items())}
 
 
 def write_manifest(world: World) -> None:
@@ -120,8 +163,10 @@ def write_manifest(world: World) -> None:
         "motion_table": asdict(world.motion_table),
         "provenance": dict(world.provenance),
         "licence": world.licence,
-        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
+        "files": _as_json(world.files),
     }
     if world.trained_window is not None:
         values["window"] = world.trained_window
+    if world.life != Life():
+        values["life"] = asdict(world.life)
     write_json(world.folder / MANIFEST, values)

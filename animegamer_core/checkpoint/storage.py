@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import json_files
-from ..files import PART, mode_of_new, room_for, write_text
+from ..files import PART, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
 from ..messages import brief
 from ..spec import LARGEST
 
@@ -228,17 +228,22 @@ def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str
     return shards
 
 
+def temporary_path(path: Path, process: int) -> Path:
+    """Where a FolderWriter in a process of this id writes a file before it gets its name."""
+    return path.with_name(f"{PART}{process}-{path.name}")
+
+
 class FolderWriter:
     """Writes the files of one folder under temporary names, and then renames them all together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._written: dict[str, Path] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def path(self, name: str) -> Path:
         """The temporary path of the file that `commit` renames to `name`."""
-        self._written[name] = self.folder / f"{PART}{os.getpid()}-{name}"
+        self._written[name] = temporary_path(self.folder / name, os.getpid())
         return self._written[name]
 
     def write_tensors(
@@ -277,13 +282,19 @@ class FolderWriter:
         """Checksum and size of every written file, by its final name."""
         return {name: note_of(path) for name, path in self._written.items()}
 
+    def flush(self) -> None:
+        """Flush the written files and their temporary names to disk."""
+        for path in self._written.values():
+            with room_for(path):
+                sync_file(path)
+        sync_folder(self.folder)
+
     def commit(self) -> None:
         """Rename the written files and remove other files of the same kinds that an earlier save left."""
-        for path in self._written.values():  # on the disk before its name is: after a power cut no name is empty
-            with room_for(path), path.open("r+b") as written:  # Windows flushes only what is open for writing
-                os.fsync(written.fileno())
+        self.flush()  # before they get their names: after a power cut no name is empty
         for name, path in self._written.items():
             os.replace(path, self.folder / name)
+        sync_folder(self.folder)
         kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{PART}*")
         for old in (path for kind in kinds for path in self.folder.glob(kind)):
             if old.name not in self._written:

@@ -142,14 +142,9 @@ def _index_of(path: Path) -> zipfile.ZipInfo | None:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     refuse_pointer(path)
-    if not zipfile.is_zipfile(path):
-        with path.open("rb") as file:
-            if file.read(2) == b"PK":
-                raise CheckpointError(
-                    f"{path}: the file ends too early; expected a whole torch file, download it again"
-                )
-        return None
     try:
+        if not zipfile.is_zipfile(path):
+            return _refuse_cut_zip(path)
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
@@ -166,6 +161,13 @@ def _index_of(path: Path) -> zipfile.ZipInfo | None:
     if len(indexes) != 1 or len(set(names)) < len(names) or not _ends_in_directory(path):
         raise CheckpointError(f"{path}: not a zip as torch.save writes it; expected one data.pkl, download it again")
     return indexes[0]
+
+
+def _refuse_cut_zip(path: Path) -> None:
+    """CheckpointError if the file begins as a zip does."""
+    with path.open("rb") as file:
+        if file.read(2) == b"PK":
+            raise CheckpointError(f"{path}: the file ends too early; expected a whole torch file, download it again")
 
 
 def _ends_in_directory(path: Path) -> bool:

@@ -1,7 +1,8 @@
 """Open and load worlds, from a folder of our own or from published files.
 
 Our own folder:
-    world.json            format, spec, profile, motion table, provenance, licence notice, checksums
+    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; what it states
+                          about the life in it
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..life import Life
 from ..recall import RECALL, RECENT, Memory
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
@@ -43,7 +45,7 @@ class World:
     """An opened world. Nothing of its weights is read before one of the `load_` methods.
 
     trained_window: the past turns that its engine was trained with; None if it is not stated. warnings: sentences
-    to show to the player.
+    to show to the player. life: the rules of its stats, and the words that it knows.
     """
 
     storage: Storage
@@ -54,6 +56,7 @@ class World:
     licence: str = ""
     trained_window: int | None = None
     warnings: tuple[str, ...] = ()
+    life: Life = Life()
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""The verb `dataset`: films into a folder that a person can correct and training reads (build, check, stats, cache)."""
+"""The verb `dataset`: films into a folder that a person can correct and training reads."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
+from .dataset_example import add_example_arguments, prepare_example
 from .endpoint_options import Progress, add_request_arguments
 
 if typing.TYPE_CHECKING:
@@ -29,7 +30,7 @@ CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `dataset`."""
-    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache")
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache|example")
     _build_arguments(tasks.add_parser("build", help="cut films into captioned clips; the same command continues"))
     check = tasks.add_parser("check", help="list what is wrong, with file and line; exit status 1 if anything is")
     check.add_argument("folder", type=Path, metavar="DATASET")
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="the folder for `train --cache`")
     cache.add_argument("--features", nargs="+", metavar="NAME", help="of latents, text, image, image_random, states")
     cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+    add_example_arguments(tasks.add_parser("example", help="download a real film and make its dataset"))
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +76,12 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
     add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
     add("--threshold", type=float, default=0.2, help="px a frame; slower pixels count as still (default %(default)s)")
+    add(
+        "--slow-fraction",
+        type=float,
+        metavar="X",
+        help="of the quickest pixel; slower ones count as background (default 0.2, or what the folder has)",
+    )
     games = parser.add_argument_group("games")
     games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")
     games.add_argument(
@@ -92,7 +100,17 @@ def run(args: argparse.Namespace) -> int:
     1: films broke off, clips have no caption, or a check found something. 2: no film could be read, or the disk is
     full. 130: interrupted.
     """
-    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache}[args.task](args)
+    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache, "example": _example}[args.task](args)
+
+
+def _example(args: argparse.Namespace) -> int:
+    """Get the film and build its dataset; 1 if the answer is no."""
+    build = prepare_example(args)
+    if build is None:
+        return 1
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(build))
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -135,6 +153,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     from ..data.films.cutting import ClipShape
     from ..data.flow import FlowSettings
     from ..data.games import GamePlan
+    from ..data.motion import SLOW_FRACTION
 
     flow = FlowSettings(
         backend=args.flow,
@@ -142,12 +161,14 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
         python=args.flow_python,
         device="cpu" if args.flow == "dis" else choose_device(args.flow_device),
         threshold=args.threshold,
+        slow_fraction=SLOW_FRACTION if args.slow_fraction is None else args.slow_fraction,
     )
-    return BuildSettings(
+    settings = BuildSettings(
         shape=ClipShape.of(get_spec(args.spec).decoder),
         flow=flow,
         games=GamePlan(turns=args.turns, held_out=args.held_out),
     )
+    return settings.of_folder(args.out) if args.slow_fraction is None else settings
 
 
 def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:

@@ -21,7 +21,9 @@ from .progress_line import overwrite
 if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
 
-ROWS = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
+TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
+HARDER = ("sharp", "new", "references")
+ROWS = (*TABLE[:-1], *HARDER, TABLE[-1])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_adapter_option(parser)
     parser.add_argument("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
     parser.add_argument("--limit", type=int, metavar="N", help="number of games; everything else in proportion")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
+    about = f"of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world of the harder games"
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=TABLE, metavar="ROW", help=about)
     parser.add_argument("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="how shots are drawn; also compared with preset exact")
     parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the preset's or world's)")
@@ -77,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         saved[:] = replace(report, facts={**report.facts, "command": command_line()}).save(args.out)
 
     try:
-        report = accept(EvalRun(context, plan, args.seed), args.rows, save)
+        report = accept(EvalRun(context, plan, args.seed), None if args.rows is TABLE else args.rows, save)
     except KeyboardInterrupt:
         print(f"\nStopped; {f'{saved[0]} has the rows so far' if saved else 'no row was measured'}.", file=sys.stderr)
         return 130

@@ -14,6 +14,7 @@ from ..checkpoint.downloads import COGVIDEO, published_worlds
 from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, plan_text
 from ..checkpoint.hub import OnBytes
 from ..spec import PROGRAM
+from .options import confirmed
 from .progress_line import ProgressLine
 
 
@@ -43,12 +44,9 @@ def run(args: argparse.Namespace) -> int:
         else:
             plan = plan_fetch(args.world, args.out, encoders=args.towers, on_bytes=show)
     sys.stdout.write(plan_text(plan))
-    if plan.todo and not args.yes:
-        sys.stdout.write("Download this, under these licences? [y/N] ")
-        sys.stdout.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            sys.stdout.write("Nothing was downloaded.\n")
-            return 1
+    if plan.todo and not args.yes and not confirmed("Download this, under these licences?"):
+        sys.stdout.write("Nothing was downloaded.\n")
+        return 1
     with ProgressLine() as line:
         fetch(plan, _sum_shown(line, plan.bytes))
     sys.stdout.write(f"All files are there. {_next_step(plan)}\n")

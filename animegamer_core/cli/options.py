@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,3 +28,10 @@ def add_scoring_options(add: Callable[..., object], kinds: Sequence[str], about:
     add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
     about = "folder of DreamSim's weights; the code beside its DINO is run, so fetch it yourself"
     add("--dreamsim", type=Path, metavar="DIR", help=f"published: {about}")
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal; only a yes counts, and no answer is a no."""
+    sys.stdout.write(f"{question} [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -7,18 +7,20 @@ import argparse
 import sys
 import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..checkpoint.adapters import open_with_adapters
+from ..life import PUBLISHED_RULES
 from ..recall import MEMORIES, RECALLED_TURNS, chosen_memory, turn_name
 from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
-from ..state import UNIT, MotionScope, MotionTable, read_instructions, scope_name
+from ..state import MotionScope, MotionTable, read_instructions, scope_name
 from ..story.index import check_there
 from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
+from .director import AUTO, EDIT, Suggestions, add_director_arguments, check_director, proposer_for
 from .options import add_adapter_option
 
 if typing.TYPE_CHECKING:
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N=SCOPE",
         help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
     )
+    add_director_arguments(parser)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     parser.add_argument(
         "--engine-device",
@@ -88,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
+    check_director(args)
     world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "story")
     instructions = read_game(args.file) if args.file else ()
@@ -97,28 +101,32 @@ def run(args: argparse.Namespace) -> int:
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
     with story.lock():
         after, rest = plan(story, instructions, args.resume, args.branch)
-        if story.entries and not (args.file or args.resume or args.branch is not None):
+        if story.entries and not (args.file or args.auto or args.resume or args.branch is not None):
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
         player = Player(world, story, settings, after, models)
-        return _play(player, rest if args.file else None, _how_to_go_on(args, after))
+        return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
-def _play(player: Player, instructions: Sequence[str] | None, go_on: str) -> int:
-    """Play these instructions, or typed ones, and end the branch; returns the exit status.
+def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Namespace, go_on: str) -> int:
+    """Play these instructions and then the proposed ones, or typed ones, and end the branch; returns the exit status.
 
     go_on: how to go on if the game is interrupted after its first turn.
     """
     after = player.session.next_number - 1
-    progress = _Progress(sys.stderr.isatty(), after + len(instructions or ()))
+    count = len(instructions or ()) + args.auto
+    progress = _Progress(sys.stderr.isatty(), after + count, (player.session.rules or PUBLISHED_RULES).label)
     try:
         if instructions is None:
-            _play_typed(player, progress)
+            _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest))
         else:
             _warn_of_unknown_words(player.world, *instructions)
-            _warn_of_unused_motion(player.settings, after + 1, after + len(instructions))
+            _warn_of_unused_motion(player.settings, after + 1, after + count)
             player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
+            if args.auto:
+                for played in player.autoplay(proposer_for(player, args.director_seed), args.auto, progress.step):
+                    progress.turn(played)
     except KeyboardInterrupt:
         progress.close()
         last = player.session.next_number - 1
@@ -143,7 +151,7 @@ def _play(player: Player, instructions: Sequence[str] | None, go_on: str) -> int
 
 def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
     """The command for the rest of a game that is interrupted some turns after turn `after`."""
-    if args.file:
+    if args.file or args.auto:
         return "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
     if args.resume:
         return "the same command"
@@ -231,13 +239,17 @@ def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> Non
         _print_note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
 
 
-def _play_typed(player: Player, progress: _Progress) -> None:
+def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -> None:
     """Play typed instructions until the input ends or the player quits."""
-    _print_note(f"One instruction per line; {UNDO} takes the last turn back, quit ends the game.")
-    for line in _lines():
+    _print_note(f"One instruction per line; {UNDO} takes the last turn back, {AUTO} 3 plays three, quit ends the game.")
+    if suggestions.offers:
+        _print_note(f"A number plays a proposal; {EDIT} 2 lets you change the second.")
+    for line in _lines(suggestions):
         if line in QUIT:
             break
-        if line != UNDO and line.startswith("@"):
+        if line.split()[0] == AUTO:
+            suggestions.auto(line, progress.turn, progress.step)
+        elif line != UNDO and line.startswith("@"):
             _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
             _warn_of_unknown_words(player.world, line)
@@ -247,23 +259,26 @@ def _play_typed(player: Player, progress: _Progress) -> None:
             _print_note(f"back after turn {player.session.next_number - 1}")
 
 
-def _lines() -> Iterator[str]:
-    """Typed lines, without blank lines and comments as in a file."""
+def _lines(suggestions: Suggestions) -> Iterator[str]:
+    """Typed lines, without blank lines and comments as in a file, and proposals that were chosen instead."""
     while True:
+        suggestions.offer()
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line:
             return
-        yield from read_instructions(line)
+        yield from filter(None, map(suggestions.instruction_of, read_instructions(line)))
 
 
 class _Progress:
     """Prints turns to standard output and, on a terminal, a progress bar of sampling to standard error."""
 
-    def __init__(self, show_bar: bool, total: int) -> None:
+    def __init__(self, show_bar: bool, total: int, label: Callable[[str], str]) -> None:
+        """label: what a stat is called."""
         self.show_bar = show_bar
         self.total = total
+        self.label = label
         self.bar: tqdm | None = None
         self.started = time.perf_counter()
 
@@ -288,13 +303,14 @@ class _Progress:
         state, character = turn.state, turn.character
         of = f"/{self.total}" if self.total >= turn.number else ""
         stats = []
-        for name in ("stamina", "social", "entertainment"):
-            change = UNIT * getattr(state.change, name)
-            stats.append(f"{name} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
+        for name, change in turn.moved.items():
+            stats.append(f"{self.label(name)} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
         motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}")
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
+        if turn.refused:
+            print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:
             print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()

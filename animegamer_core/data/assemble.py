@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import locked, write_text
+from ..files import PART, locked, write_text
 from .build import BuildSettings, OnProgress
 from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
 from .captions.reply_log import ANSWERS, open_captions_log
@@ -73,6 +73,8 @@ def assemble_dataset(
     if not (out / FILMS).is_dir():
         raise ValueError(f"{out} has no clips of a film; name a film")
     with locked(out / LOCK, f"another build is finishing {out}, or corrections are being applied; wait for it"):
+        for leftover in out.glob(f"{PART}*"):  # of a build that was killed
+            leftover.unlink(missing_ok=True)
         cutting = settings.cutting()
         films = read_film_index(out)
         check_same_settings(out, films, {}, cutting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import multiprocessing
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ from .films.film_index import (
 )
 from .films.scenes import SceneSettings
 from .films.survey import OnSeconds, Survey, survey_film
+from .films.transnet import DETECTOR, best_device, check_installed
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
+from .motion import SLOW_FRACTION
 from .workers import parallel_map, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)
@@ -38,19 +41,27 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes`: a film keeps the scenes that it was cut into before."""
+    `scenes`: a film keeps the scenes that it was cut into before. See also `of_folder`."""
 
     shape: ClipShape
     scenes: SceneSettings = SceneSettings()
-    flow: FlowSettings = FlowSettings()
+    flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
+
+    def of_folder(self, out: Path) -> BuildSettings:
+        """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
+        for film in read_film_index(out).values():
+            motion = film.settings.get("motion")
+            fraction = motion.get("slow_fraction", 0.0) if isinstance(motion, dict) else None
+            if isinstance(fraction, int | float):  # else the settings differ, which is said later
+                return dataclasses.replace(self, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
+        return self
 
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         with open_flow(self.flow) as flow:
-            motion = motion_facts(flow, self.flow.threshold)
-        scenes = dataclasses.asdict(self.scenes)
-        scenes["melt"] = scenes.pop("dissolve")  # the key in datasets on disk
+            motion = motion_facts(flow, self.flow.threshold, self.flow.slow_fraction)
+        scenes = {"detector": DETECTOR, **dataclasses.asdict(self.scenes)}
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
 
 
@@ -64,7 +75,8 @@ def cut_films(
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
     Finished scenes stay. workers: processes, None for one a core; the result is the same for any number.
-    ValueError: two films of one name, or clips in the folder with other settings (except `scenes`). OSError: the folder
+    ValueError: two films of one name, clips in the folder with other settings (except `scenes`), or no TransNetV2 for
+    a film that is new. OSError: the folder
     is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
@@ -112,6 +124,8 @@ def _survey_films(
     check_same_settings(out, known, named, cutting)
     _try_to_write(out)
     todo = [(name, film) for name, film in named.items() if name not in known]
+    if todo:
+        check_installed()
     done = len(named) - len(todo)
     for name, survey in _surveys(todo, settings.scenes, workers, report):
         if isinstance(survey, str):
@@ -139,9 +153,8 @@ def _surveys(
 ) -> Iterator[tuple[str, Survey | str]]:
     """(name, survey or error message) of each film. Cores without a film of their own decode for the others.
 
-    One process reads a film from start to end, since finding scenes needs the frames around each. On one core it takes
-    about as long as decoding 360 lines (measured: 0.7 to 1.0 thousand frames a second), so more than two cores help a
-    single film only if its frames are large.
+    One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
+    the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
     """
     cores = worker_count(workers)
     work = functools.partial(_survey, settings=settings, threads=max(1, cores // max(1, len(films))))
@@ -157,7 +170,11 @@ def _survey(
 ) -> tuple[str, Survey | str]:
     """A film's survey, or the message why it cannot be read."""
     name, film = item
+    if multiprocessing.parent_process() is not None:  # a worker among others; torch would start a thread a core
+        import torch
+
+        torch.set_num_threads(threads)
     try:
-        return name, survey_film(film, settings, threads=threads, on_seconds=on_seconds)
+        return name, survey_film(film, settings, threads=threads, device=best_device(), on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

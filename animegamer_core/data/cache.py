@@ -151,7 +151,7 @@ class _Index(msgspec.Struct):
     """A feature's index. done: shards of `rows` rows that are finished, of `count` rows."""
 
     digest: str
-    count: Annotated[int, msgspec.Meta(ge=0)]
+    count: Annotated[int, msgspec.Meta(ge=1)]
     rows: Annotated[int, msgspec.Meta(ge=1)]
     done: Annotated[int, msgspec.Meta(ge=0)]
 
@@ -177,4 +177,8 @@ def _open_feature(folder: Path, name: str) -> Feature:
                 shards.append(file.get_tensor("rows"))
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path} cannot be read ({brief(error)}); delete {folder} and compute it again") from error
+    rows = [len(shard) if shard.dim() else 0 for shard in shards]
+    expected = [min(index.rows, index.count - start) for start in range(0, index.count, index.rows)]
+    if rows != expected or len({(shard.shape[1:], shard.dtype) for shard in shards}) > 1:
+        raise ValueError(f"feature {name!r} in {folder} has {sum(rows)} rows; expected {index.count} alike; delete it")
     return Feature(tuple(shards))

@@ -107,7 +107,10 @@ class DatasetFolder:
     @property
     def motion_provenance(self) -> dict[str, str]:
         """How motion was measured, for a world's provenance, so that evaluations measure it the same way."""
-        return {f"motion {name}": str(self.motion[name]) for name in ("backend", "threshold") if name in self.motion}
+        measured = {name: self.motion[name] for name in ("backend", "threshold") if name in self.motion}
+        if measured:  # also a fraction of 0, for a LoRA file on top of a world that has another
+            measured["slow_fraction"] = self.motion.get("slow_fraction", 0.0)
+        return {f"motion {name}": str(value) for name, value in measured.items()}
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
@@ -232,7 +235,7 @@ class DatasetWriter:
             return
         if frames_FHWC is not None:
             write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        append_line(self.path / TURNS, record.to_json() + "\n", sync=False)
+        append_line(self.path / TURNS, record.to_json() + "\n")
         self.turns.append(record)
         self._known.add(record.clip)
 

@@ -43,7 +43,7 @@ class FlowSettings:
 
     backend: dis, raft or memflow. weights: file of RAFT's or MemFlow's weights. device: of RAFT and MemFlow. python:
     the interpreter of an environment that has ptlflow, for memflow. threshold: px a frame at 480 px height, under which
-    a pixel counts as still.
+    a pixel counts as still. slow_fraction: of a pair's quickest pixel, under which one counts as background.
     """
 
     backend: str = "dis"
@@ -51,10 +51,13 @@ class FlowSettings:
     python: Path | None = None
     device: str = "cpu"
     threshold: float = DEFAULT_THRESHOLD
+    slow_fraction: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < math.inf:
             raise FlowError(f"threshold is {self.threshold}; expected px a frame, 0 or more")
+        if not 0 <= self.slow_fraction < 1:
+            raise FlowError(f"the slow fraction is {self.slow_fraction}; expected 0 or more and less than 1")
 
 
 class Flow(Protocol):
@@ -80,9 +83,10 @@ def open_flow(settings: FlowSettings) -> Iterator[Flow]:
             yield flow
 
 
-def motion_facts(flow: Flow, threshold: float) -> dict[str, Any]:
-    """How motion was measured, for dataset.json."""
-    return {**flow.facts, "threshold": threshold, "height": MEASURE_HEIGHT}
+def motion_facts(flow: Flow, threshold: float, slow_fraction: float = 0.0) -> dict[str, Any]:
+    """How motion was measured, for dataset.json. A slow fraction of 0 is not named, as in files of before."""
+    fraction = {"slow_fraction": slow_fraction} if slow_fraction else {}
+    return {**flow.facts, "threshold": threshold, **fraction, "height": MEASURE_HEIGHT}
 
 
 def _weights(settings: FlowSettings) -> Path:

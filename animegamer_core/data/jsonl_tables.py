@@ -17,13 +17,14 @@ from types import MappingProxyType
 from typing import Any
 
 from .. import json_files
-from ..messages import quoted
+from ..messages import brief, quoted
 from ..state import Instruction, clean_text
 from .records import ClipRecord
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
 SHOWN_PROBLEMS = 10
+_LONGEST_TEXT = 1000  # characters of what is wrong, which may quote the file
 Lines = list[tuple[int, Any]]
 
 
@@ -43,7 +44,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.text}" if self.serious else f"{place}: note: {self.text}"
+        text = brief(self.text, _LONGEST_TEXT)
+        return f"{place}: {text}" if self.serious else f"{place}: note: {text}"
 
 
 def read_lines(path: Path) -> tuple[Lines, list[tuple[int, str]]]:

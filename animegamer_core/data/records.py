@@ -22,7 +22,8 @@ class ClipRecord:
 
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
     '{time} {place}'. motion_value: px a frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
-    stamina: -1 or 1.
+    stamina: -1 or 1. said: what a player says to get this clip, where that is not its caption but refers back to
+    earlier turns ("do the same again").
     """
 
     film: str
@@ -38,6 +39,7 @@ class ClipRecord:
     social: int | None = None
     entertainment: int | None = None
     stamina: int | None = None
+    said: str | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -51,7 +53,12 @@ class ClipRecord:
 
     @property
     def instruction(self) -> str:
-        """The clip as an instruction in the published form; ValueError without a caption."""
+        """What a player says to get this clip; ValueError without a caption."""
+        return self.caption if self.said is None else self.said
+
+    @property
+    def caption(self) -> str:
+        """What the clip shows, in the published form; ValueError without a caption."""
         if not self.captioned:
             raise ValueError(f"{self.clip} has no caption; run the captioner or fill in its line of turns.jsonl")
         return Instruction(
@@ -61,7 +68,7 @@ class ClipRecord:
     @property
     def motion_text(self) -> str:
         """What the shot encoder reads: adverb and motion."""
-        return motion_text(self.instruction)
+        return motion_text(self.caption)
 
     @property
     def levels(self) -> tuple[int, int, int, int]:
@@ -74,8 +81,11 @@ class ClipRecord:
         return StateChange(self.social, self.entertainment, self.stamina)
 
     def to_json(self) -> str:
-        """The line, keys in the order of the fields."""
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+        """The line, keys in the order of the fields; `said` only where it is set."""
+        values = dataclasses.asdict(self)
+        if self.said is None:
+            del values["said"]  # older versions refuse unknown keys
+        return json.dumps(values, ensure_ascii=False)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ClipRecord:
@@ -143,6 +153,7 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "social": (_among(0, 1), "0, 1 or null"),
     "entertainment": (_among(0, 1), "0, 1 or null"),
     "stamina": (_among(-1, 1), "-1, 1 or null"),
+    "said": (is_text, "an instruction, or null"),
 }
 
 

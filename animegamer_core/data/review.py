@@ -18,7 +18,7 @@ from .records import ClipRecord
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")
 _SCRIPTS = ("changes.js", "grid.js", "editor.js", "main.js")  # in this order, as one
-_KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord))
+_KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord) if field.name != "said")
 _SHOWN_PROBLEMS = 200
 
 

@@ -111,6 +111,19 @@ def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
     return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
 
 
+def sharpness(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
+    """The mean absolute difference of neighbouring pixels of a clip (F, H, W, C), as a fraction of the true clip's.
+
+    1 is as sharp; smeared pictures are below, noisy ones above.
+    """
+    return _detail(shown) / _detail(true)
+
+
+def _detail(clip_FHWC: NDArray[np.uint8]) -> float:
+    values = clip_FHWC.astype(np.float32)
+    return float(np.abs(np.diff(values, axis=1)).mean() + np.abs(np.diff(values, axis=2)).mean())
+
+
 def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
     """ACC-F: the fraction of shots whose measured motion level is the requested one.
 

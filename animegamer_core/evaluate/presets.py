@@ -112,7 +112,7 @@ def turn_seconds(run: EvalRun, dtype: str) -> tuple[float, ...]:
     """Seconds of whole turns in the middle of a game, one after another; a first turn warms up and does not count."""
     context = run.context
     engine = context.world.load_engine(context.device, getattr(torch, dtype))
-    session, instructions = GameSession(window=TURNS_BEFORE), run.sources.instructions
+    session, instructions = GameSession(window=TURNS_BEFORE), run.sources.captions
     for number in range(TURNS_BEFORE):
         text = instructions[number % len(instructions)]
         session = session.step(text, engine.predict(session.past(), text))

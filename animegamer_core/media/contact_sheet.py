@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import typing
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..state import UNIT, Turn, scope_name
-from .fonts import drawable, font_of
+from ..state import Turn, scope_name
+from .text import GAUGE_COLOURS, NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
 
 if typing.TYPE_CHECKING:
-    from PIL import Image, ImageDraw
+    from PIL import Image
 
 TILES = 4  # frames per card
 TILE_HEIGHT = 252
@@ -25,27 +22,8 @@ _PAPER, _CARD, _EDGE = "#f3f1ec", "#ffffff", "#dedad0"
 _INK, _FAINT, _TRACK = "#23262f", "#696d78", "#e8e6e1"
 _MOTION = "#6d4fc4"
 _GAIN, _LOSS = ("#d9f2e3", "#11683d"), ("#fbe0dc", "#9c2a1b")  # (background, ink) of a change of a stat
-GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
 _WORDS = (30, 25)  # font sizes of the first line of an instruction and of the others
-_LETTERS = 600  # more than fits anywhere on the sheet; measuring all of a long text would take minutes
 _BAR = 15  # height of gauges and motion steps
-_PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces and at wide letters
-_NOTICE = "? replaces letters that no font on this computer has; install Noto Sans CJK to see them"
-
-
-@dataclass(frozen=True)
-class _Pen:
-    """Draws text with PIL's own font or, if that lacks a letter, with a font of the system."""
-
-    draw: ImageDraw.ImageDraw
-
-    def text(self, xy: tuple[float, float], words: str, size: int, ink: str, anchor: str = "lm") -> None:
-        """Draw text at a point. anchor: as in Pillow; `lm` is left, middle."""
-        self.draw.text(xy, drawable(words), fill=ink, font=font_of(words, size), anchor=anchor)
-
-    def pill(self, box: tuple[float, float, float, float], colour: str) -> None:
-        """Draw a bar with round ends."""
-        self.draw.rounded_rectangle(box, radius=(box[3] - box[1]) / 2, fill=colour)
 
 
 def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str) -> Image.Image:
@@ -62,7 +40,7 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
     card = (_PAD + strip + _PAD + _PANEL + _PAD, TILE_HEIGHT + 2 * _PAD)
     size = (card[0] + 2 * _MARGIN, _HEADER + len(turns) * (card[1] + _PAD) + _MARGIN - _PAD)
     sheet = Image.new("RGB", size, _PAPER)
-    pen = _Pen(ImageDraw.Draw(sheet))
+    pen = Pen(ImageDraw.Draw(sheet))
     _draw_header(pen, title, turns, size[0])
     for row, (turn, frames) in enumerate(zip(turns, clips, strict=True)):
         x, y = _MARGIN, _HEADER + row * (card[1] + _PAD)
@@ -72,13 +50,13 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
     return sheet
 
 
-def _draw_header(pen: _Pen, title: str, turns: Sequence[Turn], width: int) -> None:
-    pen.text((_MARGIN, 66), _fitted(title, 46, width // 2), 46, _INK)
+def _draw_header(pen: Pen, title: str, turns: Sequence[Turn], width: int) -> None:
+    pen.text((_MARGIN, 66), fitted(title, 46, width // 2), 46, _INK)
     first, last = turns[0].number, turns[-1].number
     pen.text((width - _MARGIN, 70), f"turns {first} to {last}", 28, _FAINT, "rm")
     words = [title, *(turn.instruction for turn in turns)]
-    if any(drawable(text) != text for text in words):
-        pen.text((_MARGIN, 112), _NOTICE, 22, _FAINT)
+    if not all(map(is_drawable, words)):
+        pen.text((_MARGIN, 112), NOTICE, 22, _FAINT)
 
 
 def _paste_strip(sheet: Image.Image, frames: np.ndarray, corner: tuple[int, int], tile_width: int) -> None:
@@ -92,7 +70,7 @@ def _paste_strip(sheet: Image.Image, frames: np.ndarray, corner: tuple[int, int]
         sheet.paste(picture, (corner[0] + tile * (tile_width + _GAP), corner[1]), mask)
 
 
-def _draw_panel(pen: _Pen, turn: Turn, corner: tuple[int, int]) -> None:
+def _draw_panel(pen: Pen, turn: Turn, corner: tuple[int, int]) -> None:
     x, y = corner
     pen.draw.ellipse((x, y, x + 46, y + 46), fill=_INK)
     pen.text((x + 23, y + 23), str(turn.number), 24 if turn.number < 100 else 18, _CARD, "mm")
@@ -100,39 +78,18 @@ def _draw_panel(pen: _Pen, turn: Turn, corner: tuple[int, int]) -> None:
         pen.text((x + 64, y + 22 + 35 * index), line, _WORDS[index > 0], _FAINT if index else _INK)
     _draw_motion(pen, turn.state.motion, x, y + 136)
     for index, (name, colour) in enumerate(GAUGE_COLOURS.items()):
-        change = UNIT * getattr(turn.state.change, name)
+        change = turn.moved[name]
         _draw_gauge(pen, (x, y + 172 + 34 * index), name, colour, (getattr(turn.character, name), change))
 
 
 def _instruction_lines(instruction: str, width: int) -> list[str]:
     """At most three lines: the parts of an instruction without their labels, or plain text, wrapped."""
-    if instruction.startswith("Character: "):
-        lines = [part.split(": ", 1)[-1].rstrip(".") for part in instruction.split("; ")][:3]
-    else:
-        lines = [""]
-        for piece in _PIECES.findall(instruction[:_LETTERS]):
-            longer = (lines[-1] + piece).strip()
-            if len(lines) < 3 and lines[-1] and _width(longer, _WORDS[0]) > width:
-                lines.append(piece.strip())
-            else:
-                lines[-1] = longer
-    return [_fitted(line, _WORDS[index > 0], width) for index, line in enumerate(lines)]
+    parts = parts_of(instruction)[:3]
+    lines = parts if len(parts) > 1 else wrapped(parts[0], _WORDS[0], width, 3)
+    return [fitted(line, _WORDS[index > 0], width) for index, line in enumerate(lines)]
 
 
-def _fitted(words: str, size: int, width: float) -> str:
-    """The words, cut short with dots if they do not fit."""
-    if len(words) <= _LETTERS and _width(words, size) <= width:
-        return words
-    lengths = range(min(len(words), _LETTERS) + 1)
-    longer = bisect_right(lengths, width, key=lambda length: _width(words[:length] + "...", size))
-    return words[: max(0, longer - 1)].rstrip() + "..."
-
-
-def _width(words: str, size: int) -> float:
-    return font_of(words, size).getlength(drawable(words))
-
-
-def _draw_motion(pen: _Pen, motion: int, x: int, y: int) -> None:
+def _draw_motion(pen: Pen, motion: int, x: int, y: int) -> None:
     pen.text((x, y), "motion", 22, _FAINT)
     for step in range(5):
         left = x + 162 + step * 46
@@ -140,7 +97,7 @@ def _draw_motion(pen: _Pen, motion: int, x: int, y: int) -> None:
     pen.text((x + 410, y), scope_name(motion), 24, _INK)
 
 
-def _draw_gauge(pen: _Pen, corner: tuple[int, int], name: str, colour: str, level: tuple[int, int]) -> None:
+def _draw_gauge(pen: Pen, corner: tuple[int, int], name: str, colour: str, level: tuple[int, int]) -> None:
     """Draw a bar of 0..100 with its number and, in a badge, the change in this turn."""
     x, y = corner
     value, change = level

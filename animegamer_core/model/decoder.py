@@ -25,6 +25,7 @@ SAMPLING_COPIES = 16
 DECODING_COPIES = 22
 DECODED_AT_ONCE = 9  # frames in the VAE's first chunk of 3 latent frames
 TILED_FRACTION = 4  # tiled decoding needs 1/6 of the memory of a whole shot, or 1/4 with workspaces and fragmentation
+UNCONDITIONAL_MOTION = 0.0  # px a frame: the motion value where none is given; no true clip has it
 TILE_OVERLAP = 1 / 6  # of a tile's side; tile sides are multiples of 6 latents, so seams fall on whole pixels
 
 
@@ -59,6 +60,15 @@ class ShotDecoder(nn.Module):
             ofs=motion_B.float(),
             return_dict=False,
         )[0]
+
+    def guided_motion(self, motion_B: Tensor) -> Tensor:
+        """(2B,) the motion values of both halves of a guided pass, the unconditional one first.
+
+        In worlds that guide motion the unconditional half gets none.
+        """
+        guides = self.spec.decoder.guides_motion
+        without = torch.full_like(motion_B, UNCONDITIONAL_MOTION) if guides else motion_B
+        return torch.cat([without, motion_B])
 
     def shoot(
         self,
@@ -120,7 +130,7 @@ class ShotDecoder(nn.Module):
             )
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)
-        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
+        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), self.guided_motion(motion)
         cache = _StepCache(self.transformer)
 
         def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:

@@ -34,6 +34,7 @@ Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
 LARGEST_TOKENIZER = 32 << 20  # bytes of its file; Mistral's has 2 MB
+MOST_TOKEN_BYTES = 1 << 20  # of all tokens, which the library may hold in a tree of 350 bytes each; T5's have 250,000
 MOST_GROWTH = 64  # times that all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
@@ -277,17 +278,37 @@ def parse_reply(text: str) -> Levels:
 def read_tokenizer(path: Path) -> Tokenizer:
     """The `tokenizers` model in a JSON file, without truncation and padding, which could ask for any memory.
 
-    ValueError if it is damaged, something else, or has rules that make texts longer and longer.
+    ValueError if it is damaged, something else, too large, or has rules that make texts longer and longer.
     """
     from tokenizers import Tokenizer
 
     try:
         content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), "truncation": None, "padding": None}
+        _check_vocabulary(content)
         _check_rules(content)
         return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
     except ValueError as error:
         why = brief(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])
         raise ValueError(f"{path}: not a complete tokenizer file ({why}); convert or download it again") from error
+
+
+def _check_vocabulary(content: Mapping[str, Any]) -> None:
+    """ValueError for tokens that would take too much memory; other errors are the library's to find."""
+    model = content.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    named = vocabulary if isinstance(vocabulary, dict | list) else ()  # names as keys, or in pairs with a score
+    listed = content.get("added_tokens")
+    entries = [*named, *(listed if isinstance(listed, list) else ())]
+    size = sum(len(_token_text(entry).encode("utf-8", "replace")) for entry in entries)
+    if size > MOST_TOKEN_BYTES:
+        raise ValueError(f"tokens of {size} bytes in all; expected at most {MOST_TOKEN_BYTES}")
+
+
+def _token_text(entry: Any) -> str:
+    """The text of an entry of a vocabulary: a text, a text with its score, or an object with a content."""
+    text = entry[0] if isinstance(entry, list) and entry else entry
+    text = text.get("content") if isinstance(text, dict) else text
+    return text if isinstance(text, str) else ""
 
 
 def _check_rules(content: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..files import write_text
+from ..files import append_line, make_folder, write_text
 from ..json_files import JsonError, parse_json
 
 GONE = ": it was removed from the output folder, or never begun; begin it anew"  # for a story without any branch
@@ -70,15 +70,13 @@ class Branch:
     def append(self, entry: BranchEntry, words: Mapping[str, Any]) -> None:
         """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns meanwhile."""
         text = _text(entry, words)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._size > (self.path.stat().st_size if self.path.exists() else 0):
+        make_folder(self.path.parent)
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if self._size > size:
             raise ValueError(f"{self.path} was removed or cut short while its story was open; open the story again")
-        with self.path.open("r+b" if self.path.exists() else "wb") as file:
-            file.truncate(self._size)
-            file.seek(self._size)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        if self._size < size:  # a torn entry
+            os.truncate(self.path, self._size)
+        append_line(self.path, text.decode("utf-8"))
         self._add(entry, text)
 
     def rewrite(self, index: int, entry: BranchEntry, words: Mapping[str, Any]) -> None:

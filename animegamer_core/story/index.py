@@ -16,6 +16,7 @@ import msgspec
 
 from ..files import PART, check_folder_name, locked, write_text
 from ..json_files import JsonError, read_json
+from ..life import PUBLISHED_RULES, Rules
 from ..recall import RECENT, Memory
 from .branches import BRANCH_NAME
 
@@ -40,10 +41,13 @@ class _StoryWorld(TypedDict):
 
 class _Optional(TypedDict, total=False):
     memory: Memory
+    rules: Rules
 
 
 class StoryIndex(_Optional):
-    """The content of story.json. line: the current branch. memory: left out where it is `recent`, as in old stories."""
+    """The content of story.json. line: the current branch. memory, rules: left out where they are `recent` and the
+    published ones, as in old stories.
+    """
 
     format: int
     world: _StoryWorld
@@ -61,12 +65,14 @@ def read_index(path: Path) -> StoryIndex:
     return values
 
 
-def write_index(path: Path, world_name: str, fingerprint: str, line: str, memory: Memory) -> None:
-    """Write the index of a story."""
-    values: dict[str, object] = {"format": FORMAT, "world": {"name": world_name, "fingerprint": fingerprint}}
+def write_index(path: Path, world: tuple[str, str], line: str, memory: Memory, rules: Rules) -> None:
+    """Write the index of a story. world: its name and fingerprint."""
+    values: dict[str, object] = {"format": FORMAT, "world": dict(zip(("name", "fingerprint"), world, strict=True))}
     values["line"] = line
     if memory.kind != RECENT:
         values["memory"] = asdict(memory)
+    if rules != PUBLISHED_RULES:
+        values["rules"] = asdict(rules)
     write_text(path, json.dumps(values, indent=1) + "\n")
 
 

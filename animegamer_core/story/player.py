@@ -17,6 +17,7 @@ from ..files import save_picture
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, opening_address
+from .director import Proposer
 from .story import Story
 from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
 
@@ -63,23 +64,32 @@ class Player:
         self.settings = settings
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
-        story.memory = story.memory or memory
+        story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
         self.session: GameSession = story.session(after, settings.window_in(world), memory)
         if opening is None:
             return
         if self.session.next_number == 1:
-            self.session = replace(opening, window=self.session.window, memory=memory)
+            self.session = replace(opening, window=self.session.window, memory=memory, rules=story.rules)
         elif opening_address(world.fingerprint, self.session) != opening_address(world.fingerprint, opening):
             raise ValueError(
                 f"story {story.name!r} began with another opening; go on without an opening, or begin again after "
                 "turn 0"
             )
 
-    def step(self, instruction: str, on_step: OnStep | None = None, draw: bool = True) -> PlayedTurn:
-        """Play one turn and save it in the story; without `draw` only its state."""
+    def step(
+        self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
+    ) -> PlayedTurn:
+        """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
         instruction = self._begin(instruction)
         prediction = predict_turn(self.world, self.models, self.session, instruction, self.story)
-        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw)
+        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, proposed_by)
+
+    def autoplay(
+        self, propose: Proposer, count: int, on_step: OnStep | None = None, draw: bool = True
+    ) -> Iterator[PlayedTurn]:
+        """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then."""
+        for _ in range(count):
+            yield self.step(propose(self.session, 1)[0].instruction, on_step, draw, propose.name)
 
     def play(
         self,
@@ -148,7 +158,12 @@ class Player:
         return prediction.follow(self.session, (self.settings.seed + self.session.next_number - 1) % SEEDS)
 
     def _finish_turn(
-        self, session: GameSession, prediction: Prediction, on_step: OnStep | None, draw: bool = True
+        self,
+        session: GameSession,
+        prediction: Prediction,
+        on_step: OnStep | None,
+        draw: bool = True,
+        proposed_by: str = "",
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shot is known, and add the turn to the story."""
         from ..media.video import to_uint8
@@ -163,7 +178,7 @@ class Player:
             if drawn:
                 frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
                 put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
-        clip = self.story.add_turn(turn, shot)
+        clip = self.story.add_turn(turn, shot, words={"proposed_by": proposed_by} if proposed_by else {})
         self.session = session
         return PlayedTurn(turn, clip, motion, not prediction.known, drawn)
 
@@ -212,7 +227,7 @@ def save_turn(
 
 def _save_states(story: Story, session: GameSession, profile: str, precision: str) -> list[Turn]:
     """The turns of a session with their addresses; states that the story does not know are stored."""
-    story.memory = story.memory or session.memory
+    story.memory, story.rules = story.memory or session.memory, story.rules or session.rules
     before, saved = story.put_opening(session), []
     before = replace(before, turns=before.turns[:1] if session.picture else ())
     for turn in (turn for turn in session.turns if turn.number > 0):

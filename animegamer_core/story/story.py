@@ -26,8 +26,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from ..files import check_folder_name, replacing
+from ..json_files import to_type
+from ..life import PUBLISHED_RULES, Rules
 from ..recall import OPENING, Memory
 from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
@@ -59,9 +62,13 @@ class Story:
         fingerprint: str,
         branch: str = FIRST_BRANCH,
         memory: Memory | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        """memory: how its turns are played unless another is asked for; None for a story that is not yet begun."""
+        """memory: how its turns are played unless another is asked for. rules: of its stats. Both are None for a story
+        that is not yet begun.
+        """
         self.memory = memory
+        self.rules = rules
         self.folder = folder
         self.world_name = world_name
         self.fingerprint = fingerprint
@@ -90,8 +97,8 @@ class Story:
         check_there(Path(root), name)
         folder = Path(root) / name
         values = read_index(folder / INDEX)
-        world, memory = values["world"], values.get("memory", Memory())
-        return cls(folder, world["name"], world["fingerprint"], values["line"], memory)
+        world, memory, rules = values["world"], values.get("memory", Memory()), values.get("rules", PUBLISHED_RULES)
+        return cls(folder, world["name"], world["fingerprint"], values["line"], memory, rules)
 
     @property
     def name(self) -> str:
@@ -111,7 +118,7 @@ class Story:
             if (self.folder / INDEX).exists():
                 known = self.read(self.folder.parent, self.name)
                 _check_world(known, self.world_name, self.fingerprint)
-                self.memory = known.memory
+                self.memory, self.rules = known.memory, known.rules
             self._open_branch(self.branch)
             yield
 
@@ -140,14 +147,17 @@ class Story:
             raise ValueError(
                 f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
             )
-        session = self._with_opening(GameSession((), window, memory=memory or self.memory))
+        rules = self.rules or PUBLISHED_RULES
+        opening = CharacterState() if self.entries else CharacterState(**rules.start)
+        session = self._with_opening(GameSession((), window, opening, memory or self.memory, rules))
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
-            character = character.after(state.change)
             recalled = tuple(key.get("recalled", ()))
             line, window = key["instruction"], key["window"]
-            turns.append(Turn(number, line, entry.seed, state, character, entry.state, window, recalled))
+            turn = Turn(number, line, entry.seed, state, character, entry.state, window, recalled).under(rules)
+            character = turn.character
+            turns.append(turn)
         return replace(session, turns=tuple(turns))
 
     def load_session(self, session: GameSession) -> GameSession:
@@ -194,19 +204,27 @@ class Story:
             raise self._lost_opening(address) if is_opening else self._lost_turn(address)
         return read_representation(store.path(address))
 
-    def add_turn(self, turn: Turn, shot: str | None, keep_later: bool = False) -> Path | None:
+    def add_turn(
+        self,
+        turn: Turn,
+        shot: str | None,
+        keep_later: bool = False,
+        words: Mapping[str, typing.Any] = MappingProxyType({}),
+    ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
         If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and
         play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
         If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
-        keep_later: a new branch for another shot of the same state gets the later turns too.
+        keep_later: a new branch for another shot of the same state gets the later turns too. words: more fields of the
+        entry, for people who read the file.
         """
         assert turn.address is not None
         index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
-        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion}
+        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion, **words}
         words |= asdict(turn.character)
+        words |= {"refused": list(turn.refused)} if turn.refused else {}
         self._write_first_index()
         if self.entries[index:] and not self.entries[index].matches(entry):
             self._fork(entry, index, keep_later and self.entries[index].state == entry.state, words)
@@ -244,7 +262,7 @@ class Story:
         record = self.openings.record(parent)
         if record is None:
             raise self._lost_opening(parent)
-        key = OpeningKey(**record["key"])
+        key = to_type(record["key"], OpeningKey, parent)
         session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
         if key.picture is None:
             return session
@@ -345,7 +363,8 @@ class Story:
             self._publish_all()
 
     def _write_index(self) -> None:
-        write_index(self.folder / INDEX, self.world_name, self.fingerprint, self.branch, self.memory or Memory())
+        memory, rules = self.memory or Memory(), self.rules or PUBLISHED_RULES
+        write_index(self.folder / INDEX, (self.world_name, self.fingerprint), self.branch, memory, rules)
 
 
 def _check_world(story: Story, world_name: str, fingerprint: str) -> None:

@@ -14,8 +14,9 @@ from ..data.motion import DEFAULT_THRESHOLD, motion_value
 from ..data.workers import parallel_map
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
+from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
-from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, motion_text
+from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
 OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
@@ -25,13 +26,23 @@ OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 class DatasetGames:
     """How many games a dataset has for training, and how many more for validation, of `turns` turns each.
 
-    first: the number of the first training game; datasets whose numbers do not overlap have different games.
+    first: the number of the first training game; datasets whose numbers do not overlap have different games. edition:
+    the number of the games' rules (`editions.py`).
     """
 
     games: int
     held_out: int
     turns: int = 10
     first: int = 0
+    edition: int = FIRST.number
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """Its fields for a file; the edition only where it is not the first, so that older folders still fit."""
+        values = dataclasses.asdict(self)
+        if self.edition == FIRST.number:
+            del values["edition"]
+        return values
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
         """Game name -> its scenes in the order of play, an opening picture first."""
@@ -48,7 +59,7 @@ class DatasetGames:
 
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:
         make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
-        game = make(number, turns=self.turns, split=split)
+        game = make(number, turns=self.turns, split=split, edition=EDITIONS[self.edition])
         return game.scenes if game.opening is None else (game.opening, *game.scenes)
 
 
@@ -82,10 +93,10 @@ def write_dataset(
             (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
             for name, row in games.items()
         ],
-        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(dataset_games)},
+        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
         settings={"frames": 1 if pictures_only else FRAMES},
         motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
-        caption=lambda record: dataclasses.replace(record, adverb=adverb(scenes[record.clip], record.motion_level)),
+        caption=lambda record: _with_adverb(record, scenes[record.clip]),
     )
 
 
@@ -104,6 +115,12 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
         entertainment=motion.entertainment,
         stamina=motion.stamina,
     )
+
+
+def _with_adverb(record: ClipRecord, scene: Scene) -> ClipRecord:
+    """The record with the adverb of its measured level, and what a player says where that refers back."""
+    said = None if scene.refers is None else instruction(scene, record.motion_level)
+    return dataclasses.replace(record, adverb=adverb(scene, record.motion_level), said=said)
 
 
 def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:

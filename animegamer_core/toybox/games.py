@@ -12,11 +12,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PLACES, PROPS, TIMES, UNSEEN_PAIRS, Scene
+from .editions import FIRST, GamesEdition
+from .referring import with_references
+from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
-SPLITS = ("train", "heldout", "unseen")
+SPLITS = tuple(FIRST.splits)
+NEW_SCENES = 2  # the lowest bits of the seeds of all splits whose scenes are new
 PROP_FRACTION = 0.6  # of a game's turns show its prop
-SAME_FILM_FRACTION = 0.6  # of second characters come from the main character's film
 
 
 @dataclass(frozen=True)
@@ -29,35 +31,36 @@ class Game:
     opening: Scene | None = None
 
 
-def scene_seed(split: str, seed: int, turn: int) -> int:
-    """Return a 58-bit seed; no seed of one split ever occurs in another."""
-    digest = hashlib.sha256(f"toybox/{split}/{seed}/{turn}".encode()).digest()
-    return int.from_bytes(digest[:7], "big") * 4 + SPLITS.index(split)
+def scene_seed(split: str, seed: int, turn: int, edition: GamesEdition = FIRST) -> int:
+    """Return a 58-bit seed; no seed of training, of held-out games or of new scenes ever occurs among the others."""
+    digest = hashlib.sha256(f"{edition.name}/{split}/{seed}/{turn}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(edition.splits).index(split))
 
 
-def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
-    """Return a game of `turns` turns: the same for the same seed, split and number of turns.
+def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
+    """Return a game of `turns` turns: the same for the same seed, split, edition and number of turns.
 
-    "train" and "heldout" hold no unseen (character, motion) pair; in "unseen" every turn is one. The
-    prop's colour is named at its first visible turn and never again.
+    "train" and "heldout" hold nothing that the edition keeps from training; in the other splits every turn is new in
+    the one way that the split is named after. The prop's colour is named at its first visible turn and never again.
     Raises ValueError for an unknown split or fewer than one turn.
     """
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
+    if split not in edition.splits:
+        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(edition.splits)}")
     if turns < 1:
         raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
-    rng = random.Random(f"toybox/game/{split}/{seed}")
-    character = rng.choice(sorted(UNSEEN_PAIRS))[0] if split == "unseen" else rng.choice(tuple(CHARACTERS))
+    rng = random.Random(f"{edition.name}/game/{split}/{seed}")
+    character = rng.choice(edition.mains(split))
     prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
     visible = _visible_turns(rng, turns)
-    motions, settings = _motions(rng, character, split), _settings(rng)
+    motions, setting = _motions(rng, edition.motions_of(split, character)), _Setting(rng)
     scenes = []
     for turn in range(1, turns + 1):
-        motion, (place, time) = next(motions), next(settings)
+        motion = next(motions)
+        place, time = setting.step(edition.places_of(split, character, motion))
         scene = Scene(
             film=CHARACTERS[character].film,
             character=character,
-            partner=_partner(rng, character, motion),
+            partner=_partner(rng, edition, split, character, motion, place),
             motion=motion,
             place=place,
             time=time,
@@ -65,36 +68,48 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
             prop_colour=None,
             prop_told=False,
             amplitude=_amplitude(rng),
-            seed=scene_seed(split, seed, turn),
+            seed=scene_seed(split, seed, turn, edition),
         )
         if turn in visible:
             scene = replace(scene, prop=prop, prop_colour=colour, prop_told=turn == min(visible))
         scenes.append(scene)
+    if edition.references and not edition.splits[split]:
+        scenes = with_references(scenes, edition, split, random.Random(f"{edition.name}/references/{split}/{seed}"))
     return Game(split, seed, tuple(scenes))
 
 
-def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
+def opening_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
     """Return a game whose turn 0 is a picture with the prop, whose colour no instruction names."""
-    game = sample_game(seed, turns=turns, split=split)
+    game = sample_game(seed, turns=turns, split=split, edition=edition)
     first = next(scene for scene in game.scenes if scene.prop is not None)
-    rng = random.Random(f"toybox/opening/{split}/{seed}")
-    motion = next(_motions(rng, first.character, split))
+    place = game.scenes[0].place
+    rng = random.Random(f"{edition.name}/opening/{split}/{seed}")
+    motion = next(_motions(rng, edition.motions_of(split, first.character, place)))
     opening = replace(
         first,
         motion=motion,
-        partner=_partner(rng, first.character, motion),
-        place=game.scenes[0].place,
+        partner=_partner(rng, edition, split, first.character, motion, place),
+        place=place,
         time=game.scenes[0].time,
         prop_told=False,
         amplitude=_amplitude(rng),
-        seed=scene_seed(split, seed, 0),
+        seed=scene_seed(split, seed, 0, edition),
+        refers=None,
     )
     return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
 
 
-def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "train", opening: bool = False) -> Game:
+def sparse_game(
+    seed: int,
+    shown: Sequence[int],
+    *,
+    turns: int,
+    split: str = "train",
+    opening: bool = False,
+    edition: GamesEdition = FIRST,
+) -> Game:
     """Return a game whose prop is visible on the turns `shown` only, and named on the first or shown by its opening."""
-    game = (opening_game if opening else sample_game)(seed, turns=turns, split=split)
+    game = (opening_game if opening else sample_game)(seed, turns=turns, split=split, edition=edition)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     bare = [replace(scene, prop=None, prop_colour=None, prop_told=False) for scene in game.scenes]
     for turn in shown:
@@ -103,37 +118,49 @@ def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "tr
     return replace(game, scenes=tuple(bare))
 
 
-def _motions(rng: random.Random, character: str, split: str) -> Iterator[str]:
-    """Yield motions of the split without end, each unlike the one before where there is a choice."""
-    unseen = split == "unseen"
-    allowed = [name for name in MOTIONS if ((character, name) in UNSEEN_PAIRS) == unseen]
+def _motions(rng: random.Random, allowed: Sequence[str]) -> Iterator[str]:
+    """Yield some of the allowed motions without end, each unlike the one before where there is a choice."""
     last = None
     while True:
         last = rng.choice([name for name in allowed if name != last] or allowed)
         yield last
 
 
-def _partner(rng: random.Random, character: str, motion: str) -> str | None:
+def _partner(
+    rng: random.Random, edition: GamesEdition, split: str, character: str, motion: str, place: str
+) -> str | None:
     if not MOTIONS[motion].partner:
         return None
-    same_film = rng.random() < SAME_FILM_FRACTION
-    film = CHARACTERS[character].film
-    return rng.choice(
-        [name for name, row in CHARACTERS.items() if name != character and (row.film == film) == same_film]
-    )
+    allowed, film = edition.partners_of(split, character, motion, place), CHARACTERS[character].film
+    same_film = rng.random() < edition.same_film
+    return rng.choice([name for name in allowed if (CHARACTERS[name].film == film) == same_film] or allowed)
 
 
-def _settings(rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Yield (place, time) without end: a place stays two or three turns, day turns to night and back."""
-    place, time = rng.choice(PLACES), rng.choice(TIMES)
-    place_left, time_left = rng.randint(2, 3), rng.randint(2, 5)
-    while True:
-        yield place, time
-        place_left, time_left = place_left - 1, time_left - 1
-        if not place_left:
-            place, place_left = rng.choice([name for name in PLACES if name != place]), rng.randint(2, 3)
-        if not time_left:
-            time, time_left = TIMES[1 - TIMES.index(time)], rng.randint(2, 5)
+class _Setting:
+    """Where and when a game is, turn by turn: a place stays two or three turns, day turns to night and back.
+
+    A place is left earlier for a motion that its split does not have there.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._place, self._time = "", ""
+        self._place_left, self._time_left = 0, 0
+
+    def step(self, allowed: Sequence[str]) -> tuple[str, str]:
+        """Return the (place, time) of the next turn, at one of the allowed places."""
+        rng = self._rng
+        if not self._place:
+            self._place, self._time = rng.choice(allowed), rng.choice(TIMES)
+            self._place_left, self._time_left = rng.randint(2, 3), rng.randint(2, 5)
+            return self._place, self._time
+        self._place_left, self._time_left = self._place_left - 1, self._time_left - 1
+        if not self._place_left or self._place not in allowed:
+            self._place = rng.choice([name for name in allowed if name != self._place] or allowed)
+            self._place_left = rng.randint(2, 3)
+        if not self._time_left:
+            self._time, self._time_left = TIMES[1 - TIMES.index(self._time)], rng.randint(2, 5)
+        return self._place, self._time
 
 
 def _visible_turns(rng: random.Random, turns: int) -> frozenset[int]:

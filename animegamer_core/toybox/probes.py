@@ -25,6 +25,7 @@ from .scenes import HEADS, NONE, Labels
 from .world import FRAMES, HEIGHT, WIDTH
 
 FOLDER, WEIGHTS, CARD = "probes", "probes.safetensors", "probes.json"
+FRAME_WEIGHTS = "frames.safetensors"  # of the probes that see single frames; their card is frames.json
 FRAME_STRIDE = 2  # every second frame shows as much at half the cost
 WIDTHS = (24, 48, 96, 128)
 
@@ -105,6 +106,21 @@ def recognise(
     return {name: torch.cat(rows).numpy() if rows else np.empty(0, np.int64) for name, rows in seen.items()}
 
 
+@torch.inference_mode()
+def recognise_frames(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32) -> Labels:
+    """The class numbers (M, F) of every head that probes of single frames predict for each frame of clips
+    (M, F, H, W, 3).
+    """
+    device = net.looks.weight.device
+    seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
+    for start in range(0, len(frames_u8), batch):
+        clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
+        pictures = rearrange(clips, "b f h w c -> (b f) 1 c h w").float() / 255
+        for name, logits in net.read(pictures).items():
+            seen[name].append(rearrange(logits.argmax(dim=-1), "(b f) -> b f", b=len(clips)).cpu())
+    return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
+
+
 @dataclass(frozen=True)
 class ChanceCheck:
     """One head's accuracy, the accuracy of a constant guess, and whether the head is no better (`blind`).
@@ -134,26 +150,35 @@ def chance_checks(seen: Labels, labels: Labels) -> dict[str, ChanceCheck]:
     }
 
 
-def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any]) -> Path:
-    """Write the probes in fp16 and a card with `facts` about their training below a world; returns their folder."""
+def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights: str = WEIGHTS) -> Path:
+    """Write the probes in fp16 and a card with `facts` about their training below a world; returns their folder.
+
+    weights: WEIGHTS for probes of clips, FRAME_WEIGHTS for those of single frames.
+    """
     folder = Path(world) / FOLDER
-    save_network(net, folder / WEIGHTS, {"heads": HEADS, "facts": facts})
+    save_network(net, folder / weights, {"heads": HEADS, "facts": facts})
     return folder
 
 
-def load_probes(world: Path | str, device: torch.device | str = "cpu") -> ProbeNet:
+def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: str = WEIGHTS) -> ProbeNet:
     """The probes of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of other labels."""
-    folder = Path(world) / FOLDER
-    heads = read_card(world).get("heads")
+    path = Path(world) / FOLDER / weights
+    heads = read_card(world, weights).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
-        raise ValueError(f"{folder / CARD}: these probes have other labels than this Toybox; build them anew")
+        card = path.with_suffix(".json")
+        raise ValueError(f"{card}: these probes have other labels than this Toybox; build them anew")
     net = ProbeNet()
-    load_network(net, folder / WEIGHTS, "probes")
+    load_network(net, path, "probes")
     return net.to(device).eval()
 
 
-def read_card(world: Path | str) -> dict[str, Any]:
+def has_frame_probes(world: Path | str) -> bool:
+    """Whether a world has probes of single frames."""
+    return (Path(world) / FOLDER / FRAME_WEIGHTS).is_file()
+
+
+def read_card(world: Path | str, weights: str = WEIGHTS) -> dict[str, Any]:
     """The card of a world's probes: their labels, and the facts that were saved with them."""
     folder = Path(world) / FOLDER
     missing = f"{folder} holds no probes; train them with `python -m animegamer_core.toybox.build`"
-    return read_network_card(folder / WEIGHTS, missing)
+    return read_network_card(folder / weights, missing)

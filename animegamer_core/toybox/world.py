@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..life import Act, Consequence, Life, Rules, Stat, Words
 from ..state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
@@ -19,10 +20,11 @@ AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels a frame at 480 px hei
 
 @dataclass(frozen=True)
 class Character:
-    """A name and the film that the character belongs to."""
+    """A name, the film that the character belongs to, and the pronoun that an instruction may use instead."""
 
     name: str
     film: str
+    pronoun: str
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Scene:
     """Everything that a shot shows. It says all about the picture; `seed` only jitters it.
 
     amplitude is the target motion in pixels a frame at 480 px height. prop_colour is the truth whenever a
-    prop is visible; prop_told says whether the instruction may name it.
+    prop is visible; prop_told says whether the instruction may name it. refers: which part of the instruction refers
+    back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
     """
 
     film: str
@@ -60,6 +63,7 @@ class Scene:
     prop_told: bool
     amplitude: float
     seed: int
+    refers: str | None = None
 
     def __post_init__(self) -> None:
         low, high = AMPLITUDES
@@ -70,6 +74,8 @@ class Scene:
             raise ValueError(f"a scene of {self.motion!r} has partner {self.partner!r}; it takes {wanted}")
         if (self.prop is None) != (self.prop_colour is None):
             raise ValueError(f"a scene has prop {self.prop!r} in {self.prop_colour!r}; give both or neither")
+        if self.refers is not None and self.refers not in REFERENCES:
+            raise ValueError(f"a scene refers to {self.refers!r}; choose one of {', '.join(REFERENCES)}")
 
 
 FILMS = ("meadow", "harbour", "lantern")
@@ -77,12 +83,12 @@ FILMS = ("meadow", "harbour", "lantern")
 CHARACTERS: dict[str, Character] = {
     row.name: row
     for row in (
-        Character("Miko", "meadow"),
-        Character("Taro", "meadow"),
-        Character("Yuzu", "harbour"),
-        Character("Nori", "harbour"),
-        Character("Beni", "lantern"),
-        Character("Pico", "lantern"),
+        Character("Miko", "meadow", "she"),
+        Character("Taro", "meadow", "he"),
+        Character("Yuzu", "harbour", "she"),
+        Character("Nori", "harbour", "he"),
+        Character("Beni", "lantern", "she"),
+        Character("Pico", "lantern", "he"),
     )
 }
 
@@ -124,6 +130,17 @@ ADVERBS: dict[int, tuple[str, str, str]] = {
     5: ("wildly", "furiously", "madly"),
 }
 
+# What an instruction may leave to the turns before: place ("in the same place"), who ("she"), again ("do the same
+# again"), they (both characters of the last shot of two), friend ("she ... the friend from before").
+REFERENCES = ("place", "who", "again", "they", "friend")
+SAME_PLACE, AGAIN, BOTH, A_FRIEND, THE_FRIEND = (
+    "in the same place by",
+    "do the same again",
+    "they",
+    "a friend",
+    "the friend from before",
+)
+
 # Never drawn for training. Each motion keeps at least five characters, each character at least ten motions.
 UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
     {
@@ -138,15 +155,50 @@ UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
     }
 )
 
+# Without a drift, two of the stats could only rise. With this one they stay where they are if a turn in five is spent
+# with others, two in five with something entertaining, and two in five with rest.
+RULES = Rules(
+    stamina=Stat(drift=1),
+    social=Stat(drift=-1),
+    entertainment=Stat(drift=-2),
+    consequences=(Consequence("stamina", 0, ("stamina",)),),
+)
+WORDS = Words(
+    characters=tuple(CHARACTERS),
+    acts=tuple(
+        Act(row.phrase, row.stamina, row.social, row.entertainment, company=row.partner) for row in MOTIONS.values()
+    ),
+    places=PLACES,
+    times=TIMES,
+    adverbs=tuple(ADVERBS.values()),
+    things=PROPS,
+    looks=tuple(COLOURS),
+)
+LIFE = Life(RULES, WORDS)  # world.json states it
+
 
 def characters(scene: Scene) -> tuple[str, ...]:
     """Return the names in the shot, the main character first."""
     return (scene.character,) if scene.partner is None else (scene.character, scene.partner)
 
 
-def instruction(scene: Scene, level: int) -> str:
-    """Return the scene's instruction in the published form, for a measured motion level 1..5."""
+def caption(scene: Scene, level: int) -> str:
+    """Return what the scene shows in the published form, for a measured motion level 1..5; nothing refers back."""
     return Instruction(characters(scene), motion_text(scene), scene.place, adverb(scene, level), scene.time).text
+
+
+def instruction(scene: Scene, level: int) -> str:
+    """Return what a player says to get the scene: its caption, or a text that refers back to earlier turns."""
+    refers, pronoun = scene.refers, CHARACTERS[scene.character].pronoun
+    who = {"who": (pronoun,), "they": (BOTH,), "friend": (pronoun,)}.get(refers, characters(scene))
+    place, time = (f"{SAME_PLACE} {scene.time}", "") if refers == "place" else (scene.place, scene.time)
+    return Instruction(who, _said_motion(scene), place, adverb(scene, level), time).text
+
+
+def _said_motion(scene: Scene) -> str:
+    if scene.refers == "again":
+        return motion_text(scene).replace(MOTIONS[scene.motion].phrase, AGAIN)
+    return motion_text(scene).replace(A_FRIEND, THE_FRIEND) if scene.refers == "friend" else motion_text(scene)
 
 
 def adverb(scene: Scene, level: int) -> str:
@@ -167,8 +219,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[a-z]+|[^\sa-z]", text.lower()))
 
 
-def vocabulary() -> tuple[str, ...]:
-    """Return every word and mark of every possible instruction, in a fixed (alphabetical) order."""
+def vocabulary(references: bool = False) -> tuple[str, ...]:
+    """Return every word and mark of every possible instruction, in a fixed (alphabetical) order.
+
+    references: with the words of instructions that refer back to earlier turns.
+    """
     sources: Sequence[str] = (
         "Character: , ; Motion: ; Background: . with a the",
         *CHARACTERS,
@@ -178,5 +233,6 @@ def vocabulary() -> tuple[str, ...]:
         *TIMES,
         *PROPS,
         *COLOURS,
+        *((SAME_PLACE, AGAIN, BOTH, THE_FRIEND, *(row.pronoun for row in CHARACTERS.values())) if references else ()),
     )
     return tuple(sorted({word for source in sources for word in words(source)}))

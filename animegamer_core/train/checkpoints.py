@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, write_json
-from ..files import PART
+from ..files import PART, rename
 from ..json_files import JsonError, read_json
+from ..messages import quoted
 from .distributed import distributed_like, full_tensor, is_sharded, local_shard
 from .optimizers import MOMENTS, restore_moments, stored_moments
 from .stages import STAGES, StageConfig
@@ -50,7 +51,7 @@ class ChangedSetting(ValueError):
 
     def __init__(self, path: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{path} was trained with {name} {before!r}, now it is {now!r}; "
+            f"{path} was trained with {name} {quoted(before)}, now it is {quoted(now)}; "
             "continue with the same settings, or in another folder"
         )
         self.name, self.before, self.now = name, before, now
@@ -82,7 +83,6 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
     tensors = _tensors_of(state, writes)
     if not writes:
         return path
-    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{PART}{os.getpid()}-{path.name}"
     staged = FolderWriter(part)
     sizes = {name: value.nbytes for name, value in tensors.items()}
@@ -102,8 +102,8 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
     }
     write_json(part / "state.json", info)
     if path.exists():
-        shutil.rmtree(path)
-    os.replace(part, path)
+        os.replace(path, folder / f"{PART}{os.getpid()}-old")  # removed below; a kill amid that would leave a half
+    rename(part, path)
     for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{PART}*")):
         shutil.rmtree(old)
     return path
@@ -148,7 +148,8 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
         if state.average:
-            _copy(source, f"average.{name}", state.average[name])
+            stored = f"average.{name}"  # a checkpoint that was made small has none: its weights are the average
+            _copy(source, stored if stored in source.keys() else f"weight.{name}", state.average[name])  # noqa: SIM118
         steps = info.optimizer_steps.get(name)
         if steps is not None:
             restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)
@@ -162,7 +163,8 @@ def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
     info = read_state(path)
     if (info.format, info.stage) != (FORMAT, stage):
         raise ValueError(f"{path} is of stage {info.stage!r}, not {stage!r}; give another folder (--out)")
-    steps = max(config.steps, info.config.get("steps", 0))
+    stored = info.config.get("steps", 0)
+    steps = max(config.steps, stored) if isinstance(stored, int) else stored
     check_settings(path, stage, {**info.config, "steps": steps}, config)
     return info
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from .. import messages
 from ..checkpoint import World
 from ..checkpoint.adapter_files import adapter_facts, tensor_names
 from ..checkpoint.adapters import reading_of
@@ -44,7 +45,7 @@ class ChangedOrigin(ValueError):
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{out} holds a run of another {name} ({_short(before)}, now {_short(now)}); "
+            f"{out} holds a run of another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
             "choose another folder for this one"
         )
         self.name = name
@@ -205,10 +206,6 @@ def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, obj
     for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
             raise ChangedOrigin(out, name, before.get(name), value)
-
-
-def _short(value: object) -> str:
-    return f"{value[:12]}..." if isinstance(value, str) and len(value) > 12 else str(value)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
 from ..state import clean_text
 from .compiling import compile_for_training
+from .conditions import mixed_states, motion_condition, with_dropped_motion
 from .distributed import all_gather
 from .losses import (
     contrastive,
@@ -39,14 +40,8 @@ from .training_data import IMAGE_FEATURES, TrainingData, pictures
 if TYPE_CHECKING:
     from .text_video import TextVideo
 
-UNCONDITIONAL_MOTION = 0.0  # px a frame: the motion value of every shot where a stage trains without motion scope
 Batch = Mapping[str, Any]
 Losses = dict[str, Tensor]
-
-
-def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
-    """The motion values that condition the decoder: the clips' own, or one for all."""
-    return values if config.motion_scope else torch.full_like(values, UNCONDITIONAL_MOTION)
 
 
 class Learner(nn.Module):
@@ -112,7 +107,7 @@ class VaeLearner(Learner):
         parts = {
             "l1": F.l1_loss(rebuilt, clip),
             "mse": squared,
-            "edge": edge_error(rebuilt, clip),
+            "edge": edge_error(rebuilt, clip, config.edge_scales),
             "motion": motion_error(rebuilt, clip),
             "kl": divergence(posterior.mean.float(), posterior.logvar.float()),
         }
@@ -151,7 +146,7 @@ class ContrastiveLearner(Learner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(random_seed(config.seed, "heads"))
             self.heads = ContrastiveHeads(spec.text.width, spec.image.width, spec.image.patch)
-        texts = [turn.instruction for turn in data.folder.turns]
+        texts = [turn.caption for turn in data.folder.turns]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._captions = torch.tensor([numbers[text] for text in texts])
         end, tokenizer = encoder.tokenizer.token_to_id("</s>"), encoder.tokenizer
@@ -186,7 +181,7 @@ class ContrastiveLearner(Learner):
 class DiffusionLearner(Learner):
     """The decoder learns the velocity of noised latents: from E_a's representations, or from the engine's (adaptation).
 
-    The motion value is the clip's own and is never dropped (docs/reference.md, training).
+    The motion value is the clip's own; it is only dropped with `drop_motion` (docs/reference.md, training).
     """
 
     guidance: str | None = None  # of contact sheets; None for the world's own
@@ -194,7 +189,8 @@ class DiffusionLearner(Learner):
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
         super().__init__(config)
         self.encoder, self.decoder = encoder, decoder
-        read = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else ("predicted",)
+        played = ("predicted", "states") if config.true_states else ("predicted",)
+        read = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else played
         self.features = ("latents", *read)
         self.idle = ("decoder.vae", *(f"encoder.{tower}_tower" for tower in ("text", "image") if encoder is not None))
         if config.checkpointing:
@@ -217,15 +213,17 @@ class DiffusionLearner(Learner):
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
         """What conditions the decoder beside the noised latents."""
-        motion = motion_condition(data.motion[rows.cpu()], self.settings)
-        given = {"motion": motion.to(values["latents"].device, non_blocking=True)}
+        config = self.settings
+        motion = motion_condition(data.motion[rows.cpu()], config).to(values["latents"].device, non_blocking=True)
         if self.encoder is None:
-            states = values["predicted"].float()
-            dropped = random.uniform() < self.settings.drop_both
+            states = mixed_states(values, config, random)
+            blank = random.uniform() < config.drop_both
             nothing = self.decoder.unconditional_ND.to(states)
-            return {**given, "states": torch.where(dropped[:, None, None], nothing, states)}
-        text, image = (values[name].float() for name in self.features[1:])
-        return {**given, **self._with_dropout(text, image, data.blank_text.to(text), random)}
+            read = {"states": torch.where(blank[:, None, None], nothing, states)}
+        else:
+            text, image = (values[name].float() for name in self.features[1:])
+            read, blank = self._with_dropout(text, image, data.blank_text.to(text), random)
+        return {"motion": with_dropped_motion(motion, blank, config, random), **read}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
@@ -245,17 +243,18 @@ class DiffusionLearner(Learner):
         starts = torch.tensor([start for start, _ in bands]).expand(random.batch)
         return random.rows(starts), bands[0][1] - bands[0][0]
 
-    def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> Batch:
-        """Text and image features with each kind of dropout, drawn for each sample."""
+    def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> tuple[Batch, Tensor]:
+        """Text and image features with each kind of dropout, drawn for each sample; and which (B,) lost both."""
         config = self.settings
         chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
         drawn = random.uniform(4) < chances.to(text.device)
         blank_text, no_text, no_image, neither = drawn.T[..., None, None]
         text = torch.where(blank_text, blank, text)
-        return {
+        left = {
             "text": text.masked_fill(no_text | neither, 0.0),
             "image": image.masked_fill(no_image | neither, 0.0),
         }
+        return left, neither[:, 0, 0]
 
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
@@ -311,7 +310,10 @@ class DistillLearner(DiffusionLearner):
         states, timesteps = batch["states"], batch["timesteps"]
         nothing = teacher.unconditional_ND.to(states).expand_as(states)
         both = teacher.velocity(
-            torch.cat([latents, latents]), timesteps.repeat(2), torch.cat([nothing, states]), batch["motion"].repeat(2)
+            torch.cat([latents, latents]),
+            timesteps.repeat(2),
+            torch.cat([nothing, states]),
+            teacher.guided_motion(batch["motion"]),
         )
         without, conditioned = both.float().chunk(2)
         scale_B = scale_at(self.settings.teacher_guidance, self.decoder.spec.decoder.guidance_scale, timesteps)

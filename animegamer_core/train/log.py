@@ -39,11 +39,10 @@ class RunLog:
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_log(path) if line["step"] <= step]
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Add a line."""
         numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}  # JSON has no NaN
-        append_line(self.path, json.dumps({"step": step, **numbers}) + "\n", sync=False)
+        append_line(self.path, json.dumps({"step": step, **numbers}) + "\n")

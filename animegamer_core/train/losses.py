@@ -40,10 +40,16 @@ def velocity_target(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     return sqrt_alpha * noise - (1 - sqrt_alpha**2).sqrt() * clean
 
 
-def edge_error(got: Tensor, wanted: Tensor) -> Tensor:
-    """Mean absolute error of the differences between neighbouring pixels, along height and width (the last two)."""
-    error = got - wanted
-    return error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
+def edge_error(got: Tensor, wanted: Tensor, scales: int = 1) -> Tensor:
+    """Mean absolute error of the differences between neighbouring pixels, along height and width (the last two).
+
+    scales: the sum over pictures of full, half, quarter ... size, each the mean of two by two pixels of the one before.
+    """
+    error, total = (got - wanted).flatten(0, -3), got.new_zeros(())
+    for scale in range(scales):
+        error = F.avg_pool2d(error, 2) if scale else error  # linear, so the error of halves is half the error
+        total = total + error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
+    return total
 
 
 def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:

@@ -135,6 +135,7 @@ class WorldParts:
             provenance=world.provenance,
             licence=world.licence,
             trained_window=world.trained_window,
+            life=world.life,
         )
         for model in self.models.values():
             world = save_part(world, model, dtype=dtype, max_shard_bytes=max_shard_bytes)

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from ..files import save_picture
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
+from .conditions import motion_condition
 from .distributed import processes, reshard
-from .learners import Learner, motion_condition
+from .learners import Learner
 from .parts import WorldParts
 from .stages import StageConfig
 from .training_data import TrainingData, autocast

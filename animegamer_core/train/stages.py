@@ -155,12 +155,19 @@ class StageConfig:
         "first", "the frame that the shot encoder reads: first, or random", choices=("first", "random")
     )
     motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: one value for all")
+    drop_motion: float = _option(
+        0.0, "chance that a sample's motion value is left out, for a world whose spec guides motion", _CHANCE
+    )
+    true_states: float = _option(
+        0.0, "chance that a sample of adaptation reads the true representation, not the predicted one", _CHANCE
+    )
     sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
     band_timesteps: bool = _option(True, "each sample of a batch draws its timestep from a band of its own")
 
     l1: float = _option(1.0, "weight of the VAE's mean absolute error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the mean absolute error of differences between neighbouring pixels")
+    edge_scales: int = _option(1, "sizes of picture that this is summed over: full, half, quarter ...", _AT_LEAST_1)
     motion: float = _option(0.0, "weight of the mean absolute error of differences between consecutive frames")
     kl: float = _option(1e-6, "weight of the VAE's divergence from a normal distribution")
     clip_lengths: tuple[int, ...] = _option((17,), "frames of the VAE's clips; one length is drawn each step")

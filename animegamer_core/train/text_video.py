@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from ..checkpoint import World
 from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
-from ..files import PART
+from ..files import PART, rename, sync_file
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
 from ..state import clean_text
@@ -164,7 +164,10 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
     write_json(part / SAMPLING, sampling)
     if folder.exists():
         shutil.rmtree(folder)
-    os.replace(part, folder)
+    for path in part.rglob("*"):
+        if path.is_file():
+            sync_file(path)
+    rename(part, folder)
     return folder
 
 

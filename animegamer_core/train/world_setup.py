@@ -108,7 +108,8 @@ def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokeniz
     from tokenizers.pre_tokenizers import Whitespace
 
     splitter = Whitespace()
-    texts = (clean_text(turn.instruction).lower() for turn in turns if turn.captioned)
+    captioned = [turn for turn in turns if turn.captioned]
+    texts = (clean_text(text).lower() for turn in captioned for text in (turn.caption, turn.instruction))
     words = sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
     tokenizer = GameTokenizer.from_words(words, spec.state.tokens)
     if tokenizer.size > spec.engine.vocab_size:

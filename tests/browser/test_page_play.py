@@ -97,12 +97,37 @@ def test_the_map_leads_to_every_branch_by_keys(game):
     assert page.locator(".ag-stage .ag-number").inner_text() in ("3", "4")
 
 
-def test_export_gives_a_clip_and_a_contact_sheet(game):
-    game.page.click(".ag-top .pi-download")
+def exported(game):
+    """{content type: address} of the files that were just exported."""
+    game.page.locator("dialog.ag-export .ag-main").click()
     game.page.wait_for_selector(".ag-files a", timeout=TURN)
     links = [link.get_attribute("href") for link in game.page.locator(".ag-files a").all()]
-    kinds = [game.page.request.get(game.server.url + link).headers["content-type"] for link in links]
-    assert sorted(kinds) == ["image/png", "video/mp4"]
+    return {game.page.request.get(game.server.url + link).headers["content-type"]: link for link in links}
+
+
+def test_export_gives_a_clip_and_a_contact_sheet(game):
+    game.page.click(".ag-top .pi-download")
+    assert sorted(exported(game)) == ["image/png", "video/mp4"]
+
+
+def test_export_as_a_film(game):
+    page = game.page
+    page.click(".ag-top .pi-download")
+    dialog = page.locator("dialog.ag-export")
+    kind, subtitles, _, rate = dialog.locator("select").all()
+    kind.select_option("gif")
+    assert subtitles.locator("option[value=soft]").is_disabled() and rate.locator("option[value='60']").is_disabled()
+    kind.select_option("mp4")
+    subtitles.select_option("soft")
+    dialog.locator("input[type=text]").fill("By the sea")
+    dialog.locator("input[type=checkbox]").check()
+    game.comfy.shot("export-dialog")
+    kinds = exported(game)
+    film = game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4"
+    assert "video/mp4" in kinds and len(kinds) == 2 and film.with_suffix(".srt").exists()
+    page.click(".ag-top .pi-download")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog.ag-export[open]").count()
 
 
 def test_a_reload_opens_the_story_again(game):

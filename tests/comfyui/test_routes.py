@@ -245,3 +245,39 @@ def test_an_impossible_story_is_refused_before_its_first_turn(server):
 def test_the_routes_are_registered_once(server):
     assert server.get("/api/animegamer/stories") == server.get("/animegamer/stories")
     assert "Error handling request" not in server.log_text()
+
+
+def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
+    play(server, story)
+    asked = urllib.parse.urlencode({"world": "tiny", "story": story, "seed": 4})
+    first = server.get(f"/animegamer/suggestions?{asked}")
+    assert first == server.get(f"/animegamer/suggestions?{asked}") and first["proposed_by"] == "rules, seed 4"
+    texts = [one["instruction"] for one in first["suggestions"]]
+    assert len(set(texts)) == 3 and all(text.startswith("Character: Miko") for text in texts)
+    assert len(server.get(f"/animegamer/suggestions?{asked}&after=1&line=main&count=2")["suggestions"]) == 2
+    play(server, story, texts[0])
+    assert server.get(f"/animegamer/suggestions?{asked}") != first
+
+
+def test_suggestions_for_a_new_story_of_the_toybox(server, story):
+    asked = urllib.parse.urlencode({"world": "toybox", "story": story})
+    found = server.get(f"/animegamer/suggestions?{asked}")["suggestions"]
+    assert len(found) == 3 and all(clean_text(one["instruction"]) == one["instruction"] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"world": "tiny", "seed": "x"}, "seed is 'x'"),
+        ({"world": "tiny", "count": "99"}, "count is '99'"),
+        ({"world": "tiny", "story": "../up"}, "story"),
+        ({"world": "nowhere"}, "nowhere"),
+        ({"world": "tiny"}, "states no characters"),
+    ],
+)
+def test_wrong_questions_for_suggestions_get_one_sentence(server, story, query, named):
+    asked = urllib.parse.urlencode({"story": story, **query})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        server.get(f"/animegamer/suggestions?{asked}")
+    answer = json.loads(refused.value.read())
+    assert refused.value.code == 400 and named in answer["error"] and "\n" not in answer["error"]

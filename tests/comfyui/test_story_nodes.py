@@ -403,3 +403,25 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     outputs = server.wait(events[-1][1]["prompt_id"])["outputs"]
     note = "Turn 1: tiny does not know frobnicates; it reads the rest, so its shot is a draft."
     assert outputs["play"]["animegamer_notes"] == [note]
+
+
+def test_autoplay_goes_on_by_itself_and_is_found_again(server, story):
+    entry = server.run(play(story, WAVE, autoplay=2, autoplay_seed=3))
+    turns = instructions_of(server, story)
+    assert turns[0] == WAVE and len(turns) == 3 and all(text.startswith("Character: Miko") for text in turns)
+    assert shown(entry)["turns"] == 3
+    lines = (server.output_dir / "animegamer" / story / "lines" / "main.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("proposed_by") for line in lines] == [None, "rules, seed 3", "rules, seed 3"]
+    before = files(server, story)
+    server.run(play(story, WAVE, autoplay=2, autoplay_seed=3, export=True) | images_of("play"))
+    drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "lines")}
+    assert {path: files(server, story)[path] for path in drawn} == drawn, "nothing is computed twice"
+
+
+def test_an_interrupted_autoplay_keeps_its_turns(server, story):
+    waiting = server.queue(play(story, WAVE, autoplay=200))
+    third = server.output_dir / "animegamer" / story / "turn-003.mp4"
+    server.wait_until(third.exists)
+    assert server.post("/interrupt", {})[0] == 200
+    assert message(server.wait(waiting), "execution_interrupted")
+    assert 3 <= len(instructions_of(server, story)) < 200

@@ -209,6 +209,25 @@ def test_10_a_film_becomes_a_world_in_four_stages(server, play):
     assert clip(server, video).shape == (17, 96, 144, 3)
 
 
+def test_11_a_film_of_another_rate_is_enlarged_by_core(server, play):
+    pytest.importorskip("cv2", reason="needs OpenCV, as the note of the example says")
+    (video,) = outputs(play("11-film-24fps"), "SaveVideo")
+    (item,) = video["images"]
+    film = read_clip(server.output_dir / item["subfolder"] / item["filename"])
+    assert (film.fps, film.frames.shape) == (24, (2 * 51, 192, 288, 3))
+
+
+def test_12_takes_side_by_side(server, play):
+    played = play("12-takes")
+    (videos,) = outputs(played, "SaveVideo")
+    frames = clip(server, videos)
+    assert frames.shape == (2 * 17, 2 * 192, 2 * 288, 3), "three takes and an empty place"
+    cells = [frames[:, :192, :288], frames[:, :192, 288:], frames[:, 192:, :288]]
+    assert distinct(cells) and frames[:, 200:, 300:].max() < 20
+    (pictures,) = outputs(played, "PreviewImage")
+    assert len(pictures["images"]) == 1
+
+
 @pytest.mark.parametrize("name", ["8-published-24gb", "8-published-8gb"])
 def test_8_says_what_is_missing_without_the_published_files(server, name):
     """ComfyUI's own checks accept every value; the run ends at once, and tells what to put where."""

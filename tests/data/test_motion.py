@@ -38,6 +38,14 @@ def test_still_pixels_are_left_out_of_the_mean():
     assert motion_value(half, threshold=100.0) == 0.0
 
 
+def test_what_is_slow_beside_the_quickest_pixel_is_background():
+    slow, quick = sliding(1, 480, 320), sliding(10, 480, 320)
+    both = np.concatenate([slow, quick], axis=2)
+    assert motion_value(both) == pytest.approx(5.5, rel=0.2)
+    assert motion_value(both, slow_fraction=0.2) == pytest.approx(10, rel=0.1)
+    assert motion_value(slow, slow_fraction=0.2) == pytest.approx(1, rel=0.1), "a calm clip keeps its motion"
+
+
 @pytest.mark.parametrize(
     ("clip", "message"),
     [

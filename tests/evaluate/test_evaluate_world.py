@@ -265,10 +265,13 @@ def test_motion_is_measured_as_the_world_says(world):
 def test_another_backend_than_the_worlds_is_refused(world):
     with pytest.raises(ValueError, match="measured by the flow backend dis.*choose dis, not raft"):
         flow_of(world, "raft")
-    raft = replace(world, provenance={"motion backend": "raft", "motion threshold": "0.4"})
+    raft = replace(
+        world, provenance={"motion backend": "raft", "motion threshold": "0.4", "motion slow_fraction": "0.1"}
+    )
     with pytest.raises(ValueError, match="--flow-weights FILE$"):
         flow_of(raft)
-    assert flow_of(raft, weights=pathlib.Path("raft.pth")).threshold == 0.4
+    flow = flow_of(raft, weights=pathlib.Path("raft.pth"))
+    assert (flow.threshold, flow.slow_fraction, flow_of(world).slow_fraction) == (0.4, 0.1, 0.0)
     memflow = replace(world, provenance={"motion backend": "memflow"})
     with pytest.raises(ValueError, match="--flow-python"):
         flow_of(memflow)

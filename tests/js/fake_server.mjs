@@ -50,7 +50,7 @@ export class FakeServer {
 
   #queue(prompt) {
     this.sent.push(prompt);
-    const { world } = prompt["animegamer-world"].inputs;
+    const { world } = prompt["animegamer-world"]?.inputs ?? {}; // a film needs none
     if (world === "nowhere")
       throw Object.assign(new Error("refused"), {
         response: {
@@ -65,12 +65,21 @@ export class FakeServer {
     return `p${this.count}`;
   }
 
-  #play({ world, story: name, line, after, instructions, seed, export: exported }) {
+  #play({ format, ...game }) {
+    return format ? this.#film(game, format) : this.#turns(game);
+  }
+
+  #film({ story, line, turns, name }, format) {
+    const files = [{ filename: `${name}.${format}`, subfolder: `animegamer/${story}/films`, type: "output" }];
+    return { animegamer_story: [{ story, line, turns, files }] };
+  }
+
+  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay }) {
     const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
-    if (instructions) {
-      const turn = this.#turn(turns, instructions, seed + after);
+    if (instructions || autoplay) {
+      const turn = this.#turn(turns, instructions || "proposed", seed + after);
       turns = [...turns, turn];
       const known = story.lines[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Autoplay, turnCount } from "../../js/autoplay.mjs";
 import { PlaySession, TAKES } from "../../js/session.mjs";
 import { allTurns, pathTo, takesOf } from "../../js/tree.mjs";
 import { FakeServer, memoryStore } from "./fake_server.mjs";
@@ -323,6 +324,18 @@ test("export writes files and does not move", async () => {
   assert.equal(session.here.key, key);
 });
 
+test("a film shows the branch up to the current turn", async () => {
+  const { server, session } = await begun({ played: ["one", "two"] });
+  session.undo();
+  await session.exportStory({ format: "gif", stats: true });
+  const [, sent] = Object.entries(server.sent.at(-1)).flat();
+  assert.equal(sent.class_type, "ExportGameStory");
+  const { story, turns, format, stats, subtitles } = sent.inputs;
+  assert.deepEqual([story, turns, format, stats, subtitles], [session.story, 1, "gif", true, "none"]);
+  await server.run(session);
+  assert.deepEqual([session.files[0].filename, session.here.number], ["film.gif", 1]);
+});
+
 test("other people's prompts are none of ours", async () => {
   const { server, session } = await begun();
   await session.play("one");
@@ -508,4 +521,53 @@ test("takes that end while the story is still being read lead nowhere", async ()
   assert.equal(takes.length, TAKES);
   assert.equal(session.here, takes[0]);
   assert.equal(session.busy, false);
+});
+
+test("autoplay plays its turns one prompt each, and ends when the player writes, stops, fails or leaves", async () => {
+  const server = new FakeServer();
+  const session = new PlaySession(server.port, memoryStore(), (_, event) => autoplay.react(event));
+  const autoplay = new Autoplay(session);
+  await session.start();
+  await session.begin("life", "toybox");
+
+  const playAll = async () => {
+    for (let rounds = 0; rounds < 9 && server.waiting.length; rounds += 1) {
+      await server.run(session);
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+  };
+  await autoplay.start(3, { steps: 2 });
+  assert.equal(autoplay.left, 3);
+  await playAll();
+  const asked = server.sent.map((prompt) => prompt["animegamer-turn"].inputs);
+  assert.deepEqual(asked.map(({ after, autoplay: turns, instructions, steps }) => [after, turns, instructions, steps]), [
+    [0, 1, "", 2],
+    [1, 1, "", 2],
+    [2, 1, "", 2],
+  ]);
+  assert.equal(session.here.number, 3);
+  assert.equal(autoplay.on, false);
+
+  await autoplay.start(5);
+  autoplay.takeOver();
+  await playAll();
+  assert.equal(session.here.number, 4);
+
+  await autoplay.start(5);
+  await session.stop();
+  await playAll();
+  assert.deepEqual([session.here.number, autoplay.on], [4, false]);
+
+  server.failure = "no";
+  await autoplay.start(5);
+  await playAll();
+  assert.deepEqual([session.here.number, autoplay.on], [4, false]);
+
+  await autoplay.start(5);
+  await session.close();
+  assert.equal(autoplay.on, false);
+});
+
+test("a number of turns is a whole number in its range", () => {
+  assert.deepEqual(["5", "0", "", "x", "2.7", "1e9"].map(turnCount), [5, 1, 1, 1, 2, 1000]);
 });

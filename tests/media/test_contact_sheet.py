@@ -3,8 +3,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from animegamer_core.media import contact_sheet as sheet
-from animegamer_core.media import fonts
-from animegamer_core.media.contact_sheet import GAUGE_COLOURS, contact_sheet
+from animegamer_core.media import fonts, text
+from animegamer_core.media.contact_sheet import contact_sheet
+from animegamer_core.media.text import GAUGE_COLOURS
 from animegamer_core.state import GameSession, GameState, StateChange
 
 PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
@@ -79,8 +80,8 @@ def test_words_are_not_broken():
 
 def test_a_long_instruction_is_cut_in_few_steps(monkeypatch):
     measured = []
-    width = sheet._width
-    monkeypatch.setattr(sheet, "_width", lambda words, size: measured.append(len(words)) or width(words, size))
+    width = text.width_of
+    monkeypatch.setattr(text, "width_of", lambda words, size: measured.append(len(words)) or width(words, size))
     for words in ("Miko " * 400, "a" * 2000, KANJI * 400, f"Character: Miko; Motion: {'run ' * 500}."):
         measured.clear()
         lines = sheet._instruction_lines(words, 496)
@@ -90,10 +91,10 @@ def test_a_long_instruction_is_cut_in_few_steps(monkeypatch):
 
 @pytest.mark.parametrize("words", ["Miko runs along the beach", "iiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiiii", "W" * 700])
 def test_words_are_cut_no_more_than_needed(words):
-    cut = sheet._fitted(words, 30, 150)
+    cut = text.fitted(words, 30, 150)
     kept = cut.removesuffix("...")
-    assert cut != words and words.startswith(kept) and sheet._width(cut, 30) <= 150
-    assert sheet._width(words[: len(kept) + 1] + "...", 30) > 150 or words[len(kept)] == " "
+    assert cut != words and words.startswith(kept) and text.width_of(cut, 30) <= 150
+    assert text.width_of(words[: len(kept) + 1] + "...", 30) > 150 or words[len(kept)] == " "
 
 
 def test_no_turns_or_no_clips_are_refused():

@@ -6,7 +6,7 @@ import torch
 from animegamer_core.checkpoint import open_world
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.sampler import Schedule
-from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.spec import PROFILES, SPECS, ModelSpec
 from animegamer_core.toybox.drawing.draw import draw_shot
 from animegamer_core.toybox.games import sample_game
 
@@ -59,6 +59,23 @@ def test_invalid_settings_do_not_become_the_default(tiny_decoder, states, how, n
         tiny_decoder.shoot(states[0], 1.0, seed=0, **how)
     with pytest.raises(ValueError, match=named):
         tiny_decoder.denoise(states[:1], torch.ones(1), lambda: torch.randn(1, *TINY.decoder.latent_shape), **how)
+
+
+def test_a_world_may_guide_motion_too(tiny_decoder, states):
+    """Then the unconditional half gets no motion value, and a world that does not keeps its spec as it was written."""
+    motion = torch.tensor([2.0, 9.0])
+    assert tiny_decoder.guided_motion(motion).tolist() == [2, 9, 2, 9]
+    own = tiny_decoder.spec
+    spec = replace(own, decoder=replace(own.decoder, guides_motion=True))
+    other = ShotDecoder(spec)
+    other.load_state_dict(tiny_decoder.state_dict())
+    assert other.guided_motion(motion).tolist() == [0, 0, 2, 9]
+    shots = [
+        decoder.sample(states[:1], motion[1:], [3], steps=2, guidance="constant") for decoder in (tiny_decoder, other)
+    ]
+    assert not torch.allclose(*shots)
+    assert "guides_motion" not in own.to_dict()["decoder"] and ModelSpec.from_dict(own.to_dict()) == own
+    assert ModelSpec.from_dict(spec.to_dict()) == spec
 
 
 @pytest.mark.parametrize("name, released", [("as_run", True), ("reference", True), ("paper", False)])

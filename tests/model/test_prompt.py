@@ -161,6 +161,10 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
         ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 9}}, "more than 64 times longer"),
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}}, "more than 64 times longer"),
         ({"model": {"type": "WordLevel", "vocab": 3}}, "not a complete tokenizer"),
+        (
+            {"model": {"type": "Unigram", "vocab": [["x" * (1 << 20), 0.0], ["y", 0.0]]}},
+            "10[0-9]{5} bytes in all; expected",
+        ),
         ({"version": 7}, "not a complete tokenizer"),
     ],
 )

@@ -61,14 +61,20 @@ def test_every_import_is_there():
             assert (path.parent / name).is_file(), f"{path.name} imports {name}"
 
 
+def english_texts():
+    """The English texts of both tables, as JavaScript."""
+    tables = ("translations.mjs", "translations_stories.mjs")
+    return "".join((ROOT / "js" / name).read_text("utf-8").split("const zh")[0] for name in tables)
+
+
 def test_every_text_that_is_used_is_in_the_table():
-    table = (ROOT / "js" / "translations.mjs").read_text("utf-8").split("const zh")[0]
+    table = english_texts()
     said = {word for path in SOURCES for word in re.findall(r'\bsay\("(\w+)"', path.read_text("utf-8"))}
     assert said
     assert not {word for word in said if not re.search(rf"\b{word}: ", table)}
 
 
 def test_every_text_in_the_table_is_used():
-    table = (ROOT / "js" / "translations.mjs").read_text("utf-8").split("const zh")[0]
-    code = "".join(path.read_text("utf-8") for path in SOURCES if path.name != "translations.mjs")
+    table = english_texts()
+    code = "".join(path.read_text("utf-8") for path in SOURCES if not path.name.startswith("translations"))
     assert not [word for word in re.findall(r'(\w+): "', table) if f'"{word}"' not in code]

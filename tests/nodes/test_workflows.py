@@ -14,9 +14,19 @@ from animegamer_core.train.stages import STAGES
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-EXPECTED = "1-one-turn 10-film-to-world 2-five-turns 3-branching 4-motion-sweep 5-story 6-own-picture 7-train".split()
-EXPECTED += ["8-published-24gb", "8-published-8gb", "9-film"]
-SOCKETS = {"model", "history", "opening", "state", "frames", "shot", "lora", "game_dataset"}  # no widget fills them
+EXPECTED = "1-one-turn 10-film-to-world 11-film-24fps 12-takes 2-five-turns 3-branching 4-motion-sweep".split()
+EXPECTED += ["5-story", "6-own-picture", "7-train", "8-published-24gb", "8-published-8gb", "9-film"]
+SOCKETS = {
+    "model",
+    "history",
+    "opening",
+    "state",
+    "frames",
+    "shot",
+    "lora",
+    "game_dataset",
+    "audio",
+}  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
     "SaveVideo": ["filename_prefix", "format", "codec"],
@@ -25,11 +35,13 @@ CORE = {
     "PreviewImage": [],
     "PreviewAny": [],
     "LoadImage": ["image"],
+    "GetVideoComponents": [],
+    "ImageScaleBy": ["upscale_method", "scale_by"],
 }
 NOTES = {"MarkdownNote"}
 # The page stores one value more: of a display, of the upload button, of the bit depth that later versions ask for.
 ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
-TEXT_WIDGETS = ("instruction", "instructions", "motion_text", "character", "adverb", "time", "place")
+TEXT_WIDGETS = ("instruction", "instructions", "text", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
 PREVIEWED = 430  # height of a Decode Shot with the picture that a run shows in it
 # Heights to which nodes grow in Nodes 2.0, a run's picture with them.

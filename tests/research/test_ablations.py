@@ -20,7 +20,7 @@ from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.cli import ablations as cli
 from animegamer_core.evaluate.similarity.models import ScoringModels
 from animegamer_core.evaluate.world.paper import ABLATION_TABLE, MAIN_TABLE, TEXT
-from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
@@ -48,7 +48,6 @@ from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.learners import UNCONDITIONAL_MOTION
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.trainable import read_adapter
 

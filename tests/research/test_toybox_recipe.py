@@ -1,5 +1,6 @@
 """The recipe of the embedded world: its dataset, its calibration and its judges."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,16 +8,21 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
-from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.motion import motion_value
+from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.research.toybox_recipe.build import main
 from animegamer_core.research.toybox_recipe.build_dir import BuildDir, Deadline
 from animegamer_core.research.toybox_recipe.calibrate import Response, decoder_response
-from animegamer_core.research.toybox_recipe.recipe import FULL, QUICK, STAGES
+from animegamer_core.research.toybox_recipe.probes import ProbeRecipe
+from animegamer_core.research.toybox_recipe.recipe import FULL, HARD, HARD_QUICK, HARD_STAGES, QUICK, STAGES
 from animegamer_core.research.toybox_recipe.scoring_checks import ScoringRecipe
 from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, build
+from animegamer_core.research.toybox_recipe.travel import pack, unpack
+from animegamer_core.research.toybox_recipe.vae_start import begin_vae
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import MotionTable
 from animegamer_core.toybox.calibration import (
@@ -26,7 +32,9 @@ from animegamer_core.toybox.calibration import (
     uncalibrated_table,
 )
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
-from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
+from animegamer_core.toybox.editions import FIRST, SECOND, edition_of
+from animegamer_core.toybox.probes import ProbeNet, has_frame_probes
+from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
 from animegamer_core.train.parts import WorldParts
 
@@ -207,3 +215,95 @@ def test_the_shipped_world_is_small_and_whole():
     assert sum(path.stat().st_size for path in files) <= 36e6
     assert world.tokenizer().size <= 1000
     assert world.tokenizer().unknown_words(" ".join(vocabulary())) == ()
+
+
+def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, capsys):
+    """Every stage of edition 2 in miniature; between two of them the build travels to another folder."""
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
+    tiny, hard = SPECS["tiny"].decoder, HARD.spec.decoder
+    size = {"height": hard.height, "width": hard.width, "patch": hard.patch, "guides_motion": hard.guides_motion}
+    vae = replace(tiny.vae, latent_channels=hard.vae.latent_channels)
+    spec = replace(SPECS["tiny"], decoder=replace(tiny, **size, steps=1, vae=vae))
+    games = DatasetGames(games=2, held_out=1, turns=3, edition=2)
+    small = replace(
+        HARD_QUICK,
+        spec=spec,
+        dataset_games=games,
+        engine_games=games,
+        probes=ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1),
+        frames=ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1, seed=2),
+        scoring=ScoringRecipe(scenes=4, held_out=2, steps=1, control_steps=1),
+    )
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.RECIPES", {(2, True): small})
+    start = tmp_path / "vae.safetensors"
+    torch.manual_seed(0)
+    save_file(ShotDecoder(spec).vae.state_dict(), start, {"note": "a test's random weights"})
+    first, second, parts = tmp_path / "first", tmp_path / "second", tmp_path / "parts"
+    words = ["--edition", "2", "--quick", "--vae", str(start)]
+    begun = ["data", "games", "probes", "frames", "scorers", "vae", "towers", "warmup"]
+    assert main([*words, "--work", str(first), "--stages", ",".join(begun), "--pack", str(parts)]) == 0
+    assert not list(first.glob("build*")) and all(path.stat().st_size <= 15e6 for path in parts.iterdir())
+    assert main([*words, "--work", str(second), "--unpack", str(parts)]) == 0
+    assert {name for name in HARD_STAGES if BuildDir(second, small, "cpu", print).is_finished(name)} == set(HARD_STAGES)
+    world = open_world(second / "world")
+    world.verify()
+    assert world.missing() == () and world.spec.decoder.guides_motion and edition_of(world.provenance) is SECOND
+    assert world.provenance["VAE began with"] == "a test's random weights" and "random weights" in world.licence
+    assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
+    assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table
+    assert world.load_decoder().vae.config.latent_channels == 16
+
+
+def test_a_travelling_checkpoint_is_its_average_and_has_no_moments(tmp_path):
+    checkpoint = tmp_path / "a" / "runs" / "joint" / "checkpoints" / "step-0000007"
+    checkpoint.mkdir(parents=True)
+    tensors = {"weight.x": torch.ones(3), "average.x": torch.full((3,), 2.0), "exp_avg.x": torch.zeros(3)}
+    save_file(tensors, checkpoint / "model.safetensors")
+    (checkpoint / "state.json").write_text(json.dumps({"step": 7, "optimizer_steps": {"x": 7.0}}))
+    done = tmp_path / "a" / "runs" / "vae" / "checkpoints" / "step-0000009"
+    done.mkdir(parents=True)
+    (done / "state.json").write_text("{}")
+    (done.parents[1] / "result.json").write_text("{}")
+    pack(tmp_path / "a", tmp_path / "parts")
+    unpack(tmp_path / "parts", tmp_path / "b")
+    there = tmp_path / "b" / checkpoint.relative_to(tmp_path / "a")
+    found = load_file(there / "model.safetensors")
+    assert list(found) == ["weight.x"] and found["weight.x"].tolist() == [2, 2, 2]
+    assert json.loads((there / "state.json").read_text()) == {"step": 7, "optimizer_steps": {}}
+    assert not (tmp_path / "b" / "runs" / "vae" / "checkpoints").exists(), "a finished stage is in the world"
+    with pytest.raises(ValueError, match="no build-00.part"):
+        unpack(tmp_path, tmp_path / "c")
+    (tmp_path / "parts" / "build-00.part").write_bytes(b"torn")
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(tmp_path / "parts", tmp_path / "c")
+
+
+def test_a_vae_to_begin_with_says_what_it_was_trained_on(tmp_path):
+    spec = SPECS["tiny"]
+    world = save_world(tmp_path / "world", spec, licence="Free.")
+    parts = WorldParts(spec, decoder=ShotDecoder(spec))
+    weights, file = ShotDecoder(spec).vae.state_dict(), tmp_path / "vae.safetensors"
+    save_file(weights, file)
+    with pytest.raises(ValueError, match="does not say what it was trained on"):
+        begin_vae(file, parts, world)
+    save_file(weights, file, {"note": "a film"})
+    begin_vae(file, parts, world)
+    begin_vae(file, parts, open_world(world.folder))
+    assert open_world(world.folder).licence == "Free. Its VAE began with weights of: a film"
+    assert all(torch.equal(value, weights[name]) for name, value in parts.decoder.vae.state_dict().items())
+    save_file({"other": torch.zeros(1)}, file, {"note": "a film"})
+    with pytest.raises(ValueError, match="not the weights of this VAE"):
+        begin_vae(file, parts, world)
+
+
+def test_the_harder_world_fits_its_limits():
+    """fp16 weights of everything that a world's folder holds, as `the shipped world is small` counts them."""
+    tokenizer = GameTokenizer.from_words(vocabulary(references=True), HARD.spec.state.tokens)
+    parts = WorldParts.new(HARD.spec, tokenizer, PROFILES["paper"])
+    values = sum(value.numel() for model in parts.models.values() for value in model.state_dict().values())
+    judges = 2 * sum(value.numel() for value in ProbeNet().parameters()) + sum(
+        value.numel() for value in ScoringNet().parameters()
+    )
+    assert 2 * (values + judges) < 35.8e6 and tokenizer.size <= 1000
+    assert HARD.dataset_games.edition == HARD.engine_games.edition == HARD_QUICK.dataset_games.edition == 2
+    assert HARD.edition is SECOND and FULL.edition is FIRST

@@ -520,9 +520,3 @@ def test_ctrl_c_ends_cleanly(world, tmp_path, unbroken):
     assert reported <= len(opened(world, tmp_path / "out").entries) <= reported + 1
     assert run_play(world, tmp_path, game, "--resume") == 0
     assert content(tmp_path / "out" / "game") == unbroken
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("game", range(40))
-def test_two_hundred_random_kills_change_nothing(world, tmp_path, unbroken, game):
-    assert play_with_kills(world, tmp_path, 5) == unbroken

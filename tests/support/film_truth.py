@@ -8,7 +8,7 @@ import numpy as np
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.framing import Crop, fit
-from animegamer_core.data.motion import motion_value
+from animegamer_core.data.motion import SLOW_FRACTION, motion_value
 from animegamer_core.toybox.film import FilmTruth
 from animegamer_core.toybox.film_parts import FilmPlan, parts_of
 from animegamer_core.toybox.film_pictures import film_frames, picture_size
@@ -35,5 +35,6 @@ def true_motion(dataset: DatasetFolder, truth: FilmTruth, plan: FilmPlan) -> lis
         pictures = [frame for _, frame in film_frames([dataclasses.replace(part, border="none")], clean)]
         times = turn.start - truth.scenes[index].start + np.arange(17) / 8
         numbers = np.clip(np.floor(times * plan.fps + 0.01).astype(int), 0, len(pictures) - 1)
-        values.append(motion_value(np.stack([fit(pictures[number], Crop(), (96, 144)) for number in numbers])))
+        clip = np.stack([fit(pictures[number], Crop(), (96, 144)) for number in numbers])
+        values.append(motion_value(clip, slow_fraction=SLOW_FRACTION))
     return values

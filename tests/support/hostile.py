@@ -187,3 +187,41 @@ def zip_entries(data: bytes, rng: Rng) -> tuple[bytes, str]:
                 if how == "twice":
                     archive.writestr(name + ".", content)
     return out.getvalue(), f"{entries[chosen][0]} {how}"
+
+
+STATUS = (
+    b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK", b"HTTP/1.1 206 Partial Content", b"HTTP/1.1 204 No Content",
+    b"HTTP/1.1 301 Moved", b"HTTP/1.1 302 Found", b"HTTP/1.1 400 Bad Request", b"HTTP/1.1 401 Unauthorized",
+    b"HTTP/1.1 429 Too Many Requests", b"HTTP/1.1 500 Error", b"HTTP/1.1 100 Continue",
+    b"HTTP/1.1 999 " + b"x" * 3000, b"HTTP/9.9 200 OK", b"HTTP/1.1 20", b"HTTP/1.1 -1 OK", b"\x00\xff\x1b[2J",
+    b"ICY 200 OK", b"",
+)  # fmt: skip
+HEADERS = (
+    b"Content-Length: -1", b"Content-Length: 99999999999999999999", b"Content-Length: 3",
+    b"Content-Length: 3\r\nContent-Length: 4", b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked",
+    b"Content-Encoding: gzip", b"Content-Encoding: br", b"Content-Encoding: deflate", b"Content-Range: bytes 5-2/1",
+    b"Location: //[", b"Location: file:///etc/passwd", b"Location: http://\xff\xfe/",
+    b"Location: http://127.0.0.1:1/", b"Location: /again", b"Retry-After: 0", b"Retry-After: -5",
+    b"Retry-After: soon", b"X-Error-Code: GatedRepo", b"X-Error-Message: \x1b[31mred", b"Set-Cookie: " + b"c" * 5000,
+    b"Content-Type: text/event-stream", b"Content-Type: application/json; charset=utf-99", b"No colon here",
+    b": empty", b"X: " + b"y" * 70_000, b"\x00: \x00", b"Connection: close",
+)  # fmt: skip
+
+
+def http_answer(body: bytes, rng: Rng) -> bytes:
+    """An answer that no honest server sends: its status, headers and body each right or wrong."""
+    match rng.randrange(6):
+        case 0:
+            body, _ = any_bytes(body, rng)
+        case 1:
+            body, _ = json_text(body, rng)
+        case 2:
+            body, _ = json_value(body, rng)
+        case 3:
+            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body) + rng.choice((0, 0, 5, 1 << 40)), body)
+        case 4:
+            body = rng.choice((b"", b"\x1f\x8b" + body, b"ffffffffffffffffff\r\n", rng.randbytes(200)))
+    headers = rng.choices(HEADERS, k=rng.randrange(4))
+    if rng.random() < 0.5:
+        headers.append(b"Content-Length: %d" % len(body))
+    return b"\r\n".join((rng.choice(STATUS), *headers, b"", body))

@@ -38,6 +38,13 @@ def test_edge_error_sees_what_a_shift_in_brightness_does_not_change():
     assert edge_error(got + 0.5, wanted) == edge_error(got, wanted) and edge_error(wanted + 1, wanted) == 0
 
 
+def test_edges_of_several_sizes_of_picture_are_summed():
+    got, wanted = torch.randn(2, 1, 2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    halves = [torch.nn.functional.avg_pool2d(side.flatten(0, 1), 2) for side in (got, wanted)]
+    both = edge_error(got, wanted) + edge_error(*halves)
+    assert edge_error(got, wanted, scales=2) == pytest.approx(both.item(), rel=1e-5)
+
+
 def test_motion_error_sees_what_moves_alone():
     wanted = torch.zeros(1, 1, 3, 2, 2)
     got = wanted.clone()

@@ -28,9 +28,11 @@ from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
+from animegamer_core.model.decoder import UNCONDITIONAL_MOTION
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
 from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.conditions import with_dropped_motion
 from animegamer_core.train.engine_learner import EngineLearner, add_predictions
 from animegamer_core.train.extend import extension_note
 from animegamer_core.train.job import Job, brief, run_job
@@ -458,17 +460,36 @@ def test_dropouts_have_the_chances_that_are_set(ready):
     learner = DiffusionLearner(config, parts.decoder, parts.encoder)
     text, image = torch.full((20_000, 4, 16), 2.0), torch.full((20_000, 4, 16), 3.0)
     random = SampleNoise(torch.device("cpu"), 1, MicroBatch(0), 20_000, "x")
-    given = learner._with_dropout(text, image, torch.full((4, 16), 5.0), random)
+    given, neither = learner._with_dropout(text, image, torch.full((4, 16), 5.0), random)
     kinds = given["text"][:, 0, 0], given["image"][:, 0, 0]
     gone, dark = kinds[0] == 0, kinds[1] == 0
     assert given["text"].std(dim=(1, 2)).max() == 0 and given["image"].std(dim=(1, 2)).max() == 0
     assert gone.float().mean() == pytest.approx(1 - 0.8 * 0.9, abs=0.01)
+    assert neither.float().mean() == pytest.approx(0.1, abs=0.01) and (gone & dark)[neither].all()
     assert dark.float().mean() == pytest.approx(1 - 0.75 * 0.9, abs=0.01)
     assert (gone & dark).float().mean() == pytest.approx(0.1 + 0.9 * 0.2 * 0.25, abs=0.01)
     assert (kinds[0] == 5).float().mean() == pytest.approx(0.3 * 0.8 * 0.9, abs=0.01)
 
 
-def test_motion_is_given_as_measured_and_never_dropped(ready):
+def test_motion_is_left_out_by_chance_and_wherever_nothing_else_conditions():
+    random = SampleNoise(torch.device("cpu"), 1, MicroBatch(0), 20_000, "x")
+    blank, motion = torch.arange(20_000) < 5_000, torch.full((20_000,), 3.0)
+    given = with_dropped_motion(motion, blank, tiny_config("joint", drop_motion=0.2), random)
+    assert set(given.tolist()) == {3.0, UNCONDITIONAL_MOTION} and (given[blank] == UNCONDITIONAL_MOTION).all()
+    assert (given[~blank] == UNCONDITIONAL_MOTION).float().mean() == pytest.approx(0.2, abs=0.01)
+
+
+def test_adaptation_reads_true_representations_as_often_as_asked(ready):
+    rows, device = torch.arange(len(ready.folder.turns)).repeat(40), torch.device("cpu")
+    true, predicted = (ready.store.features[name].shards[0].float()[rows] for name in ("states", "predicted"))
+    for part in (0.0, 0.5, 1.0):
+        config = tiny_config("adapt", drop_both=0.0, true_states=part)
+        given = DiffusionLearner(config, new_parts(ready).decoder, None).batch(ready, rows, MicroBatch(0), device)
+        is_true = (given["states"] == true).all(dim=(1, 2)) if part else (given["states"] != predicted).any(dim=(1, 2))
+        assert is_true.float().mean() == pytest.approx(part, abs=0.12)
+
+
+def test_motion_is_given_as_measured_and_not_dropped_unless_asked(ready):
     config = tiny_config("joint", drop_both=1.0)
     parts = new_parts(ready)
     learner = DiffusionLearner(config, parts.decoder, parts.encoder)

@@ -206,7 +206,8 @@ class EndpointModel:
             raise
         if _is_retried(response.status_code):
             self._count(f"status {response.status_code}")
-        headers = [item for item in response.headers.items() if item[0].lower() not in _BODY_HEADERS]
+        # as bytes: what is read as letters may not be written as ASCII
+        headers = [item for item in response.headers.raw if item[0].decode("latin-1").lower() not in _BODY_HEADERS]
         return type(response)(response.status_code, headers=headers, content=data, request=request)
 
     def _count(self, failure: str) -> None:

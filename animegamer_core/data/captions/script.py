@@ -6,8 +6,9 @@ social, entertainment, stamina}. adverbs: {level 1..5: word}.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,8 @@ from .replies import Caption, ReplyError
 from .words import why_unfit
 
 SIDECAR = ".captions.jsonl"  # in place of the film's suffix
-SLACK = 0.25  # seconds that a clip may extend beyond its span: cuts are found within a frame, fades less exactly
+LEAST = 0.5  # of a clip that its span covers
+CLOSENESS = 1e-6  # seconds: times are sums of floats
 _Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 _LEVELS = tuple(map(str, range(1, LEVELS + 1)))
 _Names = Annotated[list[str], msgspec.Meta(min_length=1)]
@@ -55,19 +57,26 @@ class ScriptCaptioner:
         self._spans = {film: read_spans(Path(path)) for film, path in sidecars.items()}
 
     def caption(self, task: ClipTask) -> Caption:
-        """The caption of the span that contains the clip; ReplyError if no span or several contain it."""
+        """The caption of the span that covers most of the clip; ReplyError if that is less than half of it, or if
+        spans that overlap each other cover half of it."""
         record = task.record
-        spans = [
-            span
-            for span in self._spans.get(record.film, ())
-            if record.start >= span.start - SLACK and record.end <= span.end + SLACK
-        ]
+        spans = _covering(self._spans.get(record.film, ()), record.start, record.end)
         if len(spans) != 1:
-            found = f"{len(spans)} spans of {record.film!r} contain {record.start:.2f} to {record.end:.2f} s"
+            found = f"{len(spans)} spans of {record.film!r} cover half of {record.start:.2f} to {record.end:.2f} s"
             raise ReplyError(found, f"one line of {record.film}{SIDECAR} that does")
         span = spans[0]
         adverb = span.adverbs[record.motion_level - 1]
         return Caption(span.characters[0], span.motion, span.background, adverb, *span.levels, span.characters)
+
+
+def _covering(spans: Sequence[Span], start: float, end: float) -> list[Span]:
+    """The spans that cover at least half of a clip. Of two halves the first counts, as the shot encoder reads the
+    clip's first frame; only spans that overlap each other leave more than one."""
+    half = LEAST * (end - start) - CLOSENESS
+    found = [span for span in spans if min(span.end, end) - max(span.start, start) >= half]
+    found.sort(key=lambda span: span.start)
+    apart = all(before.end <= after.start for before, after in pairwise(found))
+    return found[:1] if apart else found
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):

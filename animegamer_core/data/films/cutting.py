@@ -92,7 +92,8 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
         return span, [[] for _ in plans]
     frames = read_frames(span.film, times[0], span.scenes[-1].scene.end, threads=1)
     pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
-    measure = functools.partial(motion_value, backend=_flow(flow), threshold=flow.threshold)
+    rule = {"threshold": flow.threshold, "slow_fraction": flow.slow_fraction}
+    measure = functools.partial(motion_value, backend=_flow(flow), **rule)
     cuts: list[list[Cut]] = []
     try:
         for item, plan in zip(span.scenes, plans, strict=True):

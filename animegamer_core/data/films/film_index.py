@@ -189,12 +189,14 @@ def add_scenes(out: Path, span: Span, cuts: Sequence[Sequence[Cut]]) -> None:
 
 
 def tidy_film(out: Path, name: str) -> None:
-    """Sort the lines of a film whose scenes are all finished, and remove partial clips that a kill left."""
+    """Sort the lines of a film whose scenes are all finished, and remove unfinished files that a kill left."""
     path = _finished_path(out, name)
     lines = _lines(read_scenes(out, name))
     if path.is_file() and path.read_bytes() != lines.encode():
         write_text(path, lines)
-    for leftover in (out / CLIPS / name).glob(f"{PART}*"):
+    ours = re.compile(rf"{PART}[0-9]+-{re.escape(name)}\.jsonl?")
+    notes = (path for path in (out / FILMS).glob(f"{PART}*") if ours.fullmatch(path.name))
+    for leftover in (*(out / CLIPS / name).glob(f"{PART}*"), *notes):
         leftover.unlink(missing_ok=True)
 
 

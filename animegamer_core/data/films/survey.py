@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .film import FilmFrame, probe, read_frames
 from .film_file import FilmError
 from .framing import Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
+
+if TYPE_CHECKING:
+    import torch
 
 SAMPLED = 1 / 3  # seconds between two measurements of the borders
 OnSeconds = Callable[[float, float], None]  # (seconds of the film read, seconds in all or 0.0)
@@ -37,15 +40,20 @@ class Survey:
 
 
 def survey_film(
-    path: Path, settings: SceneSettings, *, threads: int = 0, on_seconds: OnSeconds | None = None
+    path: Path,
+    settings: SceneSettings,
+    *,
+    threads: int = 0,
+    device: str | torch.device = "cpu",
+    on_seconds: OnSeconds | None = None,
 ) -> Survey:
     """Read a film from start to end; FilmError if nothing of it can be read.
 
-    threads: of the decoder, 0 for one a core; use 1 when several films are read at once.
+    threads: of the decoder, 0 for one a core; use 1 when several films are read at once. device: of TransNetV2.
     """
     info = probe(path)
     try:
-        finder = SceneFinder(settings, info.fps)
+        finder = SceneFinder(settings, info.fps, device)
     except ValueError as error:
         raise FilmError(f"{path}: {error}") from error
     samples, end = [], 0.0

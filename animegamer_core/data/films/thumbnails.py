@@ -1,6 +1,7 @@
 """Thumbnails of a film's frames, and how different two of them are apart from small motion.
 
-Finding cuts compares many frames; a picture of 48 x 27 says enough and costs little. H height, W width, C channels.
+Finding scenes compares many frames; a picture of 48 x 27 says enough and costs little, and it is what
+TransNetV2 sees. H height, W width, C channels.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIZE = (48, 27)  # of a thumbnail, (W, H)
-TINY = (16, 9)  # so small that motion blurs away and only fades are seen
 REACH = 2  # pixels of a thumbnail that motion may move a patch by: 36 pixels at 480 height
 PATCH = 5  # side of the patches that move as one
 DARK, BRIGHT = 20.0, 235.0  # mean grey levels of a black and a white picture
 FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank picture; letters exceed both
 _MEAN = np.full((1, 3), 1 / 3)  # of the channels
+
+
+def reduced(picture_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A frame (H, W, C) of any size as (27, 48, C)."""
+    import cv2
+
+    return cv2.resize(picture_HWC, SIZE, interpolation=cv2.INTER_AREA)
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, so that changes between two can be cached
@@ -30,16 +37,7 @@ class Thumbnail:
     @classmethod
     def of(cls, number: int, picture_HWC: NDArray[np.uint8]) -> Thumbnail:
         """The thumbnail of a frame (H, W, C) of any size."""
-        import cv2
-
-        return cls(number, cv2.resize(picture_HWC, SIZE, interpolation=cv2.INTER_AREA).astype(np.float32))
-
-    @cached_property
-    def tiny(self) -> NDArray[np.float32]:
-        """The picture blurred to 16 x 9 x C numbers."""
-        import cv2
-
-        return cv2.resize(self.small_HWC, TINY, interpolation=cv2.INTER_AREA).ravel()
+        return cls(number, reduced(picture_HWC).astype(np.float32))
 
     @cached_property
     def contrast(self) -> float:
@@ -65,6 +63,11 @@ class Thumbnail:
     def _middle(self) -> NDArray[np.float32]:
         height, width = self.small_HWC.shape[:2]
         return self.small_HWC[height // 4 : -(height // 4), width // 4 : -(width // 4)].mean(axis=-1)
+
+
+def difference(first: Thumbnail, second: Thumbnail) -> float:
+    """The mean difference of two thumbnails in grey levels; quick, and seldom below their `change`."""
+    return float(np.abs(first.small_HWC - second.small_HWC).mean())
 
 
 def change(first: Thumbnail, second: Thumbnail) -> float:

@@ -1,61 +1,38 @@
-"""Gradual transitions between scenes: fades through black or white, and dissolves from one scene into the next.
+"""Transitions between scenes: cuts and dissolves from TransNetV2's probabilities, and fades through black or white.
 
-A fade shows as blank frames with the picture going before them and coming after them; a dissolve as frames that lie
-between two pictures. Frames have their number in the film. The numbers here were set on the generated films of
-tests/data and then checked on others with tests/measure/films.py.
+A fade shows as blank frames with the picture going before them and coming after them; the network misses some of these
+and takes others for two transitions. Frames have their number in the film; N frames.
 """
 
 from __future__ import annotations
 
-import bisect
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-
-from .thumbnails import Thumbnail
 
 RISE = 1.01  # ratio of two standard deviations from which on a picture still appears
 PLATEAU = 4  # frames without a further rise end half of a fade
 SHORTEST = 3  # frames of half a fade; anything quicker is a flash
 EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is the darkest (whitest)
 GRADUAL = 0.6  # largest standard deviation beside a blank frame, as a fraction of the scene's own
-WINDOWS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.25, 1.5)  # seconds: lengths of dissolve that are tried
-SAMPLES = 9  # moments of a window whose pictures are compared
-LEAST_SAMPLES = 5  # different pictures among them; fewer are a jump
-SAME_TIME = 1e-4  # seconds: times are sums of floats
-STEP, BACK = 0.4, 0.06  # largest progress of a dissolve from one sample to the next, forward and backward
-ENDS = 0.08  # progress this near to either end may be slow
-MIXED = (0.3, 0.7)  # progress between which a frame is a mixture of both pictures
-SPAN = (0.03, 0.5, 0.97)  # progress at which a dissolve begins, passes to the next scene, and ends
-CHANGING = 0.3  # least fraction of the picture that a dissolve changes
-
-Change = Callable[[Thumbnail, Thumbnail], float]
+LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or a fade
 
 
 @dataclass(frozen=True)
-class Dissolve:
-    """Thresholds that a dissolve has to meet.
+class Probabilities:
+    """From which of TransNetV2's probabilities on frames count.
 
-    distance: least distance of its first and last picture, in grey levels. dip: a mixture has less contrast than its
-    pictures; the largest contrast amid the dissolve, as a fraction of theirs. residue: how far half of the picture may
-    lie off the line between the two pictures, as a fraction of their distance; motion causes it. even: the smallest
-    step amid the dissolve, as a fraction of the median step; wild motion comes in fits. unmoved: least fraction of the
-    change from frame to frame that motion does not explain; it explains most of a pan. Scenes with much motion may
-    have more residue, up to `residue_most`, if more contrast is lost (`deeper` for each unit beyond `dip`) and
-    `unmoved_most` is unexplained.
+    change: that the shot changes, for a transition. alone: the same, for a cut where the picture does not jump. hint:
+    the least where it does. part: that a frame is part of a dissolve or fade.
     """
 
-    distance: float = 16.0
-    dip: float = 0.96
-    residue: float = 0.25
-    even: float = 0.7
-    unmoved: float = 0.75
-    deeper: float = 4.0
-    residue_most: float = 0.7
-    unmoved_most: float = 0.89
+    change: float = 0.3
+    alone: float = 0.5
+    hint: float = 0.06
+    part: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,18 +40,79 @@ class Transition:
     """How one scene gives way to the next. number: the next scene's first frame.
 
     kind is "cut" or "fade" (a dissolve too). The frames from `begins` up to, not including, `ends` mix both scenes.
-    weight: of two overlapping transitions the heavier is kept.
     """
 
     number: int
     kind: str
     begins: int
     ends: int
-    weight: float = 0.0
 
     def meets(self, other: Transition) -> bool:
         """Whether the two overlap or lie side by side."""
         return self.begins - 1 <= other.ends and other.begins <= self.ends + 1
+
+
+def network_transitions(
+    change_N: NDArray[np.float32], part_N: NDArray[np.float32], jumps: Sequence[int], limits: Probabilities
+) -> list[Transition]:
+    """Cuts and gradual transitions in order.
+
+    change_N, part_N: of `transnet`. jumps: frames that differ suddenly from the one before, in order.
+    """
+    parts, found = _runs(part_N >= limits.part), []
+    for first, end in _runs(change_N >= limits.change):
+        near = [part for part in parts if part[0] <= end and first <= part[1]]
+        begins, ends = (min(near)[0], max(near)[1]) if near else (first, end)
+        if ends - begins > LONGEST_CUT:
+            number = first + int(change_N[first:end].argmax()) + 1
+            found.append(Transition(number, "fade", begins, ends))
+            continue
+        jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
+        if jump is not None or change_N[first:end].max() >= limits.alone:
+            number = end if jump is None else jump
+            found.append(Transition(number, "cut", number, number))
+    for jump in jumps:
+        cut = Transition(jump, "cut", jump, jump)
+        if change_N[max(0, jump - 2) : jump + 1].max() >= limits.hint and not any(cut.meets(item) for item in found):
+            found.append(cut)
+    return sorted(found, key=lambda item: item.number)
+
+
+def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest: int) -> list[Transition]:
+    """The transitions, with a fade to a dark picture and one from it made one.
+
+    stds: Thumbnail.std of each frame. longest: frames between the two.
+    """
+    joined: list[Transition] = []
+    for item in transitions:
+        before = joined[-1] if joined else None
+        if before and before.kind == item.kind == "fade" and 0 < item.begins - before.ends <= longest:
+            goes = stds[before.ends] <= GRADUAL * stds[max(0, before.begins - 1)]
+            comes = stds[item.begins - 1] <= GRADUAL * stds[min(item.ends, len(stds) - 1)]
+            if goes and comes:
+                number = before.ends + int(np.argmin(stds[before.ends : item.begins]))
+                joined[-1] = Transition(number, "fade", before.begins, item.ends)
+                continue
+        joined.append(item)
+    return joined
+
+
+def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
+    """A fade through black or white with the extent that the network gives it, on each side where it saw it.
+
+    Contrast alone takes a picture that goes on growing brighter for a part of the fade.
+    """
+    gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
+    near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]
+    begins = min((first for first, end in near if first + end < 2 * fade.number), default=fade.begins)
+    ends = max((end for first, end in near if first + end >= 2 * fade.number), default=fade.ends)
+    return replace(fade, begins=begins, ends=ends)
+
+
+def _runs(true_N: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(first, end) of each run of true values."""
+    edges = np.flatnonzero(np.diff(true_N.astype(np.int8), prepend=0, append=0)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def blank_fades(
@@ -123,90 +161,3 @@ def _fade_frames(stds: Sequence[float]) -> int:
         elif index - at >= PLATEAU:
             break
     return at if at >= SHORTEST and stds[0] <= GRADUAL * most else 0
-
-
-def find_dissolves(
-    thumbnails: Sequence[Thumbnail], seconds: Sequence[float], limits: Dissolve, change: Change
-) -> Iterator[Transition]:
-    """Dissolves that may end at the last of the thumbnails, at most one of each length in WINDOWS.
-
-    seconds: when each frame of the film is shown, by its number. change: `thumbnails.change`, cached, since it is
-    called for the same frames again and again. Windows are times, not frame counts, since films of variable frame rate
-    show some pictures for long.
-    """
-    now, base = seconds[thumbnails[-1].number], thumbnails[0].number
-    for window in WINDOWS:
-        if seconds[base] > now - window:
-            continue
-        times = np.linspace(now - window, now, SAMPLES) + SAME_TIME
-        picked = [bisect.bisect_right(seconds, time, lo=base) - 1 - base for time in times]
-        way = thumbnails[picked[-1]].tiny - thumbnails[picked[0]].tiny
-        squared = float(way @ way)
-        if len(set(picked)) < LEAST_SAMPLES or squared < way.size * limits.distance**2:
-            continue
-        samples = [thumbnails[at] for at in picked]
-        steps = np.stack([sample.tiny for sample in samples]) - samples[0].tiny
-        progress = steps @ way / squared
-        if not _is_steady(progress, limits) or (contrast := _mixed_contrast(samples, progress)) > limits.dip:
-            continue
-        residue = _residue(steps, progress, way, limits)
-        if residue > min(limits.residue + limits.deeper * (limits.dip - contrast), limits.residue_most):
-            continue
-        least = limits.unmoved if residue <= limits.residue else limits.unmoved_most
-        if _unexplained(itertools.islice(thumbnails, picked[0], None), change) >= least:
-            rising = np.maximum.accumulate(progress.astype(float))
-            begins, middle, ends = (int(np.interp(part, rising, picked)) for part in SPAN)
-            yield Transition(base + middle, "fade", base + begins, base + ends + 1, squared)
-
-
-def _is_steady(progress: NDArray[np.float32], limits: Dissolve) -> bool:
-    """Whether the picture goes from first to last without jumps, falls or halts."""
-    steps = np.diff(progress)
-    amid = steps[(progress[:-1] > ENDS) & (progress[1:] < 1 - ENDS)]
-    halts = amid.size and amid.min() < limits.even * np.median(amid)
-    return not (steps.max() > STEP or steps.min() < -BACK or halts)
-
-
-def _mixed_contrast(samples: Sequence[Thumbnail], progress: NDArray[np.float32]) -> float:
-    """The least contrast of the mixtures, as a fraction of that of the first and last picture; inf without any.
-
-    Flashes of black or white have no contrast either, and are left out.
-    """
-    mixed = [
-        sample.contrast
-        for sample, part in zip(samples, progress, strict=True)
-        if not sample.blank and MIXED[0] < part < MIXED[1]
-    ]
-    whole = (samples[0].contrast + samples[-1].contrast) / 2
-    return min(mixed) / whole if mixed and whole else np.inf
-
-
-def _residue(
-    steps: NDArray[np.float32], progress: NDArray[np.float32], way: NDArray[np.float32], limits: Dissolve
-) -> float:
-    """The median distance of the changing cells from the line between both pictures, as a fraction of their distance.
-
-    inf where too little of the picture changes.
-    """
-    cells = np.linalg.norm(way.reshape(-1, 3), axis=1)
-    changing = cells > limits.distance
-    if changing.mean() < CHANGING:
-        return np.inf
-    off = np.linalg.norm((steps - progress[:, None] * way).reshape(len(steps), -1, 3), axis=2).max(axis=0)
-    return float(np.median(off[changing] / cells[changing]))
-
-
-def _unexplained(thumbnails: Iterable[Thumbnail], change: Change) -> float:
-    """The fraction of the change from frame to frame that motion does not explain."""
-    pairs = list(itertools.pairwise(thumbnails))
-    whole = sum(float(np.abs(one.small_HWC - other.small_HWC).mean()) for one, other in pairs)
-    return sum(change(*pair) for pair in pairs) / whole
-
-
-def strongest(transitions: Sequence[Transition]) -> list[Transition]:
-    """The transitions in the order of the film; of those that overlap only the heaviest."""
-    chosen: list[Transition] = []
-    for transition in sorted(transitions, key=lambda item: -item.weight):
-        if not any(transition.meets(other) for other in chosen):
-            chosen.append(transition)
-    return sorted(chosen, key=lambda item: item.number)

@@ -25,10 +25,10 @@ from ...runtime.optimizations import OPTIMIZATIONS
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
 from ...spec import resolve_sampling
 from ...state import motion_text
-from ...toybox.probes import ProbeNet, load_probes
+from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
-from ...toybox.world import Scene, instruction
+from ...toybox.world import Scene, caption
 from ...train.training_data import pictures
 
 Clips = NDArray[np.uint8]
@@ -50,9 +50,9 @@ class TrueShots:
         return labels_of(self.scenes)
 
     @property
-    def instructions(self) -> tuple[str, ...]:
-        """Each scene's instruction in the published form, with the adverb of its measured level."""
-        return tuple(instruction(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
+    def captions(self) -> tuple[str, ...]:
+        """What each scene shows in the published form, with the adverb of its measured level."""
+        return tuple(caption(scene, level) for scene, level in zip(self.scenes, self.levels, strict=True))
 
     def __getitem__(self, chosen: slice) -> TrueShots:
         return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
@@ -131,6 +131,11 @@ class EvalContext:
         """The world's probes."""
         return load_probes(self.world.folder, self.device)
 
+    @cached_property
+    def frame_probes(self) -> ProbeNet:
+        """The world's probes of single frames."""
+        return load_probes(self.world.folder, self.device, FRAME_WEIGHTS)
+
     @property
     def options(self) -> dict[str, Any]:
         """Steps and guidance schedule of every shot, as the decoder's sampler takes them."""
@@ -159,10 +164,14 @@ class EvalContext:
         """The classes that the probes recognise; present: heads that may not answer "none"."""
         return recognise_clips(self.probes, clips, self.batch, present)
 
+    def recognise_frames(self, clips: Clips) -> Labels:
+        """The classes (M, F) that the probes of single frames recognise in each frame."""
+        return recognise_frames(self.frame_probes, clips, self.batch)
+
     @torch.inference_mode()
     def encode(self, shots: TrueShots) -> Tensor:
         """(M, N, D) true representations, on the CPU: from each shot's motion text and first frame."""
-        texts = [motion_text(text) for text in shots.instructions]
+        texts = [motion_text(text) for text in shots.captions]
         parts = [
             self.encoder(texts[part], pictures(torch.from_numpy(shots.clips[part, 0]))).float().cpu()
             for part in self._parts(len(texts))

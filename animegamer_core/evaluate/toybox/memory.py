@@ -70,7 +70,7 @@ def _script(run: EvalRun) -> tuple[ScriptedGames, list[tuple[int, int]]]:
     for index in range(run.plan.memory):
         seed = run.first + GAME_OFFSET + index
         shown = shown_turns(seed)
-        games.append(sparse_game(seed, shown, turns=TURNS, split="heldout"))
+        games.append(sparse_game(seed, shown, turns=TURNS, split="heldout", edition=run.edition))
         asked += [(index, turn) for turn in shown[1:]]
     levels = tuple(tuple(_levels(run.context, game.scenes)) for game in games)
     return ScriptedGames(tuple(games), tuple(map(_script_of, games, levels)), levels), asked
@@ -112,7 +112,7 @@ def _long_game_lines(run: EvalRun) -> list[Line]:
     """One long game from a picture, whose prop is asked for every 100 turns; its story is saved, as in play."""
     turns = run.plan.long_game
     asked = tuple(range(ASKED_EVERY, turns + 1, ASKED_EVERY))
-    game = sparse_game(run.first + GAME_OFFSET, asked, turns=turns, split="heldout", opening=True)
+    game = sparse_game(run.first + GAME_OFFSET, asked, turns=turns, split="heldout", opening=True, edition=run.edition)
     states, seconds = _long_game(run, game, asked)
     values = [run.context.world.motion_table.value(state.motion) for state in states]
     clips = run.context.shoot([state.representation for state in states], values, run.seeds(len(states), GAME_OFFSET))

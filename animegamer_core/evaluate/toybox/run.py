@@ -14,6 +14,7 @@ from torch import Tensor
 from ...recall import LAST_TURNS, Memory
 from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
 from ...toybox.calibration import uncalibrated_table
+from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.world import Scene, instruction
 from .batched_play import Script, play_games
@@ -29,8 +30,9 @@ class Plan:
 
     shots: held-out scenes decoded from their true representation, and as many for the motion row. true: true clips for
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
-    at most so many shots for each window but the default one. unseen: games of two turns. memory: games of 64 turns.
-    long_game: turns of one more game.
+    at most so many shots for each window but the default one. unseen: games of two turns, for each kind of new scene.
+    memory: games of 64 turns. long_game: turns of one more game. references: games of 10 turns, some of which refer
+    back.
     """
 
     shots: int = 10
@@ -42,18 +44,21 @@ class Plan:
     unseen: int = 3
     memory: int = 2
     long_game: int = 100
+    references: int = 4
 
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
             raise ValueError(f"--limit is {games}; expected 1 game or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen", "memory")
+        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
 
 
 QUICK = Plan()
-FULL = Plan(shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60, memory=50, long_game=2000)
+FULL = Plan(
+    shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60, memory=50, long_game=2000, references=200
+)
 
 
 def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
@@ -124,10 +129,15 @@ class EvalRun:
         self.first = (seed + 1) * SEED_SPAN
 
     @cached_property
+    def edition(self) -> GamesEdition:
+        """The rules of the games that the world was trained on; its held-out games follow them too."""
+        return edition_of(self.context.world.provenance)
+
+    @cached_property
     def true(self) -> TrueShots:
         """True shots of held-out scenes, each from another game, spread over all turn numbers."""
         count = max(self.plan.true, self.plan.shots)
-        games = (sample_game(self.first + index, split="heldout") for index in range(count))
+        games = (sample_game(self.first + index, split="heldout", edition=self.edition) for index in range(count))
         return self.context.draw([game.scenes[index % len(game.scenes)] for index, game in enumerate(games)])
 
     @cached_property
@@ -190,8 +200,14 @@ class EvalRun:
         """Held-out games; the second half opens with a picture."""
         numbers = range(self.first + GAME_OFFSET, self.first + GAME_OFFSET + self.plan.games)
         half = (self.plan.games + 1) // 2
-        games = [sample_game(number, turns=self.plan.turns, split="heldout") for number in numbers[:half]]
-        games += [opening_game(number, turns=self.plan.turns, split="heldout") for number in numbers[half:]]
+        games = [
+            sample_game(number, turns=self.plan.turns, split="heldout", edition=self.edition)
+            for number in numbers[:half]
+        ]
+        games += [
+            opening_game(number, turns=self.plan.turns, split="heldout", edition=self.edition)
+            for number in numbers[half:]
+        ]
         return self.script(games)
 
     @cached_property
@@ -219,7 +235,7 @@ class EvalRun:
             return []
         shots = self.context.draw(scenes)
         states = (GameState.of_picture(state_ND) for state_ND in self.context.encode(shots))
-        return list(zip(shots.instructions, states, strict=True))
+        return list(zip(shots.captions, states, strict=True))
 
     def opening_of(self, game: Game) -> tuple[str, GameState] | None:
         """The instruction and the encoded state of a game's opening picture, if it has one."""

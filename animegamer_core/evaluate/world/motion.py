@@ -1,4 +1,4 @@
-"""How much a shot moves, measured as its world was: by the same flow backend, threshold and level edges."""
+"""How much a shot moves, measured as its world was: by the same flow backend, thresholds and level edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...data.flow import Flow, FlowSettings, motion_facts, open_flow
 from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
 from ...messages import quoted
 
-BACKEND, THRESHOLD = "motion backend", "motion threshold"  # keys of a world's provenance
+BACKEND, THRESHOLD, FRACTION = "motion backend", "motion threshold", "motion slow_fraction"  # of a world's provenance
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class MotionMeter:
 
     flow: Flow
     threshold: float
+    slow_fraction: float
     edges: tuple[float, ...] | None
     facts: Mapping[str, Any]
     remarks: tuple[str, ...] = ()
 
     def value(self, frames_FHWC: NDArray[np.uint8]) -> float:
         """The motion value of a shot, px a frame at 480 px height."""
-        return motion_value(frames_FHWC, backend=self.flow, threshold=self.threshold)
+        return motion_value(frames_FHWC, backend=self.flow, threshold=self.threshold, slow_fraction=self.slow_fraction)
 
     def level(self, value: float) -> int | None:
         """The level 1..5 of a motion value; None without edges."""
@@ -49,7 +50,10 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
     """
     own = world.provenance.get(BACKEND)
     wanted = FlowSettings(
-        backend=backend or own or "dis", threshold=_threshold(world) if threshold is None else threshold, **given
+        backend=backend or own or "dis",
+        threshold=_number(world, THRESHOLD, DEFAULT_THRESHOLD) if threshold is None else threshold,
+        slow_fraction=_number(world, FRACTION, 0.0),
+        **given,
     )
     if own is not None and own != wanted.backend:
         raise ValueError(
@@ -82,17 +86,18 @@ def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None
     borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
     with open_flow(flow) as opened:
-        facts = {**motion_facts(opened, flow.threshold), "edges": None if borders is None else list(borders)}
-        yield MotionMeter(opened, flow.threshold, borders, facts, remarks)
+        measured = motion_facts(opened, flow.threshold, flow.slow_fraction)
+        facts = {**measured, "edges": None if borders is None else list(borders)}
+        yield MotionMeter(opened, flow.threshold, flow.slow_fraction, borders, facts, remarks)
 
 
-def _threshold(world: World) -> float:
-    """The threshold of the world's provenance, or the project's default."""
-    text = world.provenance.get(THRESHOLD)
+def _number(world: World, key: str, default: float) -> float:
+    """A number of the world's provenance, or the default; ValueError for any other text."""
+    text = world.provenance.get(key)
     try:
-        return DEFAULT_THRESHOLD if text is None else float(text)
+        return default if text is None else float(text)
     except ValueError as error:
-        raise ValueError(f"world.json says {THRESHOLD} {quoted(text, 40)}; expected a number") from error
+        raise ValueError(f"world.json says {key} {quoted(text, 40)}; expected a number") from error
 
 
 def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
@@ -105,5 +110,6 @@ def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
         )
     if BACKEND not in world.provenance:
         yield f"world.json does not say which backend measured its motion; {flow.backend} is used here"
-    if flow.threshold != _threshold(world):
-        yield f"pixels count as still below {flow.threshold} px here, and below {_threshold(world)} px in the world"
+    own = _number(world, THRESHOLD, DEFAULT_THRESHOLD)
+    if flow.threshold != own:
+        yield f"pixels count as still below {flow.threshold} px here, and below {own} px in the world"

@@ -26,12 +26,12 @@ from ...evaluate.similarity.models import ScoringModels
 from ...evaluate.toybox.batched_play import Script, play_games
 from ...evaluate.toybox.context import Clips, EvalContext, TrueShots
 from ...evaluate.world.scores import compared_frames, rowwise_cosine, scored_text
+from ...model.decoder import UNCONDITIONAL_MOTION
 from ...state import GameState, MotionTable
 from ...toybox.benchmark import BENCHMARK, true_game
 from ...toybox.games import sample_game
 from ...toybox.probes import FOLDER
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
-from ...train.learners import UNCONDITIONAL_MOTION
 from ...train.sampling import generator
 from ..toybox_recipe.calibrate import decoder_response, played_states
 from .run_dir import RunDir

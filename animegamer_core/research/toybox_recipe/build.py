@@ -6,10 +6,12 @@
     scorers    train the scoring models for pictures and texts, on true clips of further seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
+    frames     (edition 2) train the probes of single frames, like the other probes
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
 
-Every stage ends within 8 minutes on one H200 and leaves its result in DIR; the same command again skips finished
-stages. `--quick` runs everything in miniature, to try the machinery.
+The same command again skips finished stages and continues an unfinished one. In edition 1 every stage ends within 8
+minutes on one H200; `--minutes` stops any stage in time. `--pack` writes what another machine needs in order to go on
+into a few small files, and `--unpack` reads them. `--quick` runs everything in miniature, to try the machinery.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from pathlib import Path
 
 from ...toybox.command import run_command
 from .build_dir import BuildDir, Deadline
-from .recipe import FULL, QUICK, STAGES
+from .recipe import RECIPES, STAGES
+from .travel import pack, unpack
 
 UNFINISHED = 3  # exit status
 
@@ -32,13 +35,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
+    parser.add_argument(
+        "--edition", type=int, choices=(1, 2), default=1, help="1: the shipped world; 2: the harder one (default 1)"
+    )
     parser.add_argument("--minutes", type=float, help="stop, resumable, after so many minutes")
     parser.add_argument("--quick", action="store_true", help="in miniature: tries the machinery, learns nothing")
+    parser.add_argument("--vae", type=Path, metavar="FILE", help="safetensors that stage vae begins with")
+    parser.add_argument("--unpack", type=Path, metavar="IN", help="first, the folder of files that --pack wrote")
+    parser.add_argument("--pack", type=Path, metavar="OUT", help="at the end, a folder for files of at most 15 MB")
     args = parser.parse_args(argv)
-    stages = args.stages.split(",")
-    unknown = [stage for stage in stages if stage not in STAGES]
+    recipe = RECIPES[args.edition, args.quick]
+    stages = recipe.stages if args.stages == parser.get_default("stages") else args.stages.split(",")
+    unknown = [stage for stage in stages if stage not in recipe.stages]
     if unknown:
-        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(recipe.stages)}")
+    if args.unpack is not None:
+        unpack(args.unpack, args.work)
 
     import torch
 
@@ -51,8 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     args.work.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    work = BuildDir(args.work, QUICK if args.quick else FULL, device, say)
-    return 0 if build(work, stages, Deadline(args.minutes)) else UNFINISHED
+    work = BuildDir(args.work, recipe, device, say, args.vae)
+    done = build(work, stages, Deadline(args.minutes))
+    for path in pack(args.work, args.pack) if args.pack is not None else ():
+        say(f"wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
+    return 0 if done else UNFINISHED
 
 
 if __name__ == "__main__":

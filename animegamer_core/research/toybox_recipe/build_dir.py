@@ -53,13 +53,14 @@ def clip_progress(say: Say, name: str) -> OnClip:
 class BuildDir:
     """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json.
 
-    say: shows a line of progress.
+    say: shows a line of progress. vae: a file of weights that stage `vae` begins with, in place of random ones.
     """
 
     folder: Path
     recipe: Recipe
     device: str
     say: Say
+    vae: Path | None = None
 
     @property
     def dataset(self) -> Path:
@@ -86,9 +87,10 @@ class BuildDir:
         """The recipe's settings of a stage, as JSON keeps them."""
         recipe = self.recipe
         own = {
-            "data": asdict(recipe.dataset_games),
-            "games": asdict(recipe.engine_games),
+            "data": recipe.dataset_games.facts,
+            "games": recipe.engine_games.facts,
             "probes": asdict(recipe.probes),
+            "frames": None if recipe.frames is None else asdict(recipe.frames),
             "scorers": asdict(recipe.scoring),
             "calibrate": recipe.calibrated_on,
         }

@@ -16,7 +16,17 @@ from einops import rearrange
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...toybox.probes import FRAME_STRIDE, ChanceCheck, ProbeNet, chance_checks, noise_check, recognise, save_probes
+from ...toybox.probes import (
+    FRAME_STRIDE,
+    FRAME_WEIGHTS,
+    ChanceCheck,
+    ProbeNet,
+    chance_checks,
+    noise_check,
+    recognise,
+    recognise_frames,
+    save_probes,
+)
 from ...toybox.scenes import HEADS, Labels, draw_labelled
 from .training import OnLoss, blurred, relit, train_network
 
@@ -31,20 +41,26 @@ def train_probes(
     device: torch.device | str,
     seed: int = 0,
     on_loss: OnLoss | None = None,
+    single: bool = False,
 ) -> ProbeNet:
     """Train probes on true clips frames_u8 (M, 17, H, W, 3), which stay in memory on `device` during training.
 
-    Each of the `steps` batches has at most 128 augmented clips. Returns the network in eval mode on `device`.
+    Each of the `steps` batches has at most 128 augmented clips; single: one frame of each, drawn anew every time.
+    Returns the network in eval mode on `device`.
     """
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed)
     net = ProbeNet().to(device).train()
-    clips = frames_u8[:, ::FRAME_STRIDE].to(device)
+    clips = (frames_u8 if single else frames_u8[:, ::FRAME_STRIDE]).to(device)
     truth = {name: torch.as_tensor(classes, device=device) for name, classes in labels.items()}
 
     def batch_loss() -> Tensor:
         rows = torch.randint(len(clips), (min(BATCH, len(clips)),), generator=draw).to(device)
-        return _loss(net, _degraded(clips[rows], draw), {name: classes[rows] for name, classes in truth.items()})
+        seen = (
+            clips[rows, torch.randint(clips.shape[1], rows.shape, generator=draw).to(device)] if single else clips[rows]
+        )
+        seen = seen[:, None] if single else seen
+        return _loss(net, _degraded(seen, draw), {name: classes[rows] for name, classes in truth.items()})
 
     train_network(net, batch_loss, steps, LEARNING_RATE, WEIGHT_DECAY, on_loss)
     return net.eval()
@@ -64,9 +80,10 @@ def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
     clips = rearrange(clips_BTHWC, "b t h w c -> b t c h w").float() / 255
     factor = int(torch.randint(2, 4, (1,), generator=draw))
     clips = torch.lerp(clips, blurred(clips.flatten(0, 1), factor).unflatten(0, clips.shape[:2]), soft**2)
-    neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
-    neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
-    clips = torch.lerp(clips, neighbours, 0.3 * slow)
+    if clips.shape[1] > 1:
+        neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
+        neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
+        clips = torch.lerp(clips, neighbours, 0.3 * slow)
     clips = clips.roll([int(shift) for shift in torch.randint(-3, 4, (2,), generator=draw)], (3, 4))
     return relit(clips, light, contrast) + 0.06 * noise * torch.randn_like(clips)
 
@@ -128,4 +145,26 @@ def build_probes(
         "shuffled": {name: asdict(check) for name, check in shuffled.items()},
     }
     save_probes(net, world, facts)
+    return facts
+
+
+def build_frame_probes(
+    world: Path | str,
+    recipe: ProbeRecipe,
+    device: torch.device | str,
+    workers: int | None = None,
+    on_loss: OnLoss | None = None,
+) -> dict[str, Any]:
+    """Train probes that see one frame, and save them in a world's folder; returns the facts for their card.
+
+    Their accuracy is over all frames of held-out clips.
+    """
+    first = recipe.seed * 1_000_000
+    frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
+    clips, truth = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
+    net = train_probes(torch.from_numpy(frames), labels, recipe.steps, device, recipe.seed, on_loss, single=True)
+    seen = recognise_frames(net, clips)
+    accuracy = {name: float((seen[name] == truth[name][:, None]).mean()) for name in HEADS}
+    facts = {"recipe": asdict(recipe), "accuracy": accuracy}
+    save_probes(net, world, facts, FRAME_WEIGHTS)
     return facts

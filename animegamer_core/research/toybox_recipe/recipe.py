@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
+from ...toybox.editions import EDITIONS, GamesEdition
 from .probes import ProbeRecipe
 from .scoring_checks import ScoringRecipe
 
 DRAWN = ("data", "games")
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish")
 STAGES = (*DRAWN, "probes", "scorers", *TRAINED, "calibrate")
+HARD_STAGES = (*DRAWN, "probes", "frames", "scorers", *TRAINED, "calibrate")  # of edition 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,13 @@ class Recipe:
     scoring: ScoringRecipe
     calibrated_on: int  # training scenes whose shots are measured
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
+    frames: ProbeRecipe | None = None  # probes of single frames, where stage `frames` makes them
+    stages: tuple[str, ...] = STAGES
+
+    @property
+    def edition(self) -> GamesEdition:
+        """The rules of its games."""
+        return EDITIONS[self.dataset_games.edition]
 
 
 FULL = Recipe(
@@ -57,3 +67,73 @@ QUICK = Recipe(
     calibrated_on=1,
     changes={stage: {"steps": 2, "batch": 4, "lr_warmup": 1, "log_every": 1, "validate_every": 0} for stage in TRAINED},
 )
+
+# Edition 2. Its transformer reads tokens of 2x2 latents in place of 4x4, so it has four times as many, and is one layer
+# shallower; 16 steps in place of 20 keep a turn on two CPU cores under 5 s (docs/training.md).
+HARD_SPEC = replace(
+    SPECS["toybox"],
+    decoder=replace(
+        SPECS["toybox"].decoder,
+        layers=6,
+        patch=2,
+        steps=16,
+        guides_motion=True,
+        vae=replace(SPECS["toybox"].decoder.vae, latent_channels=16),
+    ),
+)
+_PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens each
+HARD = Recipe(
+    spec=HARD_SPEC,
+    dataset_games=DatasetGames(games=2000, held_out=24, edition=2),
+    engine_games=DatasetGames(games=3000, held_out=24, edition=2),
+    probes=FULL.probes,
+    frames=ProbeRecipe(clips=6000, held_out=500, steps=4000, control_steps=500, seed=2),
+    scoring=FULL.scoring,
+    calibrated_on=16,
+    changes={
+        "vae": {
+            "steps": 6000,
+            "batch": 8,
+            "lr": 4e-4,
+            "lr_warmup": 200,
+            "ema": 0.9995,
+            "weight_decay": 1e-4,
+            "edge": 0.3,
+            "edge_scales": 3,
+            "motion": 0.3,
+            "kl": 1e-4,
+        },
+        "towers": {"steps": 2000},
+        "warmup": {**_PATCH_2, "steps": 400, "lr": 1e-3},
+        "joint": {**_PATCH_2, "steps": 15000, "lr": 1e-3},
+        "predict": {"steps": 10000, "compile": True},
+        "adapt": {**_PATCH_2, "steps": 3000, "true_states": 0.5},
+        "polish": {
+            "trainable": (r"^decoder\.vae\.decoder\.",),
+            "steps": 2600,
+            "batch": 8,
+            "lr": 2e-4,
+            "ema": 0.9995,
+            "edge": 0.3,
+            "edge_scales": 3,
+            "motion": 0.6,
+        },
+    },
+    stages=HARD_STAGES,
+)
+_MINIATURE: dict[str, object] = {"batch": 4, "compile": False, **{"steps": 2, "lr_warmup": 1, "log_every": 1}}
+HARD_QUICK = replace(
+    QUICK,
+    spec=HARD_SPEC,
+    dataset_games=replace(QUICK.dataset_games, edition=2),
+    engine_games=replace(QUICK.engine_games, edition=2),
+    frames=replace(QUICK.probes, seed=2),
+    changes={stage: {**HARD.changes.get(stage, {}), **_MINIATURE, "validate_every": 0} for stage in TRAINED},
+    stages=HARD_STAGES,
+)
+RECIPES: Mapping[tuple[int, bool], Recipe] = {  # (edition, whether in miniature) -> recipe
+    (1, False): FULL,
+    (1, True): QUICK,
+    (2, False): HARD,
+    (2, True): HARD_QUICK,
+}

@@ -15,7 +15,8 @@ from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
 from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import write_dataset
-from ...toybox.world import vocabulary
+from ...toybox.editions import EDITION_NOTE, FIRST
+from ...toybox.world import LIFE, vocabulary
 from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts
 from ...train.run import StageResult, train_stage
@@ -23,9 +24,10 @@ from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from .build_dir import BuildDir, Deadline, clip_progress
 from .calibrate import decoder_response, played_states
-from .probes import build_probes
+from .probes import build_frame_probes, build_probes
 from .recipe import DRAWN
 from .scoring_checks import build_scoring_models
+from .vae_start import begin_vae
 
 ROWS = {"polish": "vae"}  # build stages that train with another stage's row of the scratch recipe
 SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
@@ -94,14 +96,22 @@ def _draw(work: BuildDir) -> None:
         "encoder and decoder trained on": recipe.dataset_games.trained_on,
         "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
     }
+    if recipe.edition is not FIRST:
+        provenance[EDITION_NOTE] = str(recipe.edition.number)
     facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE}
-    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
+    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, life=LIFE, **facts)
 
 
 def _train_probes(work: BuildDir) -> None:
     progress = _loss_progress(work, "probes", every=500)
     facts = build_probes(work.world, work.recipe.probes, work.device, on_loss=progress)
     work.say(f"probes: {facts['accuracy']}")
+
+
+def _train_frame_probes(work: BuildDir) -> None:
+    assert work.recipe.frames is not None, "only recipes with these probes have their stage"
+    facts = build_frame_probes(work.world, work.recipe.frames, work.device, on_loss=_loss_progress(work, "frames", 500))
+    work.say(f"frames: {facts['accuracy']}")
 
 
 def _train_scoring_models(work: BuildDir) -> None:
@@ -115,11 +125,12 @@ def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple
     world = open_world(work.world)
     clips = dataset(work)
     loaded = WorldParts.load(world)
-    tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
+    tokenizer = GameTokenizer.from_words(vocabulary(work.recipe.edition.references > 0), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
     parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
-    return parts, add_frames(TrainingData(clips, FeatureStore())).to(work.device)
+    data = add_frames(TrainingData(clips, FeatureStore()))
+    return parts, replace(data, store=data.store.to(work.device))
 
 
 def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
@@ -128,6 +139,8 @@ def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, mi
             work.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
 
     row = ROWS.get(stage, stage)
+    if stage == "vae" and work.vae is not None:
+        begin_vae(work.vae, parts, open_world(work.world))
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     result = train_stage(row, config, parts, data, work.folder / "runs" / stage, RunOptions(on_step=show))
     if result.done:
@@ -157,6 +170,7 @@ OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are no sta
     "data": _draw,
     "games": _engine_games,
     "probes": _train_probes,
+    "frames": _train_frame_probes,
     "scorers": _train_scoring_models,
     "calibrate": _calibrate,
 }

@@ -1,0 +1,65 @@
+"""The verb `batch`: files of games, each played in several takes, with a grid of the takes."""
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..checkpoint.adapters import open_with_adapters
+from ..runtime.device import choose_device
+from ..runtime.models import LoadedModels, PlaySettings
+from ..spec import GUIDANCE_NAMES
+from ..story.batch import keep_first, read_game_files, take_of, take_seeds, write_grid
+from ..story.player import PlayedTurn, Player
+from ..story.story import Story
+from .options import add_adapter_option
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `batch`."""
+    add = parser.add_argument
+    add(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="text files of games, or folders of them: an instruction per line, a blank line between games",
+    )
+    add("--takes", type=int, default=1, metavar="N", help="takes of each game, with other noise (default %(default)s)")
+    add("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
+    add_adapter_option(parser)
+    add("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
+    add("--seed", type=int, default=0, help="noise seed of the first take's turn 1 (default %(default)s)")
+    add("--steps", type=int, help="sampling steps (default: the world's)")
+    add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
+    add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play all games; after an interruption the same command goes on."""
+    games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
+    world = open_with_adapters(args.world, args.stage_file, playing=True)
+    models = None
+    for number, game in enumerate(games, start=1):
+        story = Story.open(args.out, game.name, world.spec.name, world.fingerprint)
+        with story.lock():
+            takes = []
+            for seed in seeds:
+                settings = PlaySettings(
+                    seed=seed, steps=args.steps, guidance=args.guidance, device=choose_device(args.device)
+                )
+                models = models or LoadedModels(world, settings)
+                Player(world, story, settings, 0, models).play(game.instructions, _show)
+                takes.append(take_of(story, seed, len(game.instructions)))
+                print(f"game {number}/{len(games)} {game.name}  seed {seed}  branch {story.branch}", flush=True)
+            keep_first(story, takes)
+            for path in write_grid(story, takes):
+                print(path, flush=True)
+    return 0
+
+
+def _show(played: PlayedTurn) -> None:
+    how = "drawn" if played.drawn else "known"
+    print(f"  turn {played.turn.number}  {played.turn.instruction}  ({how})", file=sys.stderr, flush=True)

@@ -1,0 +1,166 @@
+"""Rows about what is hard in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...state import DEFAULT_WINDOW, GameState, MotionScope
+from ...toybox.games import sample_game
+from ...toybox.probes import has_frame_probes
+from ...toybox.referring import HEADS as REFERRED
+from ...toybox.referring import chance
+from ...toybox.scenes import labels_of
+from ...toybox.world import MOTIONS, Scene
+from ..estimates import Estimate, fraction, mean, psnr, sharpness
+from ..report import Line, Outcome, Target, strips
+from .context import Clips, TrueShots
+from .run import EvalRun, PlayedGames
+
+LEVELS = tuple(int(level) for level in MotionScope)
+RECONSTRUCTED = {5: 30.0}  # dB that reconstructions of a level should reach
+RECONSTRUCTED_MEAN = 34.0  # dB, all levels together
+LIKENESS = {1: 29.0, 2: 28.0, 3: 26.0}  # dB to the true clip that shots of a level should reach
+SHARP = Target(0.95, 1.08)
+LEGIBLE = 0.95  # of shots whose worst frame the probes should read
+ON_FRAMES = ("character", "place", "time")  # what one frame shows
+FAST, MOST_PICTURED = 4, 40  # a picture shows so many shots of this level and above
+NEW_TURNS, REFERRING_TURNS = 2, 10
+STATS = ("social", "entertainment", "stamina")
+
+
+def sharp_row(run: EvalRun) -> Outcome:
+    """PSNR and sharpness by motion level, of the VAE and of shots drawn from the true representations; then what single
+    frames of those shots show.
+
+    Sharpness is the mean absolute difference of neighbouring pixels, as a fraction of the true clip's.
+    """
+    true, sources = run.true, run.sources
+    rebuilt = _by_level("VAE", true, run.reconstructions, RECONSTRUCTED, None)
+    everything = mean([psnr(*pair) for pair in zip(run.reconstructions, true.clips, strict=True)])
+    lines = [*rebuilt, Line("sharp", "VAE, all levels: PSNR", everything, Target(RECONSTRUCTED_MEAN), "dB")]
+    lines += _by_level("shots", sources, run.shots, LIKENESS, SHARP)
+    fast = [clip for clip, level in zip(run.shots, sources.levels, strict=True) if level >= FAST][:MOST_PICTURED]
+    half = (len(fast) + 1) // 2
+    sheet = {"fast": strips([fast[:half], fast[half:]], (f"shots of level {FAST} and above", ""))} if fast else {}
+    if not has_frame_probes(run.context.world.folder):
+        return Outcome(tuple(lines), sheet, ("this world has no probes for single frames, so they are not read",))
+    return Outcome((*lines, *_worst_frames(run)), sheet)
+
+
+def _by_level(
+    name: str, true: TrueShots, clips: Clips, likeness: Mapping[int, float], sharp: Target | None
+) -> list[Line]:
+    """PSNR and sharpness of clips against their true ones, a line for each level."""
+    lines = []
+    for level in LEVELS:
+        rows = [row for row, found in enumerate(true.levels) if found == level]
+        target = Target(likeness[level]) if level in likeness else None
+        quality = mean([psnr(clips[row], true.clips[row]) for row in rows])
+        detail = mean([sharpness(clips[row], true.clips[row]) for row in rows])
+        lines.append(Line("sharp", f"{name}, level {level}: PSNR", quality, target, "dB"))
+        lines.append(Line("sharp", f"{name}, level {level}: sharpness", detail, sharp, ""))
+    return lines
+
+
+def _worst_frames(run: EvalRun) -> list[Line]:
+    """The fraction of shots whose every frame the probes read rightly, by level, and of true clips."""
+    sources = run.sources
+    shown, true = (_all_frames_right(run, clips, sources.scenes) for clips in (run.shots, sources.clips))
+    levels = np.array(sources.levels)
+    lines = [
+        Line("sharp", f"worst frame, level {level}: {head}", fraction(shown[head][levels == level]), Target(LEGIBLE))
+        for level in LEVELS
+        for head in ON_FRAMES
+    ]
+    return lines + [Line("sharp", f"worst frame of true clips: {head}", fraction(true[head])) for head in ON_FRAMES]
+
+
+def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> dict[str, NDArray[np.bool_]]:
+    seen, truth = run.context.recognise_frames(clips), labels_of(scenes)
+    return {head: (seen[head] == truth[head][:, None]).all(axis=1) for head in ON_FRAMES}
+
+
+def new_row(run: EvalRun) -> Outcome:
+    """Games of two turns whose every scene is new in one way, beside games with nothing new; all played from text."""
+    edition, lines, sheets = run.edition, [], []
+    splits = {"nothing new": "heldout", **{f"new {split}": split for split in edition.new_splits}}
+    for name, split in splits.items():
+        numbers = range(run.first, run.first + run.plan.unseen)
+        games = [sample_game(number, turns=NEW_TURNS, split=split, edition=edition) for number in numbers]
+        scripted = run.script(games)
+        played = run.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
+        seen, truth = run.context.recognise(played.clips), labels_of(played.scenes)
+        right = {head: seen[head] == truth[head] for head in ("character", "partner", "motion", "place")}
+        couples = np.array([scene.partner is not None for scene in played.scenes])
+        lines += [Line("new", f"{name}: {head}", fraction(right[head])) for head in ("character", "motion", "place")]
+        lines.append(Line("new", f"{name}: partner, of shots with two", fraction(right["partner"][couples])))
+        lines.append(Line("new", f"{name}: state changes, all three right", fraction(changes_right(played))))
+        sheets.append(played.clips[:1])
+    sheet = strips([np.concatenate(sheets)], (", ".join(splits),))
+    return Outcome(tuple(line for line in lines if line.estimate.count), {"new": sheet})
+
+
+def references_row(run: EvalRun) -> Outcome:
+    """Turns whose instruction refers back, with the default window and with none.
+
+    Beside each line stands what an even guess reaches that knows the words and all rules of the training games.
+    """
+    edition = run.edition
+    if not edition.references:
+        return Outcome((), notes=(f"no instruction of the games of edition {edition.number} refers back",))
+    numbers = range(run.first, run.first + run.plan.references)
+    games = [sample_game(number, turns=REFERRING_TURNS, split="heldout", edition=edition) for number in numbers]
+    scripted = run.script(games)
+    asked = [
+        (index, turn)
+        for index, game in enumerate(games)
+        for turn, scene in enumerate(game.scenes, start=1)
+        if scene.refers is not None
+    ]
+    lines = []
+    for window in (DEFAULT_WINDOW, 0):
+        played = run.play(scripted, window, asked)
+        seen, truth = run.context.recognise(played.clips), labels_of(played.scenes)
+        for kind in edition.reference_kinds:
+            rows = np.array([scene.refers == kind for scene in played.scenes], bool)
+            right = np.all([seen[head] == truth[head] for head in REFERRED[kind]], axis=0)[rows]
+            guess = _mean_chance([scene for scene in played.scenes if scene.refers == kind], run)
+            name = f"window {window}, {kind}: {' and '.join(REFERRED[kind])} (chance {guess:.0%})"
+            lines.append(Line("references", name, fraction(right)))
+        changes = fraction(changes_right(played))
+        lines.append(Line("references", f"window {window}: state changes, all three right", changes))
+    return Outcome(tuple(lines))
+
+
+def _mean_chance(scenes: Sequence[Scene], run: EvalRun) -> float:
+    return float(np.mean([chance(scene, run.edition) for scene in scenes])) if scenes else 0.0
+
+
+def changes_right(played: PlayedGames) -> list[bool]:
+    """Whether all three stats of each drawn turn change as its motion says."""
+    return [_changes_as(scene, state) for scene, state in zip(played.scenes, played.states, strict=True)]
+
+
+def _changes_as(scene: Scene, state: GameState) -> bool:
+    return all(getattr(MOTIONS[scene.motion], stat) == getattr(state.change, stat) for stat in STATS)
+
+
+def motion_lines(run: EvalRun, own: Sequence[Estimate], uncalibrated: Sequence[Estimate]) -> list[Line]:
+    """ACC-F and MAE-F with and without calibration; from edition 2 on, those without come first and have the targets.
+
+    own, uncalibrated: (ACC-F, MAE-F).
+    """
+    goals = (("ACC-F", Target(0.73), ""), ("MAE-F", Target(high=0.40), "levels"))
+    hard = run.edition.number > 1
+    bare = [
+        Line("motion", f"{name}, uncalibrated", found, target if hard else None, unit)
+        for found, (name, target, unit) in zip(uncalibrated, goals, strict=True)
+    ]
+    fitted = [
+        Line("motion", name, found, None if hard else target, unit)
+        for found, (name, target, unit) in zip(own, goals, strict=True)
+    ]
+    return [*bare, *fitted] if hard else [*fitted, *bare]

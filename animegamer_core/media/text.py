@@ -1,0 +1,75 @@
+"""Text in pictures: a pen that draws it, and what fits into a width. Sizes and widths in pixels."""
+
+from __future__ import annotations
+
+import re
+import typing
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .fonts import drawable, font_of
+
+if typing.TYPE_CHECKING:
+    from PIL import ImageDraw
+
+GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
+NOTICE = "? replaces letters that no font on this computer has; install Noto Sans CJK to see them"
+_LETTERS = 600  # more than fits into any picture; measuring all of a long text would take minutes
+_PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces and at wide letters
+
+
+@dataclass(frozen=True)
+class Pen:
+    """Draws text with PIL's own font or, if that lacks a letter, with a font of the system."""
+
+    draw: ImageDraw.ImageDraw
+
+    def text(
+        self, xy: tuple[float, float], words: str, size: int, ink: str, anchor: str = "lm", outline: int = 0
+    ) -> None:
+        """Draw text at a point. anchor: as in Pillow; `lm` is left, middle. outline: width of the black outline."""
+        style = {"stroke_width": outline, "stroke_fill": "black"} if outline else {}
+        self.draw.text(xy, drawable(words), fill=ink, font=font_of(words, size), anchor=anchor, **style)
+
+    def pill(self, box: tuple[float, float, float, float], colour: str) -> None:
+        """Draw a bar with round ends."""
+        self.draw.rounded_rectangle(box, radius=(box[3] - box[1]) / 2, fill=colour)
+
+
+def width_of(words: str, size: int) -> float:
+    """How wide the words are in this size."""
+    return font_of(words, size).getlength(drawable(words))
+
+
+def fitted(words: str, size: int, width: float) -> str:
+    """The words, cut short with dots if they do not fit."""
+    if len(words) <= _LETTERS and width_of(words, size) <= width:
+        return words
+    lengths = range(min(len(words), _LETTERS) + 1)
+    longer = bisect_right(lengths, width, key=lambda length: width_of(words[:length] + "...", size))
+    return words[: max(0, longer - 1)].rstrip() + "..."
+
+
+def wrapped(words: str, size: int, width: float, most: int) -> list[str]:
+    """The words in at most so many lines, broken at spaces and wide letters; the last line may still be too long."""
+    lines = [""]
+    for piece in _PIECES.findall(words[:_LETTERS]):
+        longer = (lines[-1] + piece).strip()
+        if len(lines) < most and lines[-1] and width_of(longer, size) > width:
+            lines.append(piece.strip())
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def parts_of(instruction: str) -> Sequence[str]:
+    """The parts of an instruction in the published form without their labels; of other texts, the whole."""
+    if not instruction.startswith("Character: "):
+        return (instruction,)
+    return tuple(part.split(": ", 1)[-1].rstrip(".") for part in instruction.split("; "))
+
+
+def is_drawable(words: str) -> bool:
+    """Whether a font of this computer has all the letters."""
+    return drawable(words) == words

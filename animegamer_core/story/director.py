@@ -1,0 +1,226 @@
+"""The director proposes what happens next, by a small rule from the stats and the last turns. Imports no torch.
+
+The rule: for each act that the world knows, it asks where the stats would be after it. Acts that bring low stats back
+to the middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something
+entertaining. Acts of the last turns are unlikely, and an act that filled 3 of the last 20 turns is left out. A place
+lasts two or three turns, then comes the one that was not visited for longest; times of day and friends take turns in
+the same way.
+
+Everything is drawn from a generator named after the seed, the turn's number and the last turns, so the same game with
+the same seed gets the same proposals. How an act changes the stats is what the engine said when it was last played, and
+before that what the world states.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from ..life import PUBLISHED_RULES, STATS, Act, Rules, Words
+from ..recall import PUBLISHED
+from ..state import GameSession, Instruction, StateChange, Turn
+
+LOOKS_BACK = 40  # turns that a proposal depends on
+SPAN, MOST_OF_SPAN = 20, 3  # an act fills at most 3 of 20 turns, so at most 15 % of a long game
+LOW = 40  # a stat below it is given as the reason of a proposal
+CALM = 12.0  # points from the middle at which a stat begins to matter
+PLACE_TURNS, TIME_TURNS = (2, 3), (3, 5)  # turns that a place and a time of day last
+CARRIES = 0.25  # of the turns show a thing
+REMEMBERED_TURNS = 30  # a thing is referred to again for so long; then a new one comes
+SUGGESTIONS = 3
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed instruction. reason: the stat that is low and that it raises, or an empty text."""
+
+    instruction: str
+    reason: str = ""
+
+
+class Proposer(Protocol):
+    """Proposes next instructions. name: what a story says of who proposed a turn."""
+
+    @property
+    def name(self) -> str:
+        """As above."""
+
+    def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
+        """At least one proposal for the next turn and at most `count`, the best first."""
+
+
+@dataclass(frozen=True)
+class Director:
+    """Proposes by the rule. words: what the world knows."""
+
+    words: Words
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        lacking = [name for name in ("characters", "acts", "places") if not getattr(self.words, name)]
+        if lacking:
+            raise ValueError(
+                f"this world states no {lacking[0]}, so nothing can be proposed; play one turn in the form `Character: "
+                "...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
+            )
+
+    @property
+    def name(self) -> str:
+        """What a story says of who proposed a turn."""
+        return f"rules, seed {self.seed}"
+
+    def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
+        """Up to `count` proposals with different acts for the next turn; play without a player takes the first."""
+        past = _read([turn for turn in session.turns[-LOOKS_BACK:] if turn.number > 0], self.words)
+        last = session.turns[-1].instruction if session.turns else ""
+        rng = random.Random(f"animegamer/director/{self.seed}/{session.next_number}/{last}")
+        rules = session.rules or PUBLISHED_RULES
+        setting = _setting(rng, past, self.words)
+        acts = _likely_acts(rng, past, self.words, asdict(session.character), rules)
+        return tuple(self._proposal(rng, act, past, setting, session, rules) for act in acts[:count])
+
+    def _proposal(
+        self,
+        rng: random.Random,
+        act: Act,
+        past: Sequence[_Past],
+        setting: tuple[str, str],
+        session: GameSession,
+        rules: Rules,
+    ) -> Proposal:
+        place, time = setting
+        characters = _characters(rng, act, past, self.words, self.seed)
+        motion = act.phrase + _carried(rng, past, self.words)
+        text = Instruction(characters, motion, place, _adverb(rng, act, self.words), time).text
+        return Proposal(text, _reason(act, past, asdict(session.character), rules))
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What a past turn's instruction named; None and empty where the world does not know it."""
+
+    act: Act | None
+    change: StateChange
+    characters: tuple[str, ...]
+    place: str
+    time: str
+    motion: str
+
+
+def _read(turns: Sequence[Turn], words: Words) -> list[_Past]:
+    return [_read_one(turn, words) for turn in turns]
+
+
+def _read_one(turn: Turn, words: Words) -> _Past:
+    parts = PUBLISHED.fullmatch(turn.instruction)
+    if parts is None:
+        return _Past(words.act_of(turn.instruction), turn.state.change, (), "", "", turn.instruction)
+    background = parts["place"]
+    time = next((word for word in words.times if background.startswith(f"{word} ")), "")
+    place = background.removeprefix(time).strip()
+    who = tuple(name.strip() for name in parts["who"].split(","))
+    return _Past(words.act_of(parts["motion"]), turn.state.change, who, place, time, parts["motion"])
+
+
+def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
+    """What an act brings: what the engine said of it last, else what the world states."""
+    said = next((turn.change for turn in reversed(past) if turn.act == act), None)
+    return act.change if said is None else asdict(said)
+
+
+def _likely_acts(
+    rng: random.Random, past: Sequence[_Past], words: Words, stats: dict[str, int], rules: Rules
+) -> list[Act]:
+    """All acts that may come now, in the order in which they are drawn."""
+    recent = [turn.act for turn in past]
+    often = Counter(recent[-(SPAN - 1) :])
+    may = [act for act in words.acts if often[act] < MOST_OF_SPAN and (not act.company or len(words.characters) > 1)]
+    only = rules.only(stats)
+    if len(only) < len(STATS):  # a consequence holds: what it asks for comes first, even if it came often
+        wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
+        may = [act for act in wanted if act in may] or wanted or may
+    keys = {}
+    for act in may or list(words.acts):
+        change = _change(act, past)
+        cost = _distance(rules.after(stats, change), rules) - _distance(stats, rules)
+        freshness = 1.0 / (1 + often[act]) * (0.1 if act in recent[-2:] else 1.0)
+        weight = freshness * math.exp(-max(-30.0, min(30.0, cost)))
+        keys[act] = rng.random() ** (1 / weight)  # draws without replacement, in proportion to the weights
+    return sorted(keys, key=lambda act: -keys[act])
+
+
+def _distance(stats: dict[str, int], rules: Rules) -> float:
+    """How far the stats are from the middle of their ranges; it grows with the square of each distance."""
+    middles = {name: (rules.stat(name).low + rules.stat(name).high) / 2 for name in STATS}
+    return sum(((stats[name] - middles[name]) / CALM) ** 2 for name in STATS)
+
+
+def _reason(act: Act, past: Sequence[_Past], stats: dict[str, int], rules: Rules) -> str:
+    """The lowest stat below LOW that the act raises."""
+    change = _change(act, past)
+    raised = [name for name in STATS if change[name] > 0 and stats[name] < LOW]
+    return min(raised, key=lambda name: stats[name], default="")
+
+
+def _setting(rng: random.Random, past: Sequence[_Past], words: Words) -> tuple[str, str]:
+    """(place, time of day) of the next turn."""
+    places = [turn.place for turn in past if turn.place in words.places]
+    times = [turn.time for turn in past if turn.time in words.times]
+    place = _go_on(rng, places, words.places, PLACE_TURNS)
+    return place, _go_on(rng, times, words.times, TIME_TURNS)
+
+
+def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts: tuple[int, int]) -> str:
+    """The last one again, until it has lasted long enough; then the one that was not there for longest."""
+    if not known:
+        return ""
+    if not past:
+        return rng.choice(known)
+    stayed = next((index for index, name in enumerate(reversed(past)) if name != past[-1]), len(past))
+    if stayed < lasts[0] or (stayed < lasts[1] and rng.random() < 0.5):
+        return past[-1]
+    return _oldest(rng, past, [name for name in known if name != past[-1]] or known)
+
+
+def _oldest(rng: random.Random, past: Sequence[str], known: Sequence[str]) -> str:
+    """The one of `known` that was not in `past` for longest; of those that never were, any."""
+    last = {name: index for index, name in enumerate(past)}
+    first = min(last.get(name, -1) for name in known)
+    return rng.choice([name for name in known if last.get(name, -1) == first])
+
+
+def _characters(rng: random.Random, act: Act, past: Sequence[_Past], words: Words, seed: int) -> tuple[str, ...]:
+    """The main character, who stays, and with an act for two the friend who was not met for longest."""
+    main = next((turn.characters[0] for turn in reversed(past) if turn.characters), None)
+    if main is None:
+        main = random.Random(f"animegamer/director/{seed}/main").choice(words.characters)
+    friends = [name for name in words.characters if name != main]
+    if not act.company or not friends:
+        return (main,)
+    return main, _oldest(rng, [name for turn in past for name in turn.characters[1:]], friends)
+
+
+def _adverb(rng: random.Random, act: Act, words: Words) -> str:
+    """An adverb; one from the calm half of the groups for an act that gives rest."""
+    groups = words.adverbs[: (len(words.adverbs) + 1) // 2] if act.stamina > 0 else words.adverbs
+    return rng.choice(rng.choice(groups)) if groups else ""
+
+
+def _carried(rng: random.Random, past: Sequence[_Past], words: Words) -> str:
+    """At times ` with the scarf`, once a turn has described it, or ` with a red scarf`; else an empty text."""
+    if not words.things or rng.random() >= CARRIES:
+        return ""
+    recent = [turn.motion for turn in past[-REMEMBERED_TURNS:]]
+    known = [
+        thing
+        for thing in words.things
+        if any(motion.endswith(f" {look} {thing}") for motion in recent for look in words.looks)
+    ]
+    if known:
+        return f" with the {rng.choice(known)}"
+    look = f"{rng.choice(words.looks)} " if words.looks else ""
+    return f" with a {look}{rng.choice(words.things)}"

@@ -1,0 +1,109 @@
+"""Instructions that refer back: which turns of a game do, what they refer to, and how well a guess would do.
+
+The scene of such a turn holds the truth, which its own words do not say; the turns of the last WINDOW do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .editions import Casting, GamesEdition
+from .world import CHARACTERS, MOTIONS, Scene
+
+WINDOW = 4  # turns; the default window of a game
+WEIGHTS = {"they": 6, "friend": 6}  # these need an earlier shot of two
+HEADS = {  # reference -> what a probe has to recognise in the shot
+    "place": ("place",),
+    "who": ("character",),
+    "again": ("motion",),
+    "they": ("character", "partner"),
+    "friend": ("character", "partner"),
+}
+Change = Callable[[Scene, Sequence[Scene]], "Scene | None"]  # (scene, earlier scenes) -> the scene that refers to them
+
+
+def with_references(
+    scenes: Sequence[Scene], edition: GamesEdition, split: str, rng: random.Random
+) -> tuple[Scene, ...]:
+    """A game's scenes, of which some refer back and hold what they refer to; each remains one of its split.
+
+    The first scene never refers. A kind does not fit if the words leave only one answer; among those that fit, the
+    kinds that seldom do are preferred.
+    """
+    done: list[Scene] = list(scenes[:1])
+    for scene in scenes[1:]:
+        refers = rng.random() < edition.references
+        changed = filter(None, (change(scene, done) for change in CHANGES.values())) if refers else ()
+        fitting = [
+            found for found in changed if edition.allows(split, Casting.of(found)) and len(answers(found, edition)) > 1
+        ]
+        weights = [WEIGHTS.get(found.refers, 1) for found in fitting]
+        done.append(rng.choices(fitting, weights)[0] if fitting else scene)
+    return tuple(done)
+
+
+def _same_place(scene: Scene, earlier: Sequence[Scene]) -> Scene:
+    return replace(scene, place=earlier[-1].place, refers="place")
+
+
+def _pronoun(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
+    return replace(scene, refers="who") if scene.partner is None else None
+
+
+def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene:
+    return replace(scene, motion=earlier[-1].motion, partner=earlier[-1].partner, refers="again")
+
+
+def _with_friend(refers: str) -> Change:
+    """The couple of the newest shot of two in the window meets again: as `they`, or with `friend`."""
+
+    def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
+        partners = [before.partner for before in earlier[-WINDOW:] if before.partner is not None]
+        if not partners:
+            return None
+        motion = scene.motion if MOTIONS[scene.motion].partner else _couples_motion(earlier)
+        return replace(scene, motion=motion, partner=partners[-1], refers=refers)
+
+    return change
+
+
+def _couples_motion(earlier: Sequence[Scene]) -> str:
+    """The motion of the newest shot of two."""
+    return next(scene.motion for scene in reversed(earlier) if scene.partner is not None)
+
+
+CHANGES: dict[str, Change] = {
+    "place": _same_place,
+    "who": _pronoun,
+    "again": _again,
+    "they": _with_friend("they"),
+    "friend": _with_friend("friend"),
+}
+
+
+def chance(scene: Scene, edition: GamesEdition) -> float:
+    """How often an even guess is right among the answers that fit the words of a scene that refers back.
+
+    Such a guess knows every rule of the training games, but not the turns before.
+    """
+    return 1 / len(answers(scene, edition))
+
+
+def answers(scene: Scene, edition: GamesEdition) -> set[tuple[str | None, ...]]:
+    """What the heads of HEADS may be, as far as the words of a scene that refers back and the training games say.
+
+    ValueError for a scene that does not refer back.
+    """
+    if scene.refers is None:
+        raise ValueError("this scene's instruction does not refer back; only one that does has answers to guess")
+    heads, own = HEADS[scene.refers], Casting.of(scene)
+    known = [name for name in Casting._fields if name not in heads]
+    pronoun = CHARACTERS[scene.character].pronoun if scene.refers in ("who", "friend") else None
+    return {
+        tuple(getattr(row, head) for head in heads)
+        for row in edition.castings("train")
+        if all(getattr(row, name) == getattr(own, name) for name in known)
+        and pronoun in (None, CHARACTERS[row.character].pronoun)
+    } | {tuple(getattr(own, head) for head in heads)}

@@ -1,0 +1,96 @@
+// The dialog that exports a story: as clips with a contact sheet, or as a film to share.
+
+import { el, wordButton } from "./dom.mjs";
+
+const SHEET = "sheet"; // the story as one clip, and a contact sheet
+const KINDS = [SHEET, "mp4", "gif", "webp"];
+const SUBTITLES = ["none", "burned", "soft"];
+const SUBTITLE_WORDS = { none: "subtitles_none", burned: "subtitles_burned", soft: "subtitles_soft" };
+const RATES = [0, 24, 30, 48, 60]; // pictures a second; 0: as drawn
+const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
+const LARGEST_GIF_RATE = 50;
+
+/** A dialog: open() shows it; `write(film)` gets the chosen film, as inputs of ExportGameStory, or null for a sheet. */
+export function createExport(say, write) {
+  const kind = choice(KINDS, (value) => (value === SHEET ? say("exportSheet") : value));
+  const subtitles = choice(SUBTITLES, (value) => say(SUBTITLE_WORDS[value]));
+  const rate = choice(RATES, (value) => (value ? say("perSecond", { value }) : say("asDrawn")));
+  const scale = choice(SCALES, (value) => (value ? `${value} \u00d7` : say("asText")));
+  const title = el("input", { type: "text", maxlength: 200, placeholder: say("noTitle") });
+  const stats = el("input", { type: "checkbox" });
+  const look = el(
+    "fieldset",
+    { class: "ag-look" },
+    field(say("subtitles"), subtitles),
+    field(say("filmTitle"), title),
+    field(say("filmScale"), scale),
+    field(say("filmRate"), rate),
+    el("label", { class: "ag-check" }, stats, el("span", { text: say("filmStats") })),
+  );
+  const go = wordButton("download", say("exportNow"), { type: "submit", class: "ag-main" });
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
+  const form = el(
+    "form",
+    { class: "ag-export-form", on: { submit, change: fit } },
+    field(say("exportAs"), kind),
+    look,
+    el("p", { class: "ag-faint", text: say("exportSound") }),
+    el("div", { class: "ag-buttons" }, go, close),
+  );
+  const element = el(
+    "dialog",
+    { class: "ag ag-play ag-dialog ag-export", "aria-label": say("exportWords"), on: { keydown: closeOnEscape } },
+    el("h2", { text: say("exportWords") }),
+    form,
+  );
+  fit();
+
+  /** A GIF or WebP has no subtitles to switch on, and no GIF is faster than 50 pictures a second. */
+  function fit() {
+    look.hidden = kind.value === SHEET;
+    const soft = subtitles.options[SUBTITLES.indexOf("soft")];
+    soft.disabled = kind.value !== "mp4";
+    if (soft.disabled && subtitles.value === "soft") subtitles.value = "burned";
+    for (const option of rate.options) option.disabled = kind.value === "gif" && Number(option.value) > LARGEST_GIF_RATE;
+    if (rate.selectedOptions[0].disabled) rate.value = "30";
+  }
+
+  function submit(event) {
+    event.preventDefault();
+    element.close();
+    write(kind.value === SHEET ? null : film());
+  }
+
+  function film() {
+    return {
+      format: kind.value,
+      subtitles: subtitles.value,
+      stats: stats.checked,
+      title: title.value.trim(),
+      scale: Number(scale.value),
+      fps: Number(rate.value),
+    };
+  }
+
+  /** Newer pages keep Escape for themselves. */
+  function closeOnEscape(event) {
+    event.stopPropagation();
+    if (event.key === "Escape") element.close();
+  }
+
+  function open() {
+    if (!element.isConnected) document.body.append(element);
+    if (!element.open) element.showModal();
+    kind.focus();
+  }
+
+  return { element, open };
+}
+
+function choice(values, words) {
+  return el("select", {}, ...values.map((value) => el("option", { value, text: words(value) })));
+}
+
+function field(words, input) {
+  return el("label", { class: "ag-field" }, el("span", { text: words }), input);
+}

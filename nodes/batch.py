@@ -1,0 +1,187 @@
+"""PlayGameBatch: files of games, each played in several takes, with a grid of the takes."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from comfy_api.v0_0_2 import InputImpl, io
+
+from ..animegamer_core.story.batch import (
+    GAME_SUFFIX,
+    MOST_TAKES,
+    Game,
+    Take,
+    keep_first,
+    read_game_files,
+    read_games,
+    take_of,
+    take_seeds,
+    write_grid,
+)
+from ..animegamer_core.story.player import Player
+from . import comfyui
+from .drawing import PREDICTED, motion_condition, shot_inputs
+from .fingerprints import Fingerprints
+from .models import PACKAGES, GameModel
+from .play import GameRun
+from .saved_stories import open_story, story_name, story_version
+from .values import CATEGORY, ModelSocket, image_of_picture
+from .widgets import choice_input, number_input, seed_input, story_input, window_input, window_of
+
+TYPED = "typed below"  # a choice in the list of files
+GAMES = "games"  # folder in input/animegamer
+
+
+def _stories_version(prefix: str) -> str:
+    """The versions of all stories of a batch."""
+    folders = sorted(comfyui.output_folder().glob("*"))
+    return " ".join(story_version(path.name) for path in folders if path.name.startswith(prefix))
+
+
+PLAYED = Fingerprints(_stories_version)
+
+
+@dataclass(frozen=True)
+class BatchInputs:
+    """The inputs of PlayGameBatch."""
+
+    model: GameModel
+    games: str
+    text: str
+    story: str
+    takes: int
+    seed: int
+    window: int
+    motion: str
+    motion_value: float
+    steps: int
+    guidance: str
+
+
+class PlayGameBatch(io.ComfyNode):
+    """Plays files of games in several takes each, and shows the takes side by side."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="PlayGameBatch",
+            display_name="Play Game Batch",
+            category=CATEGORY,
+            description="Plays whole games from text, a file or a folder of files, each in several takes, and shows "
+            "the takes side by side. Each game is a story of its own, and each take a branch of it. What is played "
+            "already is read, not computed again, so a stopped batch goes on where it stopped.",
+            inputs=[
+                ModelSocket.Input("model", tooltip="The world to play in."),
+                choice_input(
+                    "games",
+                    [TYPED, *_game_files()],
+                    TYPED,
+                    f"The games: those typed below, a {GAME_SUFFIX} file in input/animegamer/{GAMES}, or a folder of "
+                    "them there. Press R to see new ones.",
+                ),
+                io.String.Input(
+                    "text",
+                    default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
+                    "Character: Miko; Motion: quickly run; Background: day beach.",
+                    multiline=True,
+                    tooltip="One instruction per line, a blank line between games. # begins a comment.",
+                ),
+                story_input(),
+                number_input("takes", 4, 1, MOST_TAKES, "How many takes of each game, each with other noise."),
+                seed_input("Noise seed of the first take's turn 1; each later turn adds 1, each further take 1009."),
+                window_input(),
+                *shot_inputs(),
+            ],
+            outputs=[
+                io.Image.Output(
+                    "grids",
+                    display_name="grids",
+                    is_output_list=True,
+                    tooltip="A picture per game: a row per turn, a column per take.",
+                ),
+                io.Video.Output(
+                    "videos", display_name="videos", is_output_list=True, tooltip="The takes of each game side by side."
+                ),
+                io.String.Output(
+                    "stories", display_name="stories", is_output_list=True, tooltip="The names of the games' stories."
+                ),
+            ],
+            hidden=[io.Hidden.unique_id],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: object) -> str:
+        """Changes when one of the batch's stories or its file of games does."""
+        return f"{PLAYED.fingerprint(widgets)} {_file_version(str(widgets.get('games')))}"
+
+    @classmethod
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given = BatchInputs(**inputs)
+        comfyui.require(*PACKAGES, "av")
+        seeds, games = take_seeds(given.takes, given.seed), _games(given)
+        names = [story_name(game.name) for game in games]
+        files = [
+            _play(given, game, name, seeds, str(cls.hidden.unique_id)) for game, name in zip(games, names, strict=True)
+        ]
+        PLAYED.record(inputs, given.story)
+        return _output(names, files)
+
+
+def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node: str) -> list[Path]:
+    """Play all takes of a game; returns the files of its grid."""
+    model, takes = given.model, list[Take]()
+    story = open_story(name, model.world.spec.name, model.fingerprint)
+    turns, motion = range(1, len(game.instructions) + 1), {}
+    if given.motion != PREDICTED:
+        motion = dict.fromkeys(turns, motion_condition(given.motion, given.motion_value, 0, model))
+    window = window_of(given.window)
+    with story.lock():
+        for seed in seeds:
+            settings = model.settings(given.steps, given.guidance, window=window, seed=seed, motion=motion)
+            GameRun(Player(model.world, story, settings, 0, model), model).play(game.instructions, node)
+            takes.append(take_of(story, seed, len(game.instructions)))
+        keep_first(story, takes)
+        return write_grid(story, takes)
+
+
+def _output(names: Sequence[str], files: Sequence[Sequence[Path]]) -> io.NodeOutput:
+    """The outputs, and a `ui` value that shows the first grid in motion."""
+    from PIL import Image
+
+    pictures = []
+    for _, picture in files:
+        with Image.open(picture) as opened:
+            pictures.append(image_of_picture(opened))
+    videos = [InputImpl.VideoFromFile(str(video)) for video, _ in files]
+    shown = {"images": [comfyui.output_item(files[0][0])], "animated": [True], "text": ["\n".join(names)]}
+    return io.NodeOutput(pictures, videos, list(names), ui=shown)
+
+
+def _games(given: BatchInputs) -> tuple[Game, ...]:
+    if given.games == TYPED:
+        return read_games(given.text, given.story)
+    path = _game_files().get(given.games)
+    if path is None:
+        place = comfyui.input_folder() / GAMES
+        raise ValueError(f"games is {given.games!r}, which is not there; put the file into {place} and press R")
+    return tuple(Game(f"{given.story} {game.name}", game.instructions) for game in read_game_files([path]))
+
+
+def _game_files() -> dict[str, Path]:
+    """Files and folders of games by their names in the list. Names from widgets never become paths."""
+    root = comfyui.input_folder() / GAMES
+    found = {path.name: path for path in sorted(root.glob(f"*{GAME_SUFFIX}")) if path.is_file()}
+    return found | {f"{path.name}/": path for path in sorted(root.glob("*")) if any(path.glob(f"*{GAME_SUFFIX}"))}
+
+
+def _file_version(name: str) -> str:
+    """Changes when the chosen file, or a file of the chosen folder, does."""
+    path = _game_files().get(name)
+    if path is None:
+        return ""
+    files = [path] if path.is_file() else sorted(path.glob(f"*{GAME_SUFFIX}"))
+    return " ".join(f"{file.name}:{file.stat().st_mtime_ns}" for file in files)

@@ -1,0 +1,82 @@
+"""A world that acts: the widgets of autoplay, and the route that proposes next instructions."""
+
+from __future__ import annotations
+
+import typing
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.messages import brief
+from ..animegamer_core.state import CharacterState, GameSession
+from ..animegamer_core.story.director import SUGGESTIONS, Director
+from ..animegamer_core.story.everyday import words_for
+from ..animegamer_core.story.story import Story
+from . import comfyui
+from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
+from .widgets import LAST_TURN, MAX_SEED
+
+MOST_AUTOPLAY = 10_000
+MOST_SUGGESTIONS = 10
+
+
+def autoplay_inputs() -> list[io.Input]:
+    """How many turns the world plays by itself. Optional, and a node's last ones, so that older graphs still work."""
+    return [
+        io.Int.Input(
+            "autoplay",
+            default=0,
+            min=0,
+            max=MOST_AUTOPLAY,
+            optional=True,
+            tooltip="After the instructions, play so many more turns by itself: a small rule proposes what happens "
+            "next from the stats and the last turns. 0: none.",
+        ),
+        io.Int.Input(
+            "autoplay_seed",
+            default=0,
+            min=0,
+            max=MAX_SEED,
+            control_after_generate=False,
+            optional=True,
+            tooltip="Another number proposes another life. The same number and the same game give the same turns.",
+        ),
+    ]
+
+
+def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
+    """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
+
+    query: world, story, and optionally line, after (-1: the last turn), seed and count.
+    """
+    name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
+    count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)
+    if name in list_stories():
+        facts, session = _saved(name, query)
+    else:
+        facts = world_facts(query.get("world", ""))
+        rules = facts.life.rules
+        session = GameSession(opening=CharacterState(**rules.start), rules=rules)
+    director = Director(words_for(facts.life, facts.spec_name, session), seed)
+    rules = session.rules or facts.life.rules
+    found = [
+        {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}
+        for one in director(session, count)
+    ]
+    return {"suggestions": found, "proposed_by": director.name}
+
+
+def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
+    """The world of a saved story, and the game up to the turn that is asked for."""
+    story = Story.read(comfyui.output_folder(), name)
+    after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("line", ""))
+    world, facts = played_world(story.world_name, story.fingerprint)
+    return facts or world_facts(world), story.session(after, 0)
+
+
+def _number(query: typing.Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    """A whole number of a query; ValueError if it is something else or out of range."""
+    text = query.get(name, str(default))
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 20 and low <= int(text) <= high):
+        raise ValueError(f"{name} is {brief(text, 40)!r}; expected a whole number from {low} to {high}")
+    return int(text)

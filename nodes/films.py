@@ -1,0 +1,146 @@
+"""ExportGameStory: a saved story as a film to share."""
+
+from __future__ import annotations
+
+import typing
+
+from comfy_api.v0_0_2 import InputImpl, io
+
+from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.media.film_writer import FILM_KINDS
+from ..animegamer_core.media.soundtrack import FADE, Soundtrack
+from ..animegamer_core.story.film import (
+    FILMS,
+    LARGEST_SCALE,
+    SCALINGS,
+    SUBTITLES,
+    Film,
+    FilmOptions,
+    export_film,
+)
+from ..animegamer_core.story.index import check_there
+from ..animegamer_core.story.story import Story
+from . import comfyui
+from .fingerprints import Fingerprints
+from .models import PACKAGES
+from .saved_stories import story_name, story_ui, story_version
+from .values import CATEGORY
+from .widgets import branch_input, choice_input, number_input, story_input, turn_input
+
+
+def _version(name: str) -> str:
+    """The version of a story and of its films."""
+    films = sorted((comfyui.output_folder() / name / FILMS).glob("*"))
+    return " ".join([story_version(name), *(f"{path.name}:{path.stat().st_mtime_ns}" for path in films)])
+
+
+EXPORTED = Fingerprints(_version)
+
+
+class ExportGameStory(io.ComfyNode):
+    """Makes a film to share of a saved story."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(
+            node_id="ExportGameStory",
+            display_name="Export Game Story",
+            category=CATEGORY,
+            description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
+            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so long stories take "
+            "no more memory than short ones.",
+            inputs=[
+                story_input(),
+                branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),
+                turn_input("turns", -1, "How many turns to show, from the first. -1: all."),
+                io.String.Input(
+                    "name", default="film", tooltip="The film's name, a file in output/animegamer/<story>/films."
+                ),
+                choice_input("format", FILM_KINDS, "mp4", "The kind of file. GIF and WebP have no sound."),
+                choice_input(
+                    "subtitles",
+                    SUBTITLES,
+                    "none",
+                    "Number and instruction of each turn. burned: drawn into the pictures. soft: a track of the mp4 "
+                    "that a player can switch on, and the same as .srt beside it.",
+                ),
+                io.Boolean.Input("stats", default=False, tooltip="Show motion and stats in a corner."),
+                io.String.Input("title", default="", tooltip="The text of a title card in front. Empty: none."),
+                number_input(
+                    "scale", 0, 0, LARGEST_SCALE, "Enlarge the pictures so many times. 0: as much as text needs."
+                ),
+                choice_input(
+                    "scaling", SCALINGS, "lanczos", "How to enlarge: smooth (lanczos) or in blocks (nearest)."
+                ),
+                io.Float.Input(
+                    "fps",
+                    default=0.0,
+                    min=0.0,
+                    max=120.0,
+                    step=1.0,
+                    tooltip="Pictures per second, such as 24. 0: as drawn. Other rates are interpolated along the "
+                    "motion, which needs OpenCV.",
+                ),
+                io.Boolean.Input(
+                    "loop_sound",
+                    default=True,
+                    tooltip="Repeat a sound that is shorter than the film. Off: silence follows.",
+                ),
+                io.Float.Input(
+                    "fade",
+                    default=FADE,
+                    min=0.0,
+                    max=60.0,
+                    step=0.5,
+                    tooltip="Seconds over which the sound fades out at the film's end.",
+                ),
+                io.Audio.Input("audio", optional=True, tooltip="Music or a voice, cut to the film's length."),
+            ],
+            outputs=[
+                io.Video.Output("video", display_name="video", tooltip="The film, for core's video nodes; mp4 only."),
+                io.String.Output("story_out", display_name="story", tooltip="The story's name."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: object) -> str:
+        """Changes when the story on disk or one of its films does."""
+        return EXPORTED.fingerprint(widgets)
+
+    @classmethod
+    def execute(cls, story: str, line: str, turns: int, name: str, format: str, **look: typing.Any) -> io.NodeOutput:
+        comfyui.require(*PACKAGES, "av")
+        check_there(comfyui.output_folder(), story_name(story))
+        saved = Story.read(comfyui.output_folder(), story)
+        if line:
+            saved.use(line)
+        path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.{format}"
+        report = comfyui.NodeProgress()
+        film = export_film(
+            saved, path, _options(**look), turns, lambda done, total: report("writing the film", done, total)
+        )
+        inputs = {"story": story, "line": line, "turns": turns, "name": name, "format": format, **look}
+        EXPORTED.record(inputs, story)
+        no_video = comfyui.blocked(f"a .{format} file is no video for other nodes; choose format mp4")
+        video = InputImpl.VideoFromFile(str(path)) if format == "mp4" else no_video
+        return io.NodeOutput(video, story, ui=_film_ui(saved, film))
+
+
+def _options(
+    loop_sound: bool, fade: float, audio: dict[str, typing.Any] | None = None, **look: typing.Any
+) -> FilmOptions:
+    """The options of the film from the node's inputs."""
+    if audio is None:
+        return FilmOptions(**look)
+    samples = audio["waveform"][0, :2].float().cpu().numpy()
+    return FilmOptions(**look, sound=Soundtrack(samples, audio["sample_rate"], loop_sound, fade))
+
+
+def _film_ui(story: Story, film: Film) -> dict[str, list[typing.Any]]:
+    """The `ui` value that shows the film, as in core's Save Video, with its size, its files and notes."""
+    (width, height), files = film.size, list(film.files)
+    facts = f"{width} x {height}, {film.fps:g} pictures per second, {film.seconds:.1f} s"
+    values = story_ui(story, len(story.entries), files)
+    values |= {"images": [comfyui.output_item(files[0])], "animated": [True], "text": [facts]}
+    return values | ({"animegamer_notes": list(film.notes)} if film.notes else {})

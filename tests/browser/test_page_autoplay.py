@@ -1,0 +1,95 @@
+"""The Play tab: proposed instructions, and a world that plays by itself until the player takes over."""
+
+import pytest
+from play_tab import TURN
+
+SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
+
+
+@pytest.fixture(scope="module")
+def life(tab):
+    """A story of one turn."""
+    tab.begin("a life")
+    tab.sketch(1)
+    tab.play(SEA, 1)
+    return tab
+
+
+def texts(life):
+    return life.lines("a life")["main"]
+
+
+def number_of(life):
+    return int(life.page.locator(".ag-stage .ag-number").inner_text())
+
+
+def test_a_proposal_is_written_into_the_form_and_can_be_changed(life):
+    page = life.page
+    page.click(".ag-suggest")
+    page.wait_for_selector(".ag-proposals .ag-story")
+    proposals = page.locator(".ag-proposals .ag-story")
+    offered = [button.get_attribute("title") for button in proposals.all()]
+    assert len(set(offered)) == 3
+    life.comfy.shot("play-suggestions")
+    page.click(".ag-suggest")
+    page.wait_for_function(
+        "(first) => document.querySelector('.ag-proposals .ag-story')?.title !== first", arg=offered[0]
+    )
+    offered = [button.get_attribute("title") for button in proposals.all()]
+    proposals.nth(1).click()
+    assert page.input_value(".ag-text") == offered[1]
+    page.keyboard.press("End")
+    page.keyboard.type(" Slowly.")
+    page.keyboard.press("Enter")
+    life.wait_for_turn(2)
+    assert texts(life) == [SEA, f"{offered[1]} Slowly."]
+    assert not page.locator(".ag-proposals:visible").count(), "they were for another turn"
+
+
+def test_autoplay_plays_its_turns_and_says_how_many_are_to_come(life):
+    page = life.page
+    page.fill("input[name=autoplay]", "2")
+    page.click(".ag-autoplay")
+    page.wait_for_function("() => /\\d/.test(document.querySelector('.ag-ask [role=status]').textContent)")
+    life.comfy.shot("play-autoplay")
+    life.wait_for_turn(4)
+    page.wait_for_function("() => !document.querySelector('.ag-ask [role=status]').textContent")
+    life.wait_until_idle()
+    assert len(texts(life)) == 4 and all("Miko" in text for text in texts(life))
+
+
+def test_writing_takes_over_after_the_running_turn(life):
+    page = life.page
+    page.fill("input[name=autoplay]", "50")
+    page.click(".ag-autoplay")
+    page.wait_for_selector(".ag-doing:visible")
+    page.type(".ag-text", "Miko naps")
+    life.wait_for_turn(number_of(life) + 1)
+    count = len(texts(life))
+    page.press(".ag-text", "Enter")
+    life.wait_for_turn(count + 1)
+    assert texts(life)[-1] == "Miko naps"
+
+
+def test_stop_ends_autoplay_and_keeps_the_turns(life):
+    page = life.page
+    before = number_of(life)
+    page.click(".ag-autoplay")
+    page.wait_for_function(
+        "(before) => Number(document.querySelector('.ag-stage .ag-number').textContent) > before",
+        arg=before,
+        timeout=TURN,
+    )
+    page.wait_for_selector(".ag-stop-button:visible")
+    page.click(".ag-stop-button")
+    life.wait_until_idle()
+    page.wait_for_timeout(1500)
+    assert not page.locator(".ag-stop-button:visible").count(), "nothing begins again"
+    assert before < len(texts(life)) < before + 50
+
+
+def test_a_reload_keeps_the_number_of_turns(life):
+    life.comfy.open()
+    life.open()
+    life.page.wait_for_selector(".ag-autoplay")
+    assert life.page.input_value("input[name=autoplay]") == "50"

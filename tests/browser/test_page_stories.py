@@ -1,0 +1,86 @@
+"""The list of stories in the Play tab: search, thumbnails, rename, copy, delete and undo, by mouse and keyboard."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pages import faint_texts
+
+FROZEN = Path(__file__).parents[1] / "frozen" / "stories" / "game"
+NAMES = ("by the sea", "castle night", "forest walk", "forest picnic", "long road")
+
+
+@pytest.fixture(scope="module")
+def page(tab, server):
+    root = server.output_dir / "animegamer"
+    for name in NAMES:
+        shutil.copytree(FROZEN, root / name, dirs_exist_ok=True)
+    tab.comfy.open()
+    tab.open()
+    tab.page.wait_for_selector(".ag-library li")
+    return tab.page
+
+
+def names(page):
+    return set(page.locator(".ag-story-name").all_inner_texts())
+
+
+def button(page, story, icon):
+    return page.locator(".ag-library li", has_text=story).locator(f"button:has(.pi-{icon})")
+
+
+def test_search_finds_by_words(page):
+    page.fill(".ag-library input[type=search]", "walk FOREST")
+    assert names(page) == {"forest walk"}
+    page.fill(".ag-library input[type=search]", "nowhere")
+    assert "No story matches" in page.locator(".ag-library ul").inner_text()
+    page.fill(".ag-library input[type=search]", "")
+    assert names(page) >= set(NAMES)
+
+
+def test_each_story_has_a_picture(page, tab):
+    page.wait_for_function("() => document.querySelectorAll('video.ag-thumb[src]').length >= 3")
+    tab.comfy.shot("story-list")
+    assert page.locator("video.ag-thumb").count() >= len(NAMES)
+
+
+def test_rename_by_keyboard(page, server):
+    button(page, "long road", "pencil").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "New name of long road"
+    page.keyboard.type("short road")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.activeElement.innerText?.includes('short road')")
+    assert "long road" not in names(page) and (server.output_dir / "animegamer" / "short road" / "story.json").exists()
+    button(page, "short road", "pencil").click()
+    page.keyboard.type("castle night")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ag-library .ag-alert:visible")
+    assert "already" in page.locator(".ag-library .ag-alert").inner_text()
+    page.keyboard.press("Escape")
+    assert "short road" in names(page)
+
+
+def test_duplicate_then_delete_and_undo(page):
+    button(page, "castle night", "copy").click()
+    page.wait_for_function("() => document.activeElement.innerText?.includes('castle night copy')")
+    button(page, "castle night copy", "trash").click()
+    page.wait_for_selector(".ag-removed")
+    assert "castle night copy" not in names(page)
+    page.keyboard.press("Enter")  # the focus is on Undo
+    page.wait_for_function("() => document.activeElement.innerText?.includes('castle night copy')")
+    assert {"castle night", "castle night copy"} <= names(page) and not page.locator(".ag-removed").count()
+
+
+@pytest.mark.parametrize("width", [220, 330, 700])
+def test_nothing_is_cut_off_and_all_is_named(page, tab, width):
+    """220 px is the tab at 200 % zoom."""
+    tab.page.locator(".ag-play").evaluate("(tab, width) => { tab.style.width = `${width}px`; }", width)
+    wide = "() => { const list = document.querySelector('.ag-start'); return list.scrollWidth - list.clientWidth; }"
+    assert page.evaluate(wide) <= 0
+    tab.comfy.shot(f"story-list-{width}")
+    unnamed = (
+        "() => [...document.querySelectorAll('.ag-library button')].filter((b) => !(b.ariaLabel || b.innerText)).length"
+    )
+    assert page.evaluate(unnamed) == 0
+    assert not faint_texts(page, ".ag-library", ".ag-thumb")

@@ -1,0 +1,115 @@
+"""Films of stories and batches of games in a real ComfyUI, in a tiny world."""
+
+import time
+import wave
+
+import av
+import numpy as np
+import pytest
+from comfy_server import nodes_run
+from graphs import DRAW, PLAY, RUN, SLEEP, WAVE, load, node, save_video, saved_file
+from PIL import Image
+
+from animegamer_core.media.video import read_clip
+from animegamer_core.story.story import Story
+
+pytestmark = pytest.mark.usefixtures("tiny")
+FILM = {"line": "", "turns": -1, "name": "film", "format": "mp4", "subtitles": "none", "stats": False, "title": ""}
+FILM |= {"scale": 0, "scaling": "lanczos", "fps": 0.0, "loop_sound": True, "fade": 1.5}
+BATCH = DRAW | {"games": "typed below", "takes": 2, "seed": 0, "window": 4}
+
+
+@pytest.fixture
+def story(request):
+    """A name that no other test uses."""
+    return f"{request.node.name[:40].replace('[', ' ').replace(']', '')} {time.monotonic_ns()}"
+
+
+def film_of(story, *instructions, **look):
+    """Play, then export."""
+    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)}
+    return {
+        "load": load(),
+        "play": node("PlayGameStory", **inputs),
+        "film": node("ExportGameStory", **FILM | {"story": ["play", 5]} | look),
+    }
+
+
+def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
+    with wave.open(str(server.base / "input" / "tune.wav"), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes((8000 * np.sin(np.arange(8000) / 5)).astype(np.int16).tobytes())
+    prompt = film_of(story, WAVE, RUN, subtitles="soft", title="A tale", fps=24, audio=["tune", 0])
+    prompt |= {"tune": node("LoadAudio", audio="tune.wav"), "save": save_video("film", 0)}
+    entry = server.run(prompt)
+    path = server.output_dir / "animegamer" / story / "films" / "film.mp4"
+    assert saved_file(server, entry, "film") == path and path.with_suffix(".srt").exists()
+    assert entry["outputs"]["film"]["animegamer_notes"][0].startswith("sound of 1.0 s repeated up to 6.8 s")
+    with av.open(str(path)) as film:
+        assert sorted(stream.type for stream in film.streams) == ["audio", "subtitle", "video"]
+        assert film.streams.video[0].frames == 60 + 2 * 51 and film.streams.video[0].average_rate == 24
+    again = saved_file(server, entry)
+    assert len(read_clip(again).frames) == 60 + 2 * 51, "core's Save Video reads it"
+    assert nodes_run(server.run(prompt)) == set()
+    path.unlink()
+    assert nodes_run(server.run(prompt)) >= {"film"} and path.exists(), "a deleted film is written again"
+
+
+def test_other_kinds_are_files_but_no_video(server, story):
+    entry = server.run(film_of(story, WAVE, subtitles="burned", stats=True, format="gif", name="moving"))
+    path = saved_file(server, entry, "film")
+    with Image.open(path) as picture:
+        assert path.name == "moving.gif" and picture.n_frames == 17 and picture.height >= 256
+    prompt = film_of(story, WAVE, format="webp") | {"save": save_video("film", 0)}
+    _, failed = server.listen(prompt)[-1]
+    assert "choose format mp4" in failed["exception_message"]
+
+
+@pytest.mark.parametrize(
+    "look, says",
+    [
+        ({"format": "gif", "subtitles": "soft"}, "choose burned ones, or mp4"),
+        ({"name": "../out"}, "cannot be a folder's name"),
+        ({"line": "line-9"}, "has no branch 'line-9'"),
+        ({"turns": 9}, "has 1 turns"),
+    ],
+)
+def test_a_wrong_choice_is_one_sentence(server, story, look, says):
+    assert says in server.refusal(film_of(story, WAVE, **look))
+
+
+def batch(story, **inputs):
+    return {
+        "load": load(),
+        "batch": node("PlayGameBatch", **BATCH | {"model": ["load", 0], "story": story} | inputs),
+        "grids": node("PreviewImage", images=["batch", 0]),
+    }
+
+
+def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, story):
+    folder = server.base / "input" / "animegamer" / "games" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "one.txt").write_text(f"{WAVE}\n{RUN}\n", encoding="utf-8")
+    (folder / "two.txt").write_text(f"{SLEEP}\n", encoding="utf-8")
+    entry = server.run(batch(story, games="mine/", text=""))
+    stories = [Story.read(server.output_dir / "animegamer", f"{story} {name}") for name in ("one", "two")]
+    assert entry["outputs"]["batch"]["text"] == ["\n".join(found.name for found in stories)]
+    assert [(found.branches(), found.branch, len(found.entries)) for found in stories] == [
+        (["main", "line-2"], "main", 2),
+        (["main", "line-2"], "main", 1),
+    ]
+    assert len(entry["outputs"]["grids"]["images"]) == 2
+    frames = read_clip(saved_file(server, entry, "batch")).frames
+    assert len(frames) == 34 and frames.shape[2] > 1.5 * frames.shape[1], "two takes side by side"
+    shots = {path: path.stat().st_mtime_ns for found in stories for path in found.shots.folder.iterdir()}
+    assert nodes_run(server.run(batch(story, games="mine/", text=""))) == set()
+    server.run(batch(story, games="mine/", text="", takes=3))
+    assert {path: path.stat().st_mtime_ns for path in shots} == shots, "only the third take is drawn"
+    assert stories[0].branches() == ["main", "line-2", "line-3"]
+
+
+def test_typed_games_are_named_by_number(server, story):
+    server.run(batch(story, text=f"{WAVE}\n\n# the second\n{RUN}", takes=1))
+    names = {path.name for path in (server.output_dir / "animegamer").glob(f"{story}*")}
+    assert names == {f"{story} {number}" for number in (1, 2)}
+    assert "no instructions" in server.refusal(batch(story, text="# nothing"))

@@ -1,0 +1,240 @@
+"""The director proposes what happens next, and a world's rules say how the stats follow."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import asdict, replace
+
+import pytest
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.life import Act, Consequence, Life, Rules, Stat, Words
+from animegamer_core.recall import PUBLISHED
+from animegamer_core.runtime.models import PlaySettings
+from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
+from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director
+from animegamer_core.story.everyday import words_for
+from animegamer_core.story.player import Player
+from animegamer_core.story.story import Story
+from animegamer_core.toybox.world import LIFE, RULES, WORDS, vocabulary, words
+
+TIRED = CharacterState(stamina=10)
+
+
+def played(director, turns, rules=RULES, session=None):
+    """A game that the director plays, whose engine says what the world states of each act."""
+    session = session or GameSession(rules=rules)
+    for _ in range(turns):
+        text = director(session)[0].instruction
+        act = WORDS.act_of(PUBLISHED.fullmatch(text)["motion"])
+        session = session.step(text, GameState(None, 2, StateChange(act.social, act.entertainment, act.stamina)))
+    return session
+
+
+def act_of(proposal):
+    return WORDS.act_of(PUBLISHED.fullmatch(proposal.instruction)["motion"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_game_stays_lively_and_in_the_vocabulary(seed):
+    turns = played(Director(WORDS, seed), 600).turns
+    assert {word for turn in turns for word in words(turn.instruction)} <= set(vocabulary())
+    parts = [PUBLISHED.fullmatch(turn.instruction) for turn in turns]
+    for counts in (
+        Counter(WORDS.act_of(part["motion"]).phrase for part in parts),
+        Counter(part["place"].split()[-1] for part in parts),
+    ):
+        assert len(counts) in (len(WORDS.acts), len(WORDS.places)) and max(counts.values()) <= 0.15 * len(turns)
+    inside = [all(5 <= value <= 95 for value in asdict(turn.character).values()) for turn in turns]
+    assert sum(inside) >= 0.9 * len(turns)
+
+
+def test_the_same_game_and_seed_get_the_same_proposals():
+    session = played(Director(WORDS, 3), 30)
+    again = played(Director(WORDS, 3), 30)
+    assert session.turns == again.turns
+    assert Director(WORDS, 3)(session, 3) == Director(WORDS, 3)(again, 3)
+    assert [turn.instruction for turn in played(Director(WORDS, 4), 30).turns] != [t.instruction for t in session.turns]
+
+
+@pytest.mark.parametrize(
+    ("character", "stat"),
+    [
+        (CharacterState(10, 50, 50), "stamina"),
+        (CharacterState(50, 10, 50), "social"),
+        (CharacterState(50, 50, 5), "entertainment"),
+    ],
+)
+def test_a_low_stat_is_what_most_proposals_raise(character, stat):
+    proposals = [Director(WORDS, seed)(GameSession(opening=character, rules=RULES))[0] for seed in range(40)]
+    right = [proposal for proposal in proposals if act_of(proposal).change[stat] > 0]
+    assert len(right) >= 30 and all(proposal.reason == stat for proposal in right)
+
+
+def test_three_suggestions_are_different_acts():
+    session = played(Director(WORDS), 5)
+    assert len({act_of(proposal) for proposal in Director(WORDS)(session, 3)}) == 3
+
+
+def test_at_no_stamina_only_rest_is_proposed_and_counts():
+    session = GameSession(opening=CharacterState(0, 50, 50), rules=RULES)
+    for seed in range(20):
+        assert all(act_of(proposal).stamina > 0 for proposal in Director(WORDS, seed)(session, 3))
+    turn = session.step("dance", GameState(None, 4, StateChange(social=1, entertainment=1, stamina=-1))).turns[-1]
+    assert turn.refused == ("social", "entertainment") and turn.state.change.social == 1  # both are kept
+    assert turn.moved == {"stamina": 1 - 1, "social": -1, "entertainment": -2}
+
+
+def test_an_act_fills_a_part_of_the_last_turns_only():
+    turns = played(Director(WORDS, 1), 200).turns
+    acts = [WORDS.act_of(PUBLISHED.fullmatch(turn.instruction)["motion"]) for turn in turns]
+    assert max(max(Counter(acts[n : n + SPAN]).values()) for n in range(len(acts) - SPAN)) <= MOST_OF_SPAN
+
+
+def test_what_the_engine_said_of_an_act_counts_more_than_what_the_world_states():
+    state = GameState(None, 2, StateChange(social=0, entertainment=0, stamina=-1))
+    session = GameSession(opening=TIRED, rules=RULES)
+    for _ in range(3):  # the engine says that sleeping tires, so it is no rest
+        session = session.step("Character: Miko; Motion: sleep under a blanket; Background: day beach.", state)
+    for seed in range(20):
+        proposal = Director(WORDS, seed)(session)[0]
+        assert act_of(proposal).phrase != "sleep under a blanket"
+
+
+def test_a_described_thing_is_referred_to_later():
+    turns = [turn.instruction for turn in played(Director(WORDS), 300).turns]
+    first = next(text for text in turns if " with a " in text)
+    thing = PUBLISHED.fullmatch(first)["motion"].split()[-1]
+    assert any(f" with the {thing};" in text for text in turns[turns.index(first) + 1 :][:30])
+
+
+def test_the_player_may_write_anything_between():
+    session = GameSession(rules=RULES)
+    for text in ("Something strange happens", "Character: Momo; Motion: ponder; Background: moon."):
+        session = session.step(text, GameState(None, 3, StateChange()))
+        assert Director(WORDS)(session)
+    assert Director(WORDS)(session)[0].instruction.startswith("Character: Momo")
+
+
+# Worlds
+
+
+def test_the_shipped_world_states_what_the_toybox_draws():
+    assert open_world("toybox").life == LIFE
+
+
+def test_a_world_without_words_gets_everyday_ones_and_its_characters():
+    session = GameSession()
+    assert words_for(Life(), "sosuke", session).characters == ("Sosuke", "Ponyo")
+    with pytest.raises(ValueError, match="states no characters"):
+        Director(words_for(Life(), "mine", session))
+    session = session.step("Character: Kai, Mia; Motion: run; Background: day beach.", GameState(None, 3))
+    assert Director(words_for(Life(), "mine", session))(session)[0].instruction.startswith("Character: Kai")
+
+
+def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
+    rules = Rules(stamina=Stat("energy", start=80, step=10, high=90), consequences=(Consequence("social", 55, ()),))
+    path = tmp_path / "world"
+    stated = save_world(path, world.spec, life=Life(rules, Words(("Kai",), (Act("run"),), ("beach",))))
+    assert open_world(path).life == stated.life
+    assert save_world(path, world.spec).life == stated.life, "written again without them, it keeps them"
+
+    ruled = replace(world, life=stated.life)
+    story = Story.open(tmp_path, "tale", world.spec.name, world.fingerprint)
+    player = Player(ruled, story, PlaySettings(steps=1))
+    turn = player.step("run", draw=False).turn
+    assert turn.before.stamina == 80 and turn.character.stamina in (70, 80)
+    assert turn.character.social == 50, "nothing rises"
+    again = Story.read(tmp_path, "tale")
+    assert again.rules == rules and again.session(1, 4).turns == player.story.session(1, 4).turns
+    assert json.loads((tmp_path / "tale" / "story.json").read_text())["rules"]["stamina"]["label"] == "energy"
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        {"rules": {"stamina": {"start": 101}}},
+        {"rules": {"stamina": {"low": 60}}},
+        {"rules": {"consequences": [{"stat": "mood", "at_most": 0, "only": []}]}},
+        {"words": {"characters": ["Kai; Motion: fly"]}},
+        {"words": {"acts": [{"phrase": " "}]}},
+        {"words": "beach"},
+    ],
+)
+def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
+    save_world(tmp_path, world.spec)
+    path = tmp_path / "world.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "life": life}))
+    with pytest.raises(ValueError, match=r"world\.json: field life"):
+        open_world(tmp_path)
+
+
+def test_published_rules_are_unchanged():
+    state, expected = CharacterState(), {"stamina": 50, "social": 50, "entertainment": 50}
+    rng = random.Random(0)
+    for _ in range(50):
+        change = StateChange(rng.randint(0, 1), rng.randint(0, 1), rng.choice([-1, 1]))
+        state = state.after(change)
+        expected = {name: max(0, min(100, value + 5 * getattr(change, name))) for name, value in expected.items()}
+        assert asdict(state) == expected
+
+
+# Playing
+
+
+def test_a_game_that_plays_itself_is_recorded_and_replays_exactly(world, tmp_path, capsys):
+    path = str(world.folder)
+    arguments = ["play", "--world", path, "--out", str(tmp_path), "--name", "life", "--steps", "1"]
+    state_words(world)
+    assert main([*arguments, "--auto", "3", "--director-seed", "5"]) == 0
+    shown = capsys.readouterr().out
+    entries = [json.loads(line) for line in (tmp_path / "life" / "lines" / "main.jsonl").read_text().splitlines()]
+    assert [entry["proposed_by"] for entry in entries] == ["rules, seed 5"] * 3
+    assert main([*arguments, "--auto", "4", "--director-seed", "5"]) == 0  # the same command goes on
+    again = capsys.readouterr().out
+    assert again.count("(known)") == 3 and "turn 4/4" in again
+    assert [line for line in shown.splitlines() if line.startswith("turn 1")][0][8:] in again
+    assert sorted(path.name for path in (tmp_path / "life" / "lines").iterdir()) == ["main.jsonl"]
+
+
+def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
+    state_words(world)
+    lines = iter(["2\n", "9\n", "@auto 1\n", "@auto much\n", "Miko naps\n", ""])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
+    arguments = ["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1", "--suggest"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    offered = [line.strip() for line in printed.err.splitlines() if line.startswith("  2. ")]
+    turns = [line for line in printed.out.splitlines() if line.startswith("turn ")]
+    assert len(turns) == 3 and turns[2].endswith("Miko naps")
+    assert turns[0].split("  ")[1] in offered[0]
+    assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
+
+
+@pytest.mark.parametrize("words", [["--auto", "-1"], ["--suggest", "--auto", "2"]])
+def test_contradicting_options_get_one_sentence(world, tmp_path, capsys, words):
+    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), *words]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_ctrl_c_gives_an_autoplayed_game_back(world, tmp_path, capsys, monkeypatch):
+    state_words(world)
+    lines = iter(["@auto 5\n", "Miko naps\n", ""])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
+    real, count = Player.step, iter(range(9))
+
+    def step(self, *given, **more):
+        if next(count) == 2:
+            raise KeyboardInterrupt
+        return real(self, *given, **more)
+
+    monkeypatch.setattr(Player, "step", step)
+    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
+    turns = [line for line in capsys.readouterr().out.splitlines() if line.startswith("turn ")]
+    assert len(turns) == 3 and turns[2].endswith("Miko naps")
+
+
+def state_words(world):
+    """Let the saved tiny world state the Toybox's words."""
+    save_world(world.folder, world.spec, profile=world.profile.name, life=Life(words=WORDS))

@@ -1,0 +1,60 @@
+"""Work that is killed at random moments, in a process that is forked so that it need not import everything again."""
+
+import os
+import random
+import signal
+import time
+import traceback
+from pathlib import Path
+
+
+def forked(work, log: Path, seconds: float | None = None) -> bool:
+    """Whether the work, in a process of its own, was killed so many seconds after its start; None lets it end.
+
+    AssertionError with what it printed if it failed.
+    """
+    child = os.fork()
+    if child == 0:
+        _run(work, log)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)  # one that has ended is there until it is waited for
+    status = os.waitpid(child, 0)[1]
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert killed or status == 0, log.read_text()[-3000:]
+    return killed
+
+
+def _run(work, log: Path) -> None:
+    code = 1
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001  whatever it is, this process must not go on as a test run
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def kill_often(begin, work, finished, log: Path, kills: int, seed: int) -> None:
+    """Kill the work so many times at random moments, and let it end between where it comes that far.
+
+    begin(): starts anew, called first and after an end. finished(): what is done so far, which may never get less.
+    """
+    moments, rng = 0, random.Random(seed)
+    begin()
+    begun = time.monotonic()
+    forked(work, log)
+    whole = time.monotonic() - begun
+    begin()
+    while moments < kills:
+        before = finished()
+        if forked(work, log, rng.uniform(0, whole / 3)):
+            moments += 1
+            assert finished() >= before, f"kill {moments}, seed {seed}: something finished was lost"
+        else:
+            begin()
+    forked(work, log)
