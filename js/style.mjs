@@ -199,10 +199,11 @@ const STYLE = `
 .ag-suggestions, .ag-proposals { display: flex; flex-direction: column; gap: 6px; }
 .ag-proposals .ag-story { padding: 6px 10px !important; }
 .ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
-.ag-ask { display: flex; flex-wrap: wrap; gap: 4px 6px; align-items: center; font-size: 12px; }
+.ag-ask { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; font-size: 12px; }
 .ag-ask .ag-quiet { margin-inline-start: 0; padding-inline: 4px !important; }
 .ag-ask .ag-quiet span { display: inline; }
-.ag-play .ag-ask input { width: 64px; height: 28px; padding: 2px 6px; font-size: 12px; }
+.ag-play .ag-ask input { width: 48px; height: 28px; padding: 2px 6px; font-size: 12px; }
+.ag-form:has(.ag-fold[open]) .ag-suggestions { display: none; }
 .ag-buttons { display: flex; gap: 8px; }
 .ag-buttons .ag-main { flex: 1; }
 @container (max-width: 300px) { .ag-scroll, .ag-top, .ag-form { padding-inline: 8px; } .ag-top { gap: 4px; } .ag-icon { width: 28px; height: 30px; } .ag-chip { display: none; } .ag-play > .ag-game .ag-card { padding: 10px; }

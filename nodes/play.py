@@ -151,7 +151,7 @@ class PlayGameStory(io.ComfyNode):
             settings = _settings(given, range(after + 1, after + 1 + count))
             player = Player(world, story, settings, after, given.model, _opening(given, after))
             game = GameRun(player, given.model)
-            game.play(instructions, given.autoplay, given.autoplay_seed, str(cls.hidden.unique_id))
+            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
             first = after if count else 0
             files = game.export(finish=bool(count)) if given.export else game.files(first)
             output = game.output(files, first)
@@ -199,7 +199,7 @@ class GameRun:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
         return Moment(session, self.model.world.motion_table, words)
 
-    def play(self, instructions: tuple[str, ...], autoplay: int, seed: int, node: str) -> None:
+    def play(self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0) -> None:
         """Play these turns and then proposed ones, and report each to the page, under a node's id. An interrupt keeps
         the finished turns. seed: the director's.
         """

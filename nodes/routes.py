@@ -24,8 +24,8 @@ from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.life import Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
+from ..animegamer_core.story.http_requests import TurnRequest
 from ..animegamer_core.story.story import Story
-from ..animegamer_core.story.turn_request import TurnRequest
 from . import comfyui, worlds
 from .director import suggestions
 from .game import LoadAnimeGamer

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import typing
-from typing import Literal
-
-import msgspec
 
 from ..animegamer_core.json_files import parse_json
+from ..animegamer_core.story.http_requests import StoryRequest
 from ..animegamer_core.story.manage import duplicate_story, rename_story, restore_story, trash_story
 from . import comfyui
 from .routes import answering, body_of
@@ -22,15 +20,6 @@ if typing.TYPE_CHECKING:
     from aiohttp import web
 
 PATH = "/animegamer/stories"
-
-
-class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/stories takes."""
-
-    do: Literal["rename", "duplicate", "delete", "restore"]
-    name: str = ""
-    to: str = ""
-    ticket: str = ""
 
 
 def register() -> None:

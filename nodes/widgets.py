@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
-from ..animegamer_core.story.turn_request import LAST_TURN, MAX_SEED
+from ..animegamer_core.story.http_requests import LAST_TURN, MAX_SEED
 from . import worlds
 from .values import StateSocket
 

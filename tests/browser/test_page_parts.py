@@ -13,12 +13,14 @@ OPEN = """async (store) => {
   const { PlaySession } = await import("/js/session.mjs");
   const { createPlayTab } = await import("/js/play_tab.mjs");
   const { addStyle } = await import("/js/style.mjs");
+  const { Autoplay } = await import("/js/autoplay.mjs");
   const { translator } = await import("/js/translations.mjs");
   addStyle();
   const server = new FakeServer();
   let tab = null;
   const session = new PlaySession(server.port, memoryStore(), (now, event) => tab?.show(now, event));
-  tab = createPlayTab(session, translator("en"), { address: (path) => path, openAsGraph: () => {} });
+  const page = { address: (path) => path, openAsGraph: () => {}, autoplay: new Autoplay(session) };
+  tab = createPlayTab(session, translator("en"), page);
   document.body.replaceChildren(tab.element);
   await session.start();
   Object.assign(globalThis, { server, session, tab });

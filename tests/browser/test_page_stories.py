@@ -15,6 +15,7 @@ def page(tab, server):
     root = server.output_dir / "animegamer"
     for name in NAMES:
         shutil.copytree(FROZEN, root / name, dirs_exist_ok=True)
+    tab.close_story()  # the page opens with the story that was open last
     tab.comfy.open()
     tab.open()
     tab.page.wait_for_selector(".ag-library li")

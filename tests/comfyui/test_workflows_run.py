@@ -13,14 +13,12 @@ from PIL import Image
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.media.video import read_clip
 from animegamer_core.state import read_instructions
-from animegamer_core.toybox.world import MOTIONS
+from animegamer_core.toybox.world import LIFE, MOTIONS
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
-POINTS = 5  # of one unit of change
 STEPS = {"4-motion-sweep": 10, "6-own-picture": 10}  # of shots whose quality is tested
 SKETCH = 3  # steps of the other shots, and of training
 STAGES = ("warmup", "joint", "predict", "adapt")
-START = {"stamina": 50, "social": 50, "entertainment": 50}
 
 
 def prompt_of(name):
@@ -37,7 +35,7 @@ def play(server):
         prompt = prompt_of(name)
         for inputs in (node["inputs"] for node in prompt.values()):
             fewer = {"steps": STEPS.get(name, SKETCH), "games": 1}
-            inputs |= {key: value for key, value in fewer.items() if key in inputs}
+            inputs |= {key: value for key, value in fewer.items() if isinstance(inputs.get(key), int)}
         return prompt, server.run(prompt, timeout=400)
 
     return run
@@ -61,12 +59,11 @@ def clip(server, shown):
 
 
 def stats_after(*instructions):
-    """The stats by the Toybox's rules: what each motion does to a character."""
-    stats = dict(START)
+    """The stats by the Toybox's rules: what each motion does to a character, and what every turn does."""
+    stats = LIFE.rules.start
     for text in instructions:
         motion = next(row for row in MOTIONS.values() if row.phrase in text)
-        for name in stats:
-            stats[name] = min(100, max(0, stats[name] + POINTS * getattr(motion, name)))
+        stats = LIFE.rules.after(stats, {name: getattr(motion, name) for name in stats})
     return stats
 
 
@@ -183,9 +180,9 @@ def test_7_train_and_play(server, play):
 def test_9_a_film_becomes_a_world(server, play):
     played = play("9-film")
     (report,) = outputs(played, "PreviewAny")
-    assert re.search(r"captions +whole 14, in part 0, none 0", report["text"][0])
+    assert re.search(r"captions +whole 16, in part 0, none 0", report["text"][0])
     (dataset,) = (server.output_dir / "animegamer" / "datasets").glob("my-film")
-    assert len(DatasetFolder.open(dataset).turns) == 14 and (dataset / "review.html").is_file()
+    assert len(DatasetFolder.open(dataset).turns) == 16 and (dataset / "review.html").is_file()
     (trained,) = outputs(played, "TrainLoRAStage")
     assert trained["text"][0].startswith(f"adapt: {SKETCH} steps in") and f"trained on {dataset}" in trained["text"][0]
     (video,) = outputs(played, "SaveVideo")

@@ -19,10 +19,15 @@ class PlayTab:
             self.page.locator(TAB).click()
         self.page.wait_for_selector(".ag-play")
 
-    def begin(self, story, world=None):
+    def close_story(self):
+        """Back to the list of stories."""
         self.open()
         if self.page.locator(".ag-game:visible").count():
             self.page.locator(".ag-top button").first.click()
+        self.page.wait_for_selector(".ag-start:visible")
+
+    def begin(self, story, world=None):
+        self.close_story()
         self.page.fill(".ag-new input", story)
         self.page.select_option(".ag-new select", world or self.world)
         self.page.locator(".ag-new .ag-main").click()

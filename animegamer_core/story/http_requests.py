@@ -1,8 +1,8 @@
-"""A turn as a program asks for it over HTTP: its fields, with their types and ranges. Imports no torch."""
+"""What a program asks for over HTTP, a turn or a change of a story: fields, types and ranges. Imports no torch."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,3 +26,12 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.seed > MAX_SEED:  # msgspec compares with smaller numbers only
             raise ValueError(f"seed is {brief(self.seed, 60)}; expected at most {MAX_SEED}")
+
+
+class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What POST /animegamer/stories takes. to: the new name; ticket: what `delete` answered, for `restore`."""
+
+    do: Literal["rename", "duplicate", "delete", "restore"]
+    name: str = ""
+    to: str = ""
+    ticket: str = ""
