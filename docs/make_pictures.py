@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from animegamer_core.checkpoint import open_world  # noqa: E402
-from animegamer_core.life import PUBLISHED_RULES, Rules  # noqa: E402
 from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
 from animegamer_core.media.text import GAUGE_COLOURS  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
@@ -57,17 +56,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "autoplay" in args.only:
         director = Director(WORDS, AUTOPLAY_SEED)
         count = AUTOPLAYED if args.turns is None else args.turns
-        turns, clips = play(lambda session: director(session)[0].instruction, count, args.steps, RULES)
+        turns, clips = play(lambda session: director(session)[0].instruction, count, args.steps)
         save_film(args.out / "autoplay.webp", turns, [frames[::EVERY] for frames in clips], FPS // EVERY)
 
 
 def play(
-    instruct: Callable[[GameSession], str], count: int, steps: int | None, rules: Rules = PUBLISHED_RULES
+    instruct: Callable[[GameSession], str], count: int, steps: int | None
 ) -> tuple[tuple[Turn, ...], list[Frames]]:
     """The turns of a game in the shipped world, and their shots. instruct: the next instruction."""
     world = open_world("toybox")
     engine, decoder = world.load_engine(), world.load_decoder()
-    session, clips = GameSession(window=4, rules=rules), []
+    session, clips = GameSession(window=4, rules=RULES), []
     for _ in range(count):
         text = instruct(session)
         state = engine.predict(session.past(), text)
