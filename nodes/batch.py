@@ -28,7 +28,8 @@ from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .play import GameRun
 from .saved_stories import open_story, story_name, story_version
-from .values import CATEGORY, ModelSocket, image_of_picture
+from .schemas import schema
+from .values import ModelSocket, image_of_picture
 from .widgets import choice_input, number_input, seed_input, story_input, window_input, window_of
 
 TYPED = "typed below"  # a choice in the list of files
@@ -66,10 +67,10 @@ class PlayGameBatch(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="PlayGameBatch",
             display_name="Play Game Batch",
-            category=CATEGORY,
+            search_aliases=("takes", "seeds", "batch", "grid", "compare"),
             description="Plays whole games from text, a file or a folder of files, each in several takes, and shows "
             "the takes side by side. Each game is a story of its own, and each take a branch of it. What is played "
             "already is read, not computed again, so a stopped batch goes on where it stopped.",

@@ -14,7 +14,7 @@ from ..animegamer_core.files import check_folder_name
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .values import CATEGORY
+from .schemas import schema
 from .widgets import choice_input
 
 if typing.TYPE_CHECKING:
@@ -30,10 +30,10 @@ class ConvertAnimeGamer(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="ConvertAnimeGamer",
             display_name="Convert AnimeGamer",
-            category=CATEGORY,
+            search_aliases=("checkpoint converter", "published weights", "import weights"),
             description="Converts the published files in models/animegamer into a world folder, which is smaller, "
             "checked and faster to load; or starts a new world from free base models, to train it on your own film. "
             "The downloads are not changed. An interrupted conversion continues where it stopped.",

@@ -15,8 +15,9 @@ from ..animegamer_core.data.films.film import FILM_SUFFIXES
 from ..animegamer_core.files import check_folder_name
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
+from .schemas import schema
 from .training import dataset_version
-from .values import CATEGORY, NONE, DatasetSocket, image_of_picture, report_ui
+from .values import NONE, DatasetSocket, image_of_picture, report_ui
 from .widgets import choice_input
 
 if typing.TYPE_CHECKING:
@@ -61,10 +62,10 @@ class BuildGameDataset(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="BuildGameDataset",
             display_name="Build Game Dataset",
-            category=CATEGORY,
+            search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
             description="Cuts films into scenes and two-second clips, measures their motion, captions them and groups "
             "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, or "
             "when you have added a film, queue the node again: finished work is kept.",

@@ -18,8 +18,8 @@ from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
+from .schemas import schema
 from .values import (
-    CATEGORY,
     WORLD,
     ModelSocket,
     Moment,
@@ -56,10 +56,10 @@ class EncodeShot(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="EncodeShot",
             display_name="Encode Shot",
-            category=CATEGORY,
+            search_aliases=("image to state", "opening picture", "own picture", "encode image"),
             description="Encodes a picture (or the first frame of a clip) and a text about it as turn 0 of a game.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to encode the picture with. It needs a shot encoder."),
@@ -94,10 +94,11 @@ class DecodeShot(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="DecodeShot",
             display_name="Decode Shot",
-            category=CATEGORY,
+            search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
+            essentials=True,
             description="Draws a turn. Another motion or seed gives another take of the same turn; the prediction "
             "stays.",
             inputs=[

@@ -8,7 +8,8 @@ from comfy_api.v0_0_2 import io
 
 from . import comfyui, worlds
 from .models import PACKAGES
-from .values import CATEGORY, image_of_picture, report_ui
+from .schemas import schema
+from .values import image_of_picture, report_ui
 from .widgets import choice_input, number_input, seed_input, world_input
 
 if typing.TYPE_CHECKING:
@@ -24,10 +25,10 @@ class EvaluateGame(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="EvaluateGame",
             display_name="Evaluate Game",
-            category=CATEGORY,
+            search_aliases=("benchmark", "metrics", "CLIP", "DreamSim", "test world"),
             description="Measures a world. toybox: plays held-out Toybox games and measures what classifier probes "
             "recognise, how much shots move and what the engine remembers. paper: the metrics of the paper's table. "
             "One game gives a first impression; the command line runs the full evaluation.",

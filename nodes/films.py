@@ -24,7 +24,7 @@ from . import comfyui
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .saved_stories import story_name, story_ui, story_version
-from .values import CATEGORY
+from .schemas import schema
 from .widgets import branch_input, choice_input, number_input, story_input, turn_input
 
 
@@ -42,10 +42,10 @@ class ExportGameStory(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="ExportGameStory",
             display_name="Export Game Story",
-            category=CATEGORY,
+            search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
             description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
             "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so long stories take "
             "no more memory than short ones.",

@@ -14,8 +14,8 @@ from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
+from .schemas import schema
 from .values import (
-    CATEGORY,
     NONE,
     WORLD,
     HistorySocket,
@@ -48,10 +48,11 @@ class LoadAnimeGamer(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="LoadAnimeGamer",
             display_name="Load AnimeGamer",
-            category=CATEGORY,
+            search_aliases=("anime world", "game model", "checkpoint", "Toybox", "loader"),
+            essentials=True,
             description="Chooses a world. The Toybox is built in and needs no download; other worlds are folders in "
             "models/animegamer. Weights are loaded when another node needs them.",
             inputs=[
@@ -141,10 +142,10 @@ class ComposeGameInstruction(io.ComfyNode):
         def field(name: str, default: str, tooltip: str) -> io.Input:
             return io.String.Input(name, default=default, tooltip=tooltip)
 
-        return io.Schema(
+        return schema(
             node_id="ComposeGameInstruction",
             display_name="Compose Game Instruction",
-            category=CATEGORY,
+            search_aliases=("prompt", "game prompt", "instruction", "character", "text"),
             description="Composes an instruction from its parts, in the format that engines are trained with. A story "
             "of several lines becomes a list: the nodes after it run once per line.",
             inputs=[
@@ -189,10 +190,10 @@ class GameHistory(io.ComfyNode):
         def stat(name: str) -> io.Input:
             return number_input(name, 50, 0, 100, f"The character's {name} at the start of a new game, 0 to 100.")
 
-        return io.Schema(
+        return schema(
             node_id="GameHistory",
             display_name="Game History",
-            category=CATEGORY,
+            search_aliases=("new game", "start", "memory", "context window", "rewind"),
             description="Starts a game, or continues one with another window or from an earlier turn. Two of these "
             "nodes on the same history are two futures of it.",
             inputs=[
@@ -242,10 +243,11 @@ class PredictNextState(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="PredictNextState",
             display_name="Predict Next State",
-            category=CATEGORY,
+            search_aliases=("next turn", "play turn", "game state", "world model", "LLM"),
+            essentials=True,
             description="Plays one turn: reads the instruction and the past turns, and predicts what the shot shows, "
             "how much it moves, and how the character's stats change.",
             inputs=[
@@ -286,10 +288,10 @@ class StateDisplay(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="StateDisplay",
             display_name="State Display",
-            category=CATEGORY,
+            search_aliases=("stats", "gauges", "stamina", "show state", "status"),
             description="Shows the character's stats and their changes, the motion, the turn's text and a chart of "
             "the game.",
             inputs=[StateSocket.Input("state", tooltip="The turn to show.")],

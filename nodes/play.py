@@ -22,8 +22,8 @@ from .drawing import PREDICTED, motion_condition, picture_of, shot_inputs, step_
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
+from .schemas import schema
 from .values import (
-    CATEGORY,
     HistorySocket,
     ModelSocket,
     Moment,
@@ -86,10 +86,11 @@ class PlayGameStory(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="PlayGameStory",
             display_name="Play Game Story",
-            category=CATEGORY,
+            search_aliases=("play", "game", "infinite game", "story", "autoplay"),
+            essentials=True,
             description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
             "it is drawn. Turns that the story already has are read, not computed again. Other instructions after the "
             "same turn start a new branch of the story; nothing is overwritten.",

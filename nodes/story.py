@@ -19,7 +19,8 @@ from .saved_stories import (
     story_ui,
     story_version,
 )
-from .values import CATEGORY, HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
+from .schemas import schema
+from .values import HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
 from .widgets import branch_input, story_input, turn_input, window_input, window_of
 
 NO_STORY = "none yet"
@@ -32,10 +33,10 @@ class SaveGameStory(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="SaveGameStory",
             display_name="Save Game Story",
-            category=CATEGORY,
+            search_aliases=("save game", "save story"),
             description="Saves a drawn turn in a story in output/animegamer, with the states of the turns before it. "
             "To save a whole game, use one node per turn, all with the same story name. A changed turn starts a new "
             "branch of the story; nothing is overwritten.",
@@ -68,10 +69,10 @@ class LoadGameStory(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="LoadGameStory",
             display_name="Load Game Story",
-            category=CATEGORY,
+            search_aliases=("load game", "continue game", "open story"),
             description="Loads a saved game as it was after one of its turns. The history continues from there.",
             inputs=[
                 io.Combo.Input(

@@ -18,7 +18,8 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .run_checks import check_games, check_run, in_widget_words
-from .values import CATEGORY, WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
+from .schemas import schema
+from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
 from .widgets import choice_input, number_input, seed_input, world_input
 
 if typing.TYPE_CHECKING:
@@ -56,10 +57,10 @@ class TrainLoRAStage(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="TrainLoRAStage",
             display_name="Train LoRA Stage",
-            category=CATEGORY,
+            search_aliases=("fine-tune", "finetune", "training", "adapter", "own style"),
             description="Trains one stage of AnimeGamer on clips and writes a LoRA file for Load AnimeGamer. A run is "
             "a folder in output/animegamer/runs. After an interrupt or a restart, queue the node again: the run "
             "continues where it stopped. With more steps, a finished run continues too.",

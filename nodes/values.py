@@ -28,7 +28,6 @@ ShotSocket = io.Custom("ANIMEGAMER_SHOT")  # Shot
 LoraSocket = io.Custom("ANIMEGAMER_LORA")  # core's Adapters
 DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder, a str
 
-CATEGORY = "AnimeGamer"
 WORLD = "world"  # a choice in lists: the world's own setting
 NONE = "none"  # a choice in lists: no file or folder
 CHART_TURNS = 200  # turns that a chart on a page shows; of a longer game the last ones

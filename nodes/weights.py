@@ -13,7 +13,7 @@ from ..animegamer_core.checkpoint import base_folders
 from ..animegamer_core.checkpoint.downloads import LICENCE
 from ..animegamer_core.checkpoint.pieces import Piece, base_pieces, size_text, world_pieces
 from . import comfyui, worlds
-from .values import CATEGORY
+from .schemas import schema
 from .widgets import choice_input
 
 if typing.TYPE_CHECKING:
@@ -32,10 +32,10 @@ class GetAnimeGamerWeights(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        return io.Schema(
+        return schema(
             node_id="GetAnimeGamerWeights",
             display_name="Get AnimeGamer Weights",
-            category=CATEGORY,
+            search_aliases=("download", "model download", "Hugging Face", "install weights"),
             description="Downloads published weights into models/animegamer. Run it once to see the files, their sizes "
             "and licences; then switch accept on and run it again. An interrupted download continues where it stopped, "
             "and every file is compared with the hub's checksum.",
