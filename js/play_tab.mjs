@@ -27,6 +27,7 @@ export function createPlayTab(session, say, page) {
   function show(now, event) {
     const changedPlace = open !== now.story;
     open = now.story;
+    element.setAttribute("aria-busy", String(now.starting));
     start.element.hidden = Boolean(now.story);
     game.element.hidden = !now.story;
     if (now.story) game.show(now, event);

@@ -22,6 +22,7 @@ export class PlaySession {
     this.worlds = ["toybox"];
     this.absent = []; // the worlds that are not installed
     this.stories = [];
+    this.starting = true; // until `start` has opened the story that was open before a reload, if there was one
     this.settings = null; // seed, motion, motionValue, steps; null until the player changes one
     this.leave();
   }
@@ -39,6 +40,8 @@ export class PlaySession {
     });
     if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
     else if (saved.story && saved.jobs?.length) await this.open(saved.story, saved.world, saved);
+    this.starting = false;
+    this.onChange(this, "");
   }
 
   /** Start a new story, or open the saved one of this name. If that fails, `error` says why and no story is open. */

@@ -17,14 +17,13 @@ class PlayTab:
     def open(self):
         if not self.page.locator(".ag-play").count():
             self.page.locator(TAB).click()
-        self.page.wait_for_selector(".ag-play")
+        self.page.wait_for_selector(".ag-play[aria-busy=false]")
 
     def close_story(self):
         """Back to the list of stories."""
         self.open()
         if self.page.locator(".ag-game:visible").count():
             self.page.locator(".ag-top button").first.click()
-        self.page.wait_for_selector(".ag-start:visible")
 
     def begin(self, story, world=None):
         self.close_story()
