@@ -115,6 +115,18 @@ def test_nodes_and_widgets_are_those_of_the_schemas(workflow):
             assert slots == outputs_of(kind)
 
 
+@pytest.mark.parametrize("name", ["1-one-turn", "5-story", "9-film"])
+def test_app_mode_shows_widgets_and_results_that_are_there(name):
+    workflow = read(FOLDER / f"{name}.json")
+    nodes = {node["id"]: node for node in live(workflow)}
+    shown = workflow["extra"]["linearData"]
+    assert 3 <= len(shown["inputs"]) <= 4 and shown["outputs"]
+    for node, widget in shown["inputs"]:
+        assert widget in widgets_of(nodes[node]["type"])
+        assert all(slot["link"] is None for slot in nodes[node]["inputs"] if slot["name"] == widget), "a linked one"
+    assert set(shown["outputs"]) <= set(nodes)
+
+
 def test_the_readme_shows_every_picture():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\(workflows/([\w-]+\.jpg)\)", readme))
