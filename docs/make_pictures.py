@@ -2,7 +2,7 @@
 
 game.webp           the Toybox's first game in motion: shot, instruction, motion scope, stats
 contact-sheet.png   the same game on one picture
-autoplay.webp       with --only autoplay: twelve turns that the Toybox plays by itself
+autoplay.webp       twelve turns that the Toybox plays by itself
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ INK, FAINT, PAPER, TRACK = "#23262f", "#696d78", "#f3f1ec", "#e1ddd3"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Play the game and write both pictures."""
+    """Play the games and write the pictures."""
     parser = argparse.ArgumentParser(description="draw the README's pictures")
     parser.add_argument("--out", type=Path, default=PICTURES)
     parser.add_argument("--turns", type=int, help="of the game (default: all)")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
-    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS[:1], help="which games (default: the first)")
+    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS, help="which games (default: both)")
     args = parser.parse_args(argv)
     instructions = read_instructions(GAME.read_text(encoding="utf-8"))[: args.turns]
     args.out.mkdir(parents=True, exist_ok=True)
