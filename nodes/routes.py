@@ -215,7 +215,8 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     except ValueError as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
     world, _ = world_of(story.world_name, story.fingerprint)
-    shots = (story.shots.path(entry.shot) for entry in reversed(story.entries) if entry.shot is not None)
+    drawn = (entry.shot for entry in reversed(story.entries) if entry.shot is not None)
+    shots = (story.shots.path(shot) for shot in drawn if story.shots.record(shot) is not None)
     clip = next(map(comfyui.output_item, shots), None)
     return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries), "clip": clip}
 

@@ -194,6 +194,14 @@ def test_an_unreadable_story_stays_in_the_list_and_says_why(server, story):
     assert "main.jsonl:1: not JSON" in listed[story]["error"] and "not a turn" in listed[story]["error"]
 
 
+def test_a_story_without_one_of_its_clips_shows_an_earlier_one_in_the_list(server, story):
+    first, last = play(server, story), play(server, story, RUN)
+    (clip,) = urllib.parse.parse_qs(urllib.parse.urlsplit(last["clip"]).query)["filename"]
+    (server.output_dir / "animegamer" / story / "shots" / clip).unlink()
+    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
+    assert listed[story]["turns"] == 2 and listed[story]["clip"]["filename"] in first["clip"]
+
+
 def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):
     """While a long game runs, the server answers; turns that are removed or interrupted get an answer too."""
     play(server, story)
