@@ -42,6 +42,11 @@ def check_folder_name(name: str, what: str = "story") -> str:
     return name
 
 
+def is_part(name: str) -> bool:
+    """Whether a file of this name is what `replacing` leaves after a crash. "part-2.mp4" is not: it has no process."""
+    return re.fullmatch(rf"{PART}[0-9]+-.+", name, re.DOTALL) is not None
+
+
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
     """Around a write to `path`: a full disk is one OSError that says how much is free, whatever the writer raises."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..data.clip_info import ClipInfo, read_clip_info
 from ..data.interpolation import at_rate, frame_count
+from ..files import is_part
 from ..state import Turn
 from .story import Story
 
@@ -90,10 +91,13 @@ def export_film(
     """Write the story's branch as a film; .mp4, .gif or .webp by the path's suffix.
 
     turns: how many of its turns, -1: all; turns that were not drawn are left out. on_frame may raise to stop; then an
-    older film of this name stays. ValueError: no drawn turn, clips of different sizes, options that do not fit.
+    older film of this name stays. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
+    of unfinished files.
     """
     from ..media.film_writer import write_film
 
+    if is_part(path.name):
+        raise ValueError(f"{path.name} would count as an unfinished file, and be removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
     reel = _Reel(story, session.turns, options)
     facts = reel.facts()

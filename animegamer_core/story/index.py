@@ -14,7 +14,7 @@ from typing import Annotated, TypedDict
 
 import msgspec
 
-from ..files import PART, check_folder_name, locked, write_text
+from ..files import PART, check_folder_name, is_part, locked, write_text
 from ..json_files import JsonError, read_json
 from ..life import PUBLISHED_RULES, Rules
 from ..recall import RECENT, Memory
@@ -79,7 +79,7 @@ def write_index(path: Path, world: tuple[str, str], line: str, memory: Memory, r
 def check_new(folder: Path) -> None:
     """ValueError if a folder without an index holds files other than those of a new story."""
     ours = (LOCK, INDEX)
-    if folder.is_dir() and any(path.name not in ours and not path.name.startswith(PART) for path in folder.iterdir()):
+    if folder.is_dir() and any(path.name not in ours and not is_part(path.name) for path in folder.iterdir()):
         raise ValueError(f"{folder} holds other files and no {INDEX}; choose another name for the story")
 
 
@@ -105,9 +105,7 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     try:
         with locked(folder / LOCK, refusal):
             held = True
-            for part in folder.glob(f"**/{PART}*"):
-                if part.is_file() and time.time() - part.stat().st_mtime > 3600:
-                    part.unlink(missing_ok=True)
+            _remove_old_parts(folder)
             try:
                 yield
             finally:
@@ -116,6 +114,12 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     finally:
         if held and late:
             _remove_if_empty(folder)
+
+
+def _remove_old_parts(folder: Path) -> None:
+    for part in folder.glob(f"**/{PART}*"):
+        if is_part(part.name) and part.is_file() and time.time() - part.stat().st_mtime > 3600:
+            part.unlink(missing_ok=True)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -12,7 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from ..files import PART, check_folder_name
+from ..files import check_folder_name, is_part
 from .index import INDEX, LOCK, check_there, exclusive_access
 
 TRASH = ".trash"
@@ -32,7 +32,7 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
     _check_free(root, new)
     place = root / TRASH / f"{time.time_ns()} {new}"  # a copy that a crash leaves here is no story
     with exclusive_access(root / name, _refusal(name)):
-        shutil.copytree(root / name, place, ignore=shutil.ignore_patterns(LOCK, f"{PART}*"))
+        shutil.copytree(root / name, place, ignore=_not_copied)
     os.rename(place, root / new)
 
 
@@ -59,6 +59,11 @@ def restore_story(root: Path, ticket: str) -> str:
 def _check_free(root: Path, name: str) -> None:
     if (root / check_folder_name(name)).exists():
         raise ValueError(f"there is a story or folder {name!r} already; choose another name")
+
+
+def _not_copied(_: str, names: list[str]) -> set[str]:
+    """The names in a folder of a story that a copy leaves out: its lock, and unfinished files."""
+    return {name for name in names if name == LOCK or is_part(name)}
 
 
 def _move(folder: Path, target: Path) -> None:

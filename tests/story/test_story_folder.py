@@ -15,6 +15,7 @@ from test_story import StubPlayer, texts
 from animegamer_core.files import check_folder_name
 from animegamer_core.story import index
 from animegamer_core.story.index import story_names
+from animegamer_core.story.manage import duplicate_story
 from animegamer_core.story.story import Story
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,21 @@ def test_unfinished_files_are_removed_after_a_while(tmp_path):
     assert stale.exists(), "it may be what the one who plays is writing"
     with story.lock():
         assert fresh.exists() and not stale.exists() and folder.exists()
+
+
+def test_a_players_films_are_no_unfinished_files(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    names = {"part-1.mp4", "part-two.gif", "part-2b-the sea.webp"}
+    for name in names:
+        film = tmp_path / "tale" / "films" / name
+        film.parent.mkdir(exist_ok=True)
+        film.write_text("mine")
+        os.utime(film, (0, 0))
+    with opened(tmp_path).lock():
+        pass
+    duplicate_story(tmp_path, "tale", "copy")
+    for story in ("tale", "copy"):
+        assert {path.name for path in (tmp_path / story / "films").iterdir()} == names
 
 
 # The lock
