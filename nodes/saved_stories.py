@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
-from ..animegamer_core.story.index import check_there, story_names
+from ..animegamer_core.story.index import check_story_name, check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 
@@ -32,7 +31,7 @@ def open_story(name: str, world: str, fingerprint: str, must_exist: bool = False
 
 def story_name(name: str) -> str:
     """The name, if a story may have it; ValueError otherwise."""
-    if check_folder_name(name).lower() in RESERVED:
+    if check_story_name(name).lower() in RESERVED:
         raise ValueError(f"story name {name!r} is reserved for other files of AnimeGamer; choose another name")
     return name
 

@@ -120,7 +120,8 @@ PUBLIC = {
     "save_picture sync_file sync_folder write_text",
     "media/page": "script_safe write_page",
     "media/fonts": "drawable font_of",
-    "story/index": "StoryIndex check_new check_there exclusive_access read_index story_names write_index",
+    "story/index": "StoryIndex check_new check_story_name check_there exclusive_access read_index story_names "
+    "write_index",
     "story/branches": "Branch BranchEntry branch_names",
     "runtime/models": "LoadedModels Models PlaySettings",
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",

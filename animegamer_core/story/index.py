@@ -23,7 +23,15 @@ from .branches import BRANCH_NAME
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
+TRASH = ".trash"  # folder of deleted stories beside the others
 LARGEST_INDEX = 1 << 16  # bytes
+
+
+def check_story_name(name: str) -> str:
+    """`name`; ValueError if no story may have it."""
+    if check_folder_name(name).lower() == TRASH:
+        raise ValueError(f"story name {name!r} is the folder of deleted stories; choose another name")
+    return name
 
 
 def story_names(root: Path | str) -> list[str]:
@@ -85,7 +93,7 @@ def check_new(folder: Path) -> None:
 
 def check_there(root: Path, name: str) -> None:
     """ValueError, with the names of other stories, if `root` has no story of this name."""
-    if (root / check_folder_name(name) / INDEX).exists():
+    if (root / check_story_name(name) / INDEX).exists():
         return
     names = story_names(root)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -134,7 +142,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 def _is_story(index: Path) -> bool:
     try:
-        check_folder_name(index.parent.name)
+        check_story_name(index.parent.name)
         read_index(index)
     except (OSError, ValueError):
         return False

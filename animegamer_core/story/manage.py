@@ -6,17 +6,19 @@ refused.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
-from ..files import check_folder_name, is_part
-from .index import INDEX, LOCK, check_there, exclusive_access
+from ..files import FULL, PART, is_part
+from .index import INDEX, LOCK, TRASH, check_story_name, check_there, exclusive_access
 
-TRASH = ".trash"
-_TICKET = re.compile(r"[0-9]{1,20} (?P<name>[^/\\]+)")
+_TICKET = re.compile(r"(?P<time>[0-9]{1,20}) (?P<name>[^/\\]+)")
 
 
 def rename_story(root: Path, name: str, new: str) -> None:
@@ -27,52 +29,104 @@ def rename_story(root: Path, name: str, new: str) -> None:
 
 
 def duplicate_story(root: Path, name: str, new: str) -> None:
-    """Copy a story with all its branches and films under another name; ValueError as in `rename_story`."""
+    """Copy a story with all its branches and films under another name; ValueError as in `rename_story`.
+
+    After an error nothing of the copy is left; OSError on a full disk.
+    """
     check_there(root, name)
     _check_free(root, new)
-    place = root / TRASH / f"{time.time_ns()} {new}"  # a copy that a crash leaves here is no story
-    with exclusive_access(root / name, _refusal(name)):
-        shutil.copytree(root / name, place, ignore=_not_copied)
-    os.rename(place, root / new)
+    (root / TRASH).mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=PART, dir=root / TRASH, ignore_cleanup_errors=True) as folder:
+            with exclusive_access(root / name, _refusal(name)):
+                _copy_folder(root / name, Path(folder, new), {})
+            _rename(Path(folder, new), root / new)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        what = f"{os.strerror(error.errno)}; free some space and duplicate the story again"
+        raise OSError(error.errno, what, str(root / new)) from error
 
 
 def trash_story(root: Path, name: str) -> str:
     """Move a story to the trash; returns its ticket there. ValueError: no such story, or it is being played."""
     check_there(root, name)
-    ticket = f"{time.time_ns()} {name}"
-    (root / TRASH).mkdir(exist_ok=True)
-    _move(root / name, root / TRASH / ticket)
-    return ticket
+    now = time.time_ns()
+    place = root / TRASH / str(now)  # a folder, since a name beside the time could be too long for a file system
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        _move(root / name, place / name)
+    finally:
+        _remove_if_empty(place)
+    return f"{now} {name}"
 
 
 def restore_story(root: Path, ticket: str) -> str:
     """Take a story out of the trash; returns its name. ValueError: an unknown ticket, or the name is taken by now."""
     match = _TICKET.fullmatch(ticket)
-    if match is None or not (root / TRASH / ticket / INDEX).is_file():
+    places = [] if match is None else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
+    place = next((place for place in places if os.path.isfile(place / INDEX)), None)
+    if match is None or place is None:
         raise ValueError("this story is no longer in the trash; look into the folder .trash beside the stories")
     name = match["name"]
-    _check_free(root, name)
-    _move(root / TRASH / ticket, root / name)
+    _check_free(root, name, "rename that one, then restore this one")
+    _move(place, root / name)
+    _remove_if_empty(place.parent)
     return name
 
 
-def _check_free(root: Path, name: str) -> None:
-    if (root / check_folder_name(name)).exists():
-        raise ValueError(f"there is a story or folder {name!r} already; choose another name")
+def _check_free(root: Path, name: str, remedy: str = "choose another name") -> None:
+    if (root / check_story_name(name)).exists():
+        raise ValueError(_taken(name, remedy))
 
 
-def _not_copied(_: str, names: list[str]) -> set[str]:
-    """The names in a folder of a story that a copy leaves out: its lock, and unfinished files."""
-    return {name for name in names if name == LOCK or is_part(name)}
+def _taken(name: str, remedy: str = "choose another name") -> str:
+    return f"there is a story or folder {name!r} already; {remedy}"
+
+
+def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
+    """Copy a story's folder without its lock and unfinished files. copies: of files with hard links, by disk and inode.
+
+    shutil.copytree would make two files of a shot and its link `turn-00n`, go on after an error, and lose its number.
+    """
+    target.mkdir()
+    for path in folder.iterdir():
+        if path.is_dir():
+            _copy_folder(path, target / path.name, copies)
+        elif path.name != LOCK and not is_part(path.name):
+            _copy_file(path, target / path.name, copies)
+
+
+def _copy_file(path: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
+    facts = path.stat()
+    first = copies.setdefault((facts.st_dev, facts.st_ino), target) if facts.st_nlink > 1 else target
+    if first != target:
+        with contextlib.suppress(OSError):  # a disk without hard links
+            return os.link(first, target)
+    shutil.copy2(path, target)
 
 
 def _move(folder: Path, target: Path) -> None:
     """Rename a story's folder while nobody plays it. Windows renames no folder with an open file, such as the lock."""
     with exclusive_access(folder, _refusal(folder.name)):
         if os.name != "nt":
-            os.rename(folder, target)
+            _rename(folder, target)
     if os.name == "nt":
+        _rename(folder, target)
+
+
+def _rename(folder: Path, target: Path) -> None:
+    try:
         os.rename(folder, target)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # somebody took the name after it was checked
+            raise ValueError(_taken(target.name)) from error
+        raise
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _refusal(name: str) -> str:

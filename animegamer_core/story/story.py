@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from ..files import check_folder_name, replacing
+from ..files import replacing
 from ..json_files import to_type
 from ..life import PUBLISHED_RULES, Rules
 from ..recall import OPENING, Memory
@@ -46,7 +46,7 @@ from .content_store import (
     with_opening_address,
     write_representation,
 )
-from .index import INDEX, check_new, check_there, exclusive_access, read_index, write_index
+from .index import INDEX, check_new, check_story_name, check_there, exclusive_access, read_index, write_index
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -83,7 +83,7 @@ class Story:
 
         ValueError: an invalid name, a story of another world, a folder with other files.
         """
-        folder = Path(root) / check_folder_name(name)
+        folder = Path(root) / check_story_name(name)
         if not (folder / INDEX).exists():
             check_new(folder)
             return cls(folder, world_name, fingerprint)

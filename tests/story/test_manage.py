@@ -1,15 +1,19 @@
 """Stories are renamed, copied, thrown away and taken back whole, and never while they are played."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from small_disk import small_disk
 
-from animegamer_core.story.index import story_names
+from animegamer_core.story.index import LOCK, exclusive_access, story_names
 from animegamer_core.story.manage import TRASH, duplicate_story, rename_story, restore_story, trash_story
 from animegamer_core.story.story import Story
 
+LONG = "\u5b57" * 79  # 237 bytes, and a file system takes 255
 FROZEN = Path(__file__).parents[1] / "frozen" / "stories" / "game"
 
 
@@ -40,13 +44,63 @@ def test_a_copy_is_a_story_of_its_own(root):
     assert not list((root / TRASH).iterdir()), "nothing is left where it was copied"
 
 
-def test_a_deleted_story_comes_back_whole(root):
+def test_a_copy_keeps_hard_links(root):
+    shot, clip = next((root / "game" / "shots").glob("*.mp4")), root / "game" / "turn-009.mp4"
+    os.link(shot, clip)
+    duplicate_story(root, "game", "copy")
+    assert os.path.samefile(root / "copy" / clip.name, root / "copy" / "shots" / shot.name)
+    assert not os.path.samefile(root / "copy" / clip.name, clip)
+
+
+def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
+    with small_disk(tmp_path / "disk", 600):
+        root = tmp_path / "disk"
+        shutil.copytree(FROZEN, root / "game")
+        (root / "game" / "films").mkdir()
+        (root / "game" / "films" / "film.mp4").write_bytes(bytes(250_000))
+        with pytest.raises(OSError, match="free some space and duplicate the story again") as full:
+            duplicate_story(root, "game", "copy")
+        assert full.value.errno == errno.ENOSPC and full.value.filename == str(root / "copy")
+        assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
+
+
+def test_two_copies_of_one_name_at_once(root, monkeypatch):
+    """Another copy takes the name when the first one is about to."""
+    shutil.copytree(root / "game", root / "other")
+
+    def rename(folder, target):
+        monkeypatch.undo()
+        duplicate_story(root, "other", "copy")
+        os.rename(folder, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(ValueError, match="'copy' already"):
+        duplicate_story(root, "game", "copy")
+    assert sorted(story_names(root)) == ["copy", "game", "other"] and not list((root / TRASH).iterdir())
+
+
+@pytest.mark.parametrize("name", ["game", LONG], ids=["short", "long"])
+def test_a_deleted_story_comes_back_whole(root, name):
     before = content(root / "game")
-    ticket = trash_story(root, "game")
-    assert story_names(root) == [] and not (root / "game").exists()
-    assert restore_story(root, ticket) == "game" and content(root / "game") == before
+    if name != "game":
+        rename_story(root, "game", name)
+    ticket = trash_story(root, name)
+    assert story_names(root) == [] and not (root / name).exists()
+    assert restore_story(root, ticket) == name and content(root / name) == before
+    assert not list((root / TRASH).iterdir())
     with pytest.raises(ValueError, match="no longer in the trash"):
         restore_story(root, ticket)
+
+
+def test_a_story_with_a_long_name_is_duplicated(root):
+    duplicate_story(root, "game", LONG)
+    assert content(root / LONG) == content(root / "game")
+
+
+def test_a_story_that_an_older_version_deleted_is_restored(root):
+    (root / TRASH).mkdir()
+    (root / "game").rename(root / TRASH / "17 game")
+    assert restore_story(root, "17 game") == "game" and story_names(root) == ["game"]
 
 
 def test_names_that_are_taken_or_no_names_are_refused(root):
@@ -57,9 +111,11 @@ def test_names_that_are_taken_or_no_names_are_refused(root):
             act(root, "game", "game")
         with pytest.raises(ValueError, match="cannot be a folder's name"):
             act(root, "game", "../out")
+        with pytest.raises(ValueError, match="folder of deleted stories"):
+            act(root, "game", TRASH)
         with pytest.raises(ValueError, match="no story 'nix'"):
             act(root, "nix", "new")
-    with pytest.raises(ValueError, match="'game' already"):
+    with pytest.raises(ValueError, match="'game' already; rename that one, then restore this one"):
         restore_story(root, ticket)
     for wrong in ("../game", "1 ../../game", f"{ticket}/..", ""):
         with pytest.raises(ValueError, match="no longer in the trash"):
