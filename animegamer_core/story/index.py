@@ -109,19 +109,19 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     Removes old unfinished files first. At the end, removes the folder if nothing was saved: before the lock is
     released, since another process may take it at once, but on Windows after that, since open files cannot be removed.
     """
-    held, late = False, os.name == "nt"
+    held, late = None, os.name == "nt"
     try:
         with locked(folder / LOCK, refusal):
-            held = True
+            held = folder.stat()
             _remove_old_parts(folder)
             try:
                 yield
             finally:
                 if not late:
-                    _remove_if_empty(folder)
+                    _remove_if_empty(folder, held)
     finally:
-        if held and late:
-            _remove_if_empty(folder)
+        if held is not None and late:
+            _remove_if_empty(folder, held)
 
 
 def _remove_old_parts(folder: Path) -> None:
@@ -130,10 +130,11 @@ def _remove_old_parts(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def _remove_if_empty(folder: Path) -> None:
-    if (folder / INDEX).exists():
-        return
+def _remove_if_empty(folder: Path, held: os.stat_result) -> None:
+    """Remove the folder that was held, if it has no index. Once it was moved, its name may be another player's."""
     try:
+        if (folder / INDEX).exists() or not os.path.samestat(folder.stat(), held):
+            return
         (folder / LOCK).unlink(missing_ok=True)
         folder.rmdir()
     except OSError:

@@ -129,4 +129,22 @@ def test_a_story_that_is_played_stays(root):
                 act()
         with pytest.raises(ValueError, match="is being played"):
             duplicate_story(root, "game", "new")
-    assert story_names(root) == ["game"]
+    assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
+
+
+def test_who_begins_a_story_of_the_old_name_keeps_its_lock(root, monkeypatch):
+    """Somebody begins a story of the name that another has just given up."""
+    begun = exclusive_access(root / "game", "busy")
+
+    def rename(folder, target):
+        monkeypatch.undo()
+        os.rename(folder, target)
+        begun.__enter__()
+
+    monkeypatch.setattr(os, "rename", rename)
+    rename_story(root, "game", "moved")
+    assert (root / "game" / LOCK).exists()
+    with pytest.raises(ValueError, match="busy"), exclusive_access(root / "game", "busy"):
+        pass
+    begun.__exit__(None, None, None)
+    assert not (root / "game").exists() and story_names(root) == ["moved"]

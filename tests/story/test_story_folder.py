@@ -170,7 +170,7 @@ def test_a_lock_is_never_held_twice_while_an_empty_folder_is_removed(tmp_path, m
     first, second, third = (opened(tmp_path) for _ in range(3))
     remove, others = index._remove_if_empty, []
 
-    def meet(folder):
+    def meet(folder, held):
         for story in (second, third):
             lock = story.lock()
             try:
@@ -178,7 +178,7 @@ def test_a_lock_is_never_held_twice_while_an_empty_folder_is_removed(tmp_path, m
             except ValueError:
                 continue
             others.append(lock)
-        remove(folder)
+        remove(folder, held)
 
     monkeypatch.setattr(index, "_remove_if_empty", meet)
     with first.lock():
