@@ -117,9 +117,10 @@ class ExportGameStory(io.ComfyNode):
             saved.use(line)
         path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.{format}"
         report = comfyui.NodeProgress()
-        film = export_film(
-            saved, path, _options(**look), turns, lambda done, total: report("writing the film", done, total)
-        )
+        with saved.lock():  # nobody may rename or delete it meanwhile
+            film = export_film(
+                saved, path, _options(**look), turns, lambda done, total: report("writing the film", done, total)
+            )
         inputs = {"story": story, "line": line, "turns": turns, "name": name, "format": format, **look}
         EXPORTED.record(inputs, story)
         no_video = comfyui.blocked(f"a .{format} file is no video for other nodes; choose format mp4")

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     sound = None if args.audio is None else Soundtrack(args.audio, loop=not args.once, fade=args.fade)
     options = FilmOptions(args.subtitles, args.stats, args.title, args.scale, args.scaling, args.fps, sound)
     out = args.out or args.story / FILMS / "film.mp4"
-    with _Bar() as bar:
+    with story.lock(), _Bar() as bar:  # nobody may rename or delete it meanwhile
         film = export_film(story, out, options, args.turns, bar.show)
     for path in film.files:
         print(path)

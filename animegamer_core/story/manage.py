@@ -1,7 +1,7 @@
 """Rename, duplicate and delete stories. Imports no torch.
 
-Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played is
-refused.
+Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played or
+exported is refused.
 """
 
 from __future__ import annotations
@@ -130,4 +130,4 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _refusal(name: str) -> str:
-    return f"story {name!r} is being played; wait until that ends, or stop it"
+    return f"story {name!r} is being played or exported; wait until that ends, or stop it"

@@ -113,7 +113,8 @@ class Story:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the story's lock; ValueError if it is held already. Reads the branch again, which may have changed."""
-        refusal = f"story {self.name!r} is being played elsewhere; wait until that ends, or choose another name"
+        remedy = "wait until that ends, or choose another name"
+        refusal = f"story {self.name!r} is being played elsewhere or exported; {remedy}"
         with exclusive_access(self.folder, refusal):
             if (self.folder / INDEX).exists():
                 known = self.read(self.folder.parent, self.name)

@@ -65,6 +65,13 @@ def test_other_kinds_are_files_but_no_video(server, story):
     assert "choose format mp4" in failed["exception_message"]
 
 
+def test_a_story_in_use_is_not_exported(server, story):
+    server.run(film_of(story, WAVE))
+    with Story.read(server.output_dir / "animegamer", story).lock():
+        said = server.refusal({"film": node("ExportGameStory", **FILM | {"story": story, "name": "other"})})
+    assert "is being played elsewhere" in said
+
+
 @pytest.mark.parametrize(
     "look, says",
     [

@@ -8,12 +8,14 @@ import pytest
 from PIL import Image
 
 from animegamer_core.__main__ import main
+from animegamer_core.cli import export
 from animegamer_core.data.interpolation import at_rate
 from animegamer_core.media import fonts
 from animegamer_core.media.film_writer import FilmFacts, write_film
 from animegamer_core.media.soundtrack import RATE, Soundtrack
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import FilmOptions, export_film
+from animegamer_core.story.manage import rename_story
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 
@@ -205,3 +207,16 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
     ):
         assert main(["export", folder, "--branch", "main", *words]) == 2
         assert expected in capsys.readouterr().err
+
+
+def test_a_story_in_use_is_not_exported_nor_renamed_in_the_middle(root, monkeypatch, capsys):
+    with Story.read(root, "tale").lock():
+        assert main(["export", str(root / "tale")]) == 2
+    assert "is being played elsewhere" in capsys.readouterr().err
+
+    def rename(*_):
+        rename_story(root, "tale", "other")
+
+    monkeypatch.setattr(export._Bar, "show", rename)
+    assert main(["export", str(root / "tale")]) == 2
+    assert "is being played or exported" in capsys.readouterr().err and (root / "tale").exists()
