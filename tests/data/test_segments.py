@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from animegamer_core.data.films.cutting import ClipShape, Span, cut_span
 from animegamer_core.data.films.film import frames_at, read_frames
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.segments import FADE_MARGIN, Duplicates, segments_of, signature, why_left_out
-from animegamer_core.data.films.writing import MOST_TEXT, reading_size
+from animegamer_core.data.films.survey import FilmScene
+from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
+from animegamer_core.data.flow import FlowSettings
 from animegamer_core.data.motion import motion_value
 from animegamer_core.toybox.film import FilmTruth, SceneTruth, make_film
 from animegamer_core.toybox.film_parts import FilmPlan
@@ -83,11 +86,16 @@ Cut = tuple[SceneTruth, np.ndarray, list[np.ndarray], str]  # scene, frames with
 
 
 @pytest.fixture(scope="module")
-def cut(tmp_path_factory) -> tuple[FilmTruth, list[Cut]]:
-    """Every segment of a generated film, cut by its truth."""
+def film(tmp_path_factory) -> tuple[Path, FilmTruth]:
     pytest.importorskip("av")
     path = Path(tmp_path_factory.mktemp("segments") / "film.mp4")
-    truth = make_film(path, PLAN)
+    return path, make_film(path, PLAN)
+
+
+@pytest.fixture(scope="module")
+def cut(film) -> tuple[FilmTruth, list[Cut]]:
+    """Every segment of the film, cut by its truth."""
+    path, truth = film
     rows = []
     for number, row in enumerate(truth.scenes):
         flashes = tuple((first, first + frames / truth.fps) for first, frames in row.flashes)
@@ -99,7 +107,8 @@ def cut(tmp_path_factory) -> tuple[FilmTruth, list[Cut]]:
         row = truth.scenes[number]
         crop, shown = Crop(*(row.crop or ())), [next(pictures) for _ in segment.times]
         clip = np.stack([fit(picture, crop, (96, 144)) for picture in shown])
-        pages = [fit(picture, crop, reading_size(picture, crop, (96, 144))) for picture in shown[2::4]]
+        read = [shown[index] for index in looked_at(len(shown))]
+        pages = [fit(picture, crop, reading_size(picture, crop, (96, 144))) for picture in read]
         cuts.append((row, np.delete(clip, segment.flashed, axis=0), pages, str(number)))
     return truth, cuts
 
@@ -119,6 +128,19 @@ def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
             assert reason is None, (row.kind, row.amplitude)
         seen.append("repeat" if row.repeats is not None else row.kind)
     assert set(seen) == {"scene", "dark", "still", "repeat", "credits"} and seen.count("scene") >= 5
+
+
+def test_credits_stay_where_text_may_cover_all_of_the_picture(film, tmp_path):
+    pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
+    path, truth = film
+    roll = truth.scenes[-1]
+    scene = FilmScene(Scene(roll.start, roll.end, "cut"), Crop())
+    reasons = {}
+    for most_text in (MOST_TEXT, 1.0):
+        span = Span(path, "film", 0, (scene,), True, most_text)
+        _, (cuts,) = cut_span(span, tmp_path, ClipShape(32, 48), FlowSettings())
+        reasons[most_text] = [one.dropped for one in cuts]
+    assert "credits" in reasons[MOST_TEXT] and set(reasons[1.0]) <= {None, "black"}
 
 
 def test_a_flash_would_make_the_motion_value_useless(cut):

@@ -104,15 +104,19 @@ KINDS = {
 
 
 def lettered(ground: str, kind: str, seed: int) -> Clip:
-    """A clip of this ground with text of this kind, white with a dark edge or without one where the ground is dark."""
+    """A clip of this ground with text of this kind, which has a dark edge unless the ground is dark."""
     clip = GROUNDS[ground](seed)
-    font, bright = ImageFont.load_default(KINDS[kind].height), clip.mean() > 90
+    edge = clip.mean() > 90
     for frame, picture in enumerate(clip):
-        image = Image.fromarray(picture)
-        draw = ImageDraw.Draw(image)
-        for text, x, y in KINDS[kind].rows(random.Random(seed), frame):
-            draw.text(
-                (x * WIDTH, y * HEIGHT), text, (245, 245, 240), font, "mm", stroke_width=bright, stroke_fill=(20, 20, 30)
-            )
-        picture[:] = image
+        picture[:] = write(picture, KINDS[kind].rows(random.Random(seed), frame), KINDS[kind].height, edge)
     return clip
+
+
+def write(picture_HWC: NDArray[np.uint8], rows: list[Row], height: int, edge: bool) -> NDArray[np.uint8]:
+    """The picture with these rows in white letters of this height in pixels. edge: around each letter."""
+    image = Image.fromarray(picture_HWC)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(height)
+    for text, x, y in rows:
+        place = x * image.width, y * image.height
+        draw.text(place, text, (245, 245, 240), font, "mm", stroke_width=int(edge), stroke_fill=(20, 20, 30))
+    return np.asarray(image)

@@ -24,7 +24,7 @@ from .film_file import FilmError
 from .framing import Crop, fit
 from .segments import Segment, segments_of, signature, why_left_out
 from .survey import FilmScene, ReadableFrames, Survey
-from .writing import LOOKED_AT, MOST_TEXT, reading_size
+from .writing import MOST_TEXT, looked_at, reading_size
 
 SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
 
@@ -73,7 +73,7 @@ class Span:
     first: int
     scenes: tuple[FilmScene, ...]
     whole: bool
-    most_text: float
+    most_text: float = MOST_TEXT
 
 
 def spans_of(
@@ -132,10 +132,10 @@ class _Shown(NamedTuple):
 def _shown(pictures: Iterator[NDArray[np.uint8]], crop: Crop, shape: ClipShape, read: bool) -> _Shown:
     """Take a segment's frames from the pictures. read: whether its text is to be read."""
     size, clip, pages = (shape.height, shape.width), [], []
-    step = max(1, shape.frames // LOOKED_AT)
+    chosen = looked_at(shape.frames) if read else ()
     for index, picture in enumerate(itertools.islice(pictures, shape.frames)):
         clip.append(fit(picture, crop, size))
-        if read and index % step == step // 2:
+        if index in chosen:
             pages.append(fit(picture, crop, reading_size(picture, crop, size)))
     return _Shown(np.stack(clip), pages)
 

@@ -66,6 +66,12 @@ def reading_size(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]
     return height, max(1, round(height * size[1] / size[0] / MULTIPLE)) * MULTIPLE
 
 
+def looked_at(frames: int) -> range:
+    """Which frames of a clip to look for text in: four, evenly."""
+    step = max(1, frames // LOOKED_AT)
+    return range(step // 2, frames, step)
+
+
 def is_credits(pages: Sequence[NDArray[np.uint8]], most_text: float) -> bool:
     """Whether text covers more than this fraction of the picture in most frames of a clip.
 
