@@ -140,9 +140,9 @@ def check_same_settings(
 def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
     """Film -> message for each film whose scenes were found with other settings; they stay."""
     return {
-        name: f"{_plain(film.file)}: its scenes were found with other settings, perhaps by an earlier version, and "
-        f"stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that then begin "
-        "elsewhere lose their captions"
+        name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
+        f"version, and stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that "
+        "then begin elsewhere lose their captions"
         for name, film in films.items()
         if film.has_other_scene_settings(settings)
     }

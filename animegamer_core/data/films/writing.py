@@ -27,7 +27,7 @@ PACKAGE, MODEL = "rapidocr", f"models/{DETECTOR}.onnx"
 MULTIPLE, HEIGHT = 32, 384  # pixels: sides must be multiples; the height at which credits of 10 px in 720 are found
 
 INK = 0.3  # least probability of a pixel of text
-SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur get up to 0.9
+SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur rarely get 0.9
 FULL = 0.85  # least fraction of a tall line's box that it fills: letters do, animals do not
 TALL, TALLEST = 0.1, 0.25  # of the picture's height: large letters, and the largest
 FLAT = 2.0  # least width of a line, in heights
