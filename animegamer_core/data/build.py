@@ -82,16 +82,18 @@ def cut_films(
     settings: BuildSettings,
     workers: int | None = None,
     on_progress: OnProgress | None = None,
+    device: str | None = None,
 ) -> dict[str, str]:
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
-    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number.
+    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number. device: where
+    TransNetV2 runs, cpu or cuda; None for the first GPU if there is one.
     ValueError: two films of one name, clips in the folder with other settings (except `scenes` and `most_text`), or a
     network is not installed that is needed. OSError: the folder is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)
-    broken = _survey_films(named, out, settings, workers, report)
+    broken = _survey_films(named, out, settings, _Surveyor(settings.scenes, workers, device), report)
     entries = {name: film for name, film in read_film_index(out).items() if name in named}
     surveys = {name: film.survey for name, film in entries.items()}
     broken |= {name: survey.broken for name, survey in surveys.items() if survey.broken is not None}
@@ -129,8 +131,17 @@ def shard_of(films: Sequence[Path], number: int, count: int) -> list[Path]:
     return list(films[number - 1 :: count])
 
 
+@dataclass(frozen=True)
+class _Surveyor:
+    """How films are surveyed. workers: processes; device: where TransNetV2 runs."""
+
+    settings: SceneSettings
+    workers: int | None
+    device: str | None
+
+
 def _survey_films(
-    named: Mapping[str, Path], out: Path, settings: BuildSettings, workers: int | None, report: OnProgress
+    named: Mapping[str, Path], out: Path, settings: BuildSettings, surveyor: _Surveyor, report: OnProgress
 ) -> dict[str, str]:
     """Survey the films that are not in the index yet; returns film -> message for those that cannot be read at all."""
     cutting, known, broken = settings.cutting(), read_film_index(out), {}
@@ -142,7 +153,7 @@ def _survey_films(
         if settings.most_text < 1:
             writing.check_installed()
     done = len(named) - len(todo)
-    for name, survey in _surveys(todo, settings.scenes, workers, report):
+    for name, survey in _surveys(todo, surveyor, report):
         if isinstance(survey, str):
             broken[name] = survey
         else:
@@ -164,15 +175,15 @@ def _try_to_write(out: Path) -> None:
 
 
 def _surveys(
-    films: Sequence[tuple[str, Path]], settings: SceneSettings, workers: int | None, report: OnProgress
+    films: Sequence[tuple[str, Path]], surveyor: _Surveyor, report: OnProgress
 ) -> Iterator[tuple[str, Survey | str]]:
     """(name, survey or error message) of each film. Cores without a film of their own decode for the others.
 
     One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
     the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
     """
-    cores = worker_count(workers)
-    work = functools.partial(_survey, settings=settings, threads=max(1, cores // max(1, len(films))))
+    workers, cores = surveyor.workers, worker_count(surveyor.workers)
+    work = functools.partial(_survey, surveyor=surveyor, threads=max(1, cores // max(1, len(films))))
     if len(films) == 1:
         what = f"seconds of {films[0][0]}"
         yield work(films[0], on_seconds=lambda done, total: report(what, round(done), round(total)))
@@ -181,7 +192,7 @@ def _surveys(
 
 
 def _survey(
-    item: tuple[str, Path], settings: SceneSettings, threads: int, on_seconds: OnSeconds | None = None
+    item: tuple[str, Path], surveyor: _Surveyor, threads: int, on_seconds: OnSeconds | None = None
 ) -> tuple[str, Survey | str]:
     """A film's survey, or the message why it cannot be read."""
     name, film = item
@@ -190,6 +201,7 @@ def _survey(
 
         torch.set_num_threads(threads)
     try:
-        return name, survey_film(film, settings, threads=threads, device=transnet.best_device(), on_seconds=on_seconds)
+        device = surveyor.device or transnet.best_device()
+        return name, survey_film(film, surveyor.settings, threads=threads, device=device, on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

@@ -25,9 +25,13 @@ class ComfyPage:
             self.errors.append(stack)
 
     def open(self):
-        """Load the page, or load it again, and wait for the nodes."""
+        """Load the page, or load it again, and wait for the nodes, and for the graph that was open."""
+        had_graph = not self.first and self.page.evaluate("() => app.graph.nodes.length > 0")
         self.page.goto(self.url, wait_until="domcontentloaded")
         self.page.wait_for_function(READY, timeout=120_000)
+        if had_graph:  # else it would take the place of what a test loads
+            self.page.wait_for_function("() => app.graph.nodes.length > 0", timeout=30_000)
+            self.page.wait_for_timeout(500)
         if self.first:
             self.page.wait_for_timeout(1500)
             self.page.keyboard.press("Escape")  # the template dialog of a first start
