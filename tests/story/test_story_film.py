@@ -10,7 +10,7 @@ from PIL import Image
 from animegamer_core.__main__ import main
 from animegamer_core.data.interpolation import at_rate
 from animegamer_core.media import fonts
-from animegamer_core.media.film_writer import FilmFacts, write_film
+from animegamer_core.media.film_writer import Caption, FilmFacts, write_film
 from animegamer_core.media.soundtrack import RATE, Soundtrack
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import FilmOptions, export_film
@@ -75,6 +75,33 @@ def test_soft_subtitles_are_in_the_film_and_beside_it(story, tmp_path):
     assert [time * track.time_base for time, _ in inside] == pytest.approx(starts, abs=0.01)
     srt = film.files[1].read_text(encoding="utf-8")
     assert srt.startswith("1\n00:00:02,500 --> 00:00:04,625\n1. Miko") and srt.endswith(f"3. {GAME[2]}\n")
+
+
+def shown_subtitles(path):
+    """The texts as a player gets them, with the styles that ffmpeg found in them."""
+    with av.open(str(path)) as file:
+        packets = file.demux(file.streams.subtitles[0])
+        return [sub.ass.decode().split(",", 8)[8] for packet in packets for sub in packet.decode()]
+
+
+def test_text_of_a_caption_is_no_style_of_the_subtitles(tmp_path):
+    captions = [Caption(0, 1, "{\\an8}{\\b1}up"), Caption(1, 2, "<b>down</b> {y:i}")]
+    frames = [np.zeros((32, 32, 3), np.uint8)] * 16
+    for path in write_film(tmp_path / "film.mp4", frames, FilmFacts(8, 2, "styles", captions)):
+        texts = shown_subtitles(path)
+        assert len(texts) == 2 and not any(sign in text for text in texts for sign in "{}<>"), path.suffix
+        assert "an8" in texts[0] and "y:i" in texts[1], path.suffix
+
+
+def test_subtitles_of_an_older_film_do_not_stay_beside_one_without(story, tmp_path):
+    film, subtitles = export_film(story, tmp_path / "film.mp4", FilmOptions("soft"), 1).files
+    export_film(story, tmp_path / "film.gif", FilmOptions(), 1)
+    assert subtitles.exists(), "they are the mp4's"
+    export_film(story, film, FilmOptions(), 1)
+    assert not subtitles.exists()
+    subtitles.write_text("somebody's own")
+    export_film(story, film, FilmOptions(), 1)
+    assert subtitles.exists()
 
 
 def test_text_is_drawn_where_it_belongs_and_the_picture_is_enlarged_for_it(story, tmp_path):
