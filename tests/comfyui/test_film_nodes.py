@@ -113,3 +113,11 @@ def test_typed_games_are_named_by_number(server, story):
     names = {path.name for path in (server.output_dir / "animegamer").glob(f"{story}*")}
     assert names == {f"{story} {number}" for number in (1, 2)}
     assert "no instructions" in server.refusal(batch(story, text="# nothing"))
+
+
+def test_a_batch_whose_last_game_cannot_be_saved_plays_none(server, story):
+    root = server.output_dir / "animegamer"
+    (root / f"{story} 2").mkdir(parents=True)
+    (root / f"{story} 2" / "notes.txt").write_text("somebody's own", encoding="utf-8")
+    assert f"{story} 2" in server.refusal(batch(story, text=f"{WAVE}\n\n{RUN}"))
+    assert not (root / f"{story} 1").exists()
