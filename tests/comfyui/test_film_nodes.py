@@ -55,6 +55,13 @@ def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
     assert nodes_run(server.run(prompt)) >= {"film"} and path.exists(), "a deleted film is written again"
 
 
+def test_two_films_of_a_story_do_not_make_each_other_again(server, story):
+    prompt = film_of(story, WAVE)
+    prompt |= {"moving": node("ExportGameStory", **FILM | {"story": ["play", 5], "format": "gif", "name": "moving"})}
+    assert nodes_run(server.run(prompt)) >= {"film", "moving"}
+    assert nodes_run(server.run(prompt)) == set()
+
+
 def test_other_kinds_are_files_but_no_video(server, story):
     entry = server.run(film_of(story, WAVE, subtitles="burned", stats=True, format="gif", name="moving"))
     path = saved_file(server, entry, "film")
