@@ -1,6 +1,7 @@
 """A story as a film: what is seen, heard and read in it, and what happens when it cannot be written."""
 
 import shutil
+import wave
 
 import av
 import numpy as np
@@ -191,6 +192,16 @@ def test_sound_of_a_file_that_ends_is_followed_by_silence(story, tmp_path):
     heard = sound_of(film.files[0])
     assert "followed by silence" in film.notes[0] and "fading" not in film.notes[0]
     assert np.abs(heard[:, : RATE // 2]).max() > 0.3 and np.abs(heard[:, 3 * RATE :]).max() < 0.01
+
+
+def test_a_mono_file_is_as_loud_as_it_was(tmp_path):
+    samples = tone(1)
+    with wave.open(str(tmp_path / "mono.wav"), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes((32767 * samples).astype("<i2").tobytes())
+    for source in (tmp_path / "mono.wav", samples):
+        heard = np.concatenate([*Soundtrack(source, 8000, fade=0).pieces(1)], 1)
+        assert heard.shape == (2, RATE) and np.abs(heard).max(1) == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 def test_an_interrupted_film_leaves_the_older_one(story, tmp_path):
