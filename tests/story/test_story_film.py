@@ -239,6 +239,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
         (["--branch", "line-9"], "its branches are main, line-2"),
         (["--turns", "9"], "has 3 turns"),
         (["--scale", "9"], "expected 1 to 8"),
+        *((["--fps", rate], f"fps is {rate}; expected 1 to 120") for rate in ("nan", "inf", "-1", "1e+09")),
     ):
         assert main(["export", folder, "--branch", "main", *words]) == 2
         assert expected in capsys.readouterr().err
