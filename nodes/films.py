@@ -48,8 +48,8 @@ class ExportGameStory(io.ComfyNode):
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
             description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
-            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so long stories take "
-            "no more memory than short ones.",
+            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so a long mp4 or GIF "
+            "takes no more memory than a short one. A longer WebP takes more: it is put together in memory.",
             inputs=[
                 story_input(),
                 branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),

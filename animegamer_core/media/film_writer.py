@@ -1,5 +1,6 @@
-"""Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP. Memory stays flat.
+"""Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP.
 
+Memory stays flat for mp4 and GIF. A longer WebP takes more, since its encoder puts the whole file together in memory.
 Captions are timed texts. Beside an mp4 with captions lies the same text as .srt, for players that read no others.
 """
 
