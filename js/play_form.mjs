@@ -23,6 +23,7 @@ export function createForm(say, act, more) {
     placeholder: say("instruction"),
   });
   const fields = createFields(say, () => {
+    act.takeOver();
     text.value = composeInstruction(fields.values());
     status.written();
   });

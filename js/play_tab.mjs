@@ -128,7 +128,10 @@ function createGame(say, session, clips, page) {
     say,
     {
       play: (...request) => session.play(...request),
-      stop: () => session.stop(),
+      stop: () => {
+        page.autoplay.end();
+        return session.stop();
+      },
       keep: (settings) => session.keep(settings),
       takeOver: () => page.autoplay.takeOver(),
     },

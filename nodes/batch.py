@@ -125,6 +125,8 @@ class PlayGameBatch(io.ComfyNode):
         comfyui.require(*PACKAGES, "av")
         seeds, games = take_seeds(given.takes, given.seed), _games(given)
         names = [story_name(game.name) for game in games]
+        for name in names:  # before anything is played; it writes nothing
+            open_story(name, given.model.world.spec.name, given.model.fingerprint)
         files = [
             _play(given, game, name, seeds, str(cls.hidden.unique_id)) for game, name in zip(games, names, strict=True)
         ]

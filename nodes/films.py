@@ -28,10 +28,11 @@ from .schemas import schema
 from .widgets import branch_input, choice_input, number_input, story_input, turn_input
 
 
-def _version(name: str) -> str:
-    """The version of a story and of its films."""
-    films = sorted((comfyui.output_folder() / name / FILMS).glob("*"))
-    return " ".join([story_version(name), *(f"{path.name}:{path.stat().st_mtime_ns}" for path in films)])
+def _version(film: str) -> str:
+    """The version of a film and of its story. film: its path below the output folder."""
+    path = comfyui.output_folder() / film
+    written = path.stat().st_mtime_ns if path.exists() else 0
+    return f"{story_version(path.parents[1].name)} {path.name}:{written}"
 
 
 EXPORTED = Fingerprints(_version)
@@ -47,8 +48,8 @@ class ExportGameStory(io.ComfyNode):
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
             description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
-            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so long stories take "
-            "no more memory than short ones.",
+            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so a long mp4 or GIF "
+            "takes no more memory than a short one. A longer WebP takes more: it is put together in memory.",
             inputs=[
                 story_input(),
                 branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),
@@ -105,7 +106,7 @@ class ExportGameStory(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, **widgets: object) -> str:
-        """Changes when the story on disk or one of its films does."""
+        """Changes when the story on disk or the node's film does."""
         return EXPORTED.fingerprint(widgets)
 
     @classmethod
@@ -122,7 +123,7 @@ class ExportGameStory(io.ComfyNode):
                 saved, path, _options(**look), turns, lambda done, total: report("writing the film", done, total)
             )
         inputs = {"story": story, "line": line, "turns": turns, "name": name, "format": format, **look}
-        EXPORTED.record(inputs, story)
+        EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
         no_video = comfyui.blocked(f"a .{format} file is no video for other nodes; choose format mp4")
         video = InputImpl.VideoFromFile(str(path)) if format == "mp4" else no_video
         return io.NodeOutput(video, story, ui=_film_ui(saved, film))

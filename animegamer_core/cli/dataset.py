@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     from ..data.captions import CAPTIONERS
+    from ..data.films.writing import MOST_TEXT
     from ..data.flow import BACKENDS
 
     add = parser.add_argument
@@ -57,7 +58,15 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--spec", default="release", help="the spec that sets the clips' size: toybox, release (default %(default)s)")
     add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
     add("--workers", type=int, metavar="N", help="processes that read films (default: one a core)")
+    add("--scene-device", default="auto", help="where scenes are found: auto, cpu or cuda (default %(default)s)")
     add("--shard", metavar="I/N", help="cut only every N-th film from the I-th; afterwards run once without")
+    add(
+        "--most-text",
+        type=float,
+        default=MOST_TEXT,
+        metavar="X",
+        help="of the picture; clips with more text are left out as credits or titles; 1: none (default %(default)s)",
+    )
     captions = parser.add_argument_group("captions", "Options that are left out have the captioner's own defaults.")
     add = captions.add_argument
     add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
@@ -133,7 +142,8 @@ def _cut_and_finish(args: argparse.Namespace) -> int:
     captioner = _captioner(args, films)
     references = read_references(args.characters) if args.characters else ()
     part = shard_of(films, *_shard(args.shard)) if args.shard else films
-    broken = cut_films(part, args.out, settings, args.workers, Progress().show) if part else {}
+    device = None if args.scene_device == "auto" else choose_device(args.scene_device)
+    broken = cut_films(part, args.out, settings, args.workers, Progress().show, device) if part else {}
     for sentence in broken.values():
         print(sentence, file=sys.stderr)
     if args.shard:
@@ -165,6 +175,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     )
     settings = BuildSettings(
         shape=ClipShape.of(get_spec(args.spec).decoder),
+        most_text=args.most_text,
         flow=flow,
         games=GamePlan(turns=args.turns, held_out=args.held_out),
     )

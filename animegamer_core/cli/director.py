@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Director, Proposal, Proposer
 from ..story.everyday import words_for
 from ..story.player import PlayedTurn, Player
@@ -82,9 +83,14 @@ class Suggestions:
         if not number.isdecimal():
             _note(f"how many turns? {AUTO} 5 plays five")
             return
+        try:
+            proposer = self.proposer()
+        except ValueError as error:
+            _note(str(error))
+            return
         _note("Ctrl-C gives the game back to you.")
         try:
-            for played in self.player.autoplay(self.proposer(), int(number), on_step):
+            for played in self.player.autoplay(proposer, int(number), on_step):
                 on_turn(played)
         except KeyboardInterrupt:
             _note("stopped; the turn in progress is not kept")
@@ -96,17 +102,26 @@ def proposer_for(player: Player, seed: int) -> Proposer:
 
 
 def edited(text: str) -> str:
-    """The text as the player changes it on the input line; where that cannot be done, what they type in its place."""
+    """The text as the player changes it on the input line; where that cannot be done, what they type in its place.
+
+    Empty if nothing is left to play: a blank line, a comment, or the end of the input.
+    """
     try:
         import readline
     except ImportError:  # on Windows
         _note(f"type it as you want it: {text}")
-        return sys.stdin.readline().strip()
+        return _played(sys.stdin.readline())
     readline.set_startup_hook(lambda: readline.insert_text(text))
     try:
-        return input("> ") if sys.stdin.isatty() else sys.stdin.readline().strip()
+        return _played(input("> ") if sys.stdin.isatty() else sys.stdin.readline())
+    except EOFError:
+        return ""
     finally:
         readline.set_startup_hook()
+
+
+def _played(line: str) -> str:
+    return " ".join(read_instructions(line))
 
 
 def _note(line: str) -> None:

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
     check_director(args)
     world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
-    name = args.name or (args.file.stem if args.file else "story")
+    name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
     settings, models = _settings_and_models(args, world)
     if args.resume or args.branch is not None:

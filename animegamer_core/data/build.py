@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .films import transnet, writing
 from .films.cutting import ClipShape, cut_span, spans_of
 from .films.film_file import FilmError
 from .films.film_index import (
+    TEXT,
     add_film,
     add_scenes,
     check_same_settings,
@@ -29,7 +31,7 @@ from .films.film_index import (
 )
 from .films.scenes import SceneSettings
 from .films.survey import OnSeconds, Survey, survey_film
-from .films.transnet import DETECTOR, best_device, check_installed
+from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
 from .motion import SLOW_FRACTION
@@ -41,12 +43,20 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes`: a film keeps the scenes that it was cut into before. See also `of_folder`."""
+    `scenes` and `most_text`: a film keeps those that it was begun with. See also `of_folder`.
+
+    most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all.
+    """
 
     shape: ClipShape
     scenes: SceneSettings = SceneSettings()
+    most_text: float = MOST_TEXT
     flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most_text <= 1:
+            raise ValueError(f"text may cover {self.most_text} of the picture; expected more than 0, and up to 1")
 
     def of_folder(self, out: Path) -> BuildSettings:
         """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
@@ -61,7 +71,8 @@ class BuildSettings:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         with open_flow(self.flow) as flow:
             motion = motion_facts(flow, self.flow.threshold, self.flow.slow_fraction)
-        scenes = {"detector": DETECTOR, **dataclasses.asdict(self.scenes)}
+        text = {"text_detector": writing.DETECTOR, TEXT: self.most_text}
+        scenes = {"detector": transnet.DETECTOR, **dataclasses.asdict(self.scenes), **text}
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
 
 
@@ -71,23 +82,27 @@ def cut_films(
     settings: BuildSettings,
     workers: int | None = None,
     on_progress: OnProgress | None = None,
+    device: str | None = None,
 ) -> dict[str, str]:
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
-    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number.
-    ValueError: two films of one name, clips in the folder with other settings (except `scenes`), or no TransNetV2 for
-    a film that is new. OSError: the folder
-    is not writable; what is finished stays.
+    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number. device: where
+    TransNetV2 runs, cpu or cuda; None for the first GPU if there is one.
+    ValueError: two films of one name, clips in the folder with other settings (except `scenes` and `most_text`), or a
+    network is not installed that is needed. OSError: the folder is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)
-    broken = _survey_films(named, out, settings, workers, report)
-    surveys = {name: film.survey for name, film in read_film_index(out).items() if name in named}
+    broken = _survey_films(named, out, settings, _Surveyor(settings.scenes, workers, device), report)
+    entries = {name: film for name, film in read_film_index(out).items() if name in named}
+    surveys = {name: film.survey for name, film in entries.items()}
     broken |= {name: survey.broken for name, survey in surveys.items() if survey.broken is not None}
     spans = [
         span
-        for name, survey in surveys.items()
-        for span in spans_of(named[name], name, survey, finished_scenes(out, name))
+        for name, film in entries.items()
+        for span in spans_of(
+            named[name], name, film.survey, finished_scenes(out, name), film.most_text(settings.most_text)
+        )
     ]
     scenes = sum(len(survey.scenes) for survey in surveys.values())
     done = scenes - sum(len(span.scenes) for span in spans)
@@ -116,8 +131,17 @@ def shard_of(films: Sequence[Path], number: int, count: int) -> list[Path]:
     return list(films[number - 1 :: count])
 
 
+@dataclass(frozen=True)
+class _Surveyor:
+    """How films are surveyed. workers: processes; device: where TransNetV2 runs."""
+
+    settings: SceneSettings
+    workers: int | None
+    device: str | None
+
+
 def _survey_films(
-    named: Mapping[str, Path], out: Path, settings: BuildSettings, workers: int | None, report: OnProgress
+    named: Mapping[str, Path], out: Path, settings: BuildSettings, surveyor: _Surveyor, report: OnProgress
 ) -> dict[str, str]:
     """Survey the films that are not in the index yet; returns film -> message for those that cannot be read at all."""
     cutting, known, broken = settings.cutting(), read_film_index(out), {}
@@ -125,9 +149,11 @@ def _survey_films(
     _try_to_write(out)
     todo = [(name, film) for name, film in named.items() if name not in known]
     if todo:
-        check_installed()
+        transnet.check_installed()
+        if settings.most_text < 1:
+            writing.check_installed()
     done = len(named) - len(todo)
-    for name, survey in _surveys(todo, settings.scenes, workers, report):
+    for name, survey in _surveys(todo, surveyor, report):
         if isinstance(survey, str):
             broken[name] = survey
         else:
@@ -149,15 +175,15 @@ def _try_to_write(out: Path) -> None:
 
 
 def _surveys(
-    films: Sequence[tuple[str, Path]], settings: SceneSettings, workers: int | None, report: OnProgress
+    films: Sequence[tuple[str, Path]], surveyor: _Surveyor, report: OnProgress
 ) -> Iterator[tuple[str, Survey | str]]:
     """(name, survey or error message) of each film. Cores without a film of their own decode for the others.
 
     One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
     the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
     """
-    cores = worker_count(workers)
-    work = functools.partial(_survey, settings=settings, threads=max(1, cores // max(1, len(films))))
+    workers, cores = surveyor.workers, worker_count(surveyor.workers)
+    work = functools.partial(_survey, surveyor=surveyor, threads=max(1, cores // max(1, len(films))))
     if len(films) == 1:
         what = f"seconds of {films[0][0]}"
         yield work(films[0], on_seconds=lambda done, total: report(what, round(done), round(total)))
@@ -166,7 +192,7 @@ def _surveys(
 
 
 def _survey(
-    item: tuple[str, Path], settings: SceneSettings, threads: int, on_seconds: OnSeconds | None = None
+    item: tuple[str, Path], surveyor: _Surveyor, threads: int, on_seconds: OnSeconds | None = None
 ) -> tuple[str, Survey | str]:
     """A film's survey, or the message why it cannot be read."""
     name, film = item
@@ -175,6 +201,7 @@ def _survey(
 
         torch.set_num_threads(threads)
     try:
-        return name, survey_film(film, settings, threads=threads, device=best_device(), on_seconds=on_seconds)
+        device = surveyor.device or transnet.best_device()
+        return name, survey_film(film, surveyor.settings, threads=threads, device=device, on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

@@ -1,5 +1,6 @@
-"""Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP. Memory stays flat.
+"""Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP.
 
+Memory stays flat for mp4 and GIF. A longer WebP takes more, since its encoder puts the whole file together in memory.
 Captions are timed texts. Beside an mp4 with captions lies the same text as .srt, for players that read no others.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import replacing, write_text
+from .limits import OPTIONS
 from .soundtrack import Soundtrack, SoundWriter
 from .video import Frames
 
@@ -29,6 +31,9 @@ _MP4 = {"movflags": "use_metadata_tags+faststart"}
 _X264 = {"crf": "16", "preset": "medium"}
 _WEBP = {"quality": "90", "loop": "0", "compression_level": "3"}
 _GIF_COLOURS = 256
+# Players take {...} and <...> in subtitles for styles. These look alike and are text; those for < and > are as in
+# `clean_text`.
+_UNSTYLED = str.maketrans("{}<>", "\uff5b\uff5d\u2039\u203a")
 # The encoder of mov_text takes the look of its text from the head of an ASS file.
 _ASS_HEADER = b"""[Script Info]
 ScriptType: v4.00+
@@ -52,6 +57,11 @@ class Caption:
     start: float
     end: float
     text: str
+
+    @property
+    def unstyled(self) -> str:
+        """The text, in which no player finds a style."""
+        return self.text.translate(_UNSTYLED)
 
 
 @dataclass(frozen=True)
@@ -83,11 +93,14 @@ def check_film(kind: str, facts: FilmFacts) -> None:
 def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_of: Sequence[Frames] = ()) -> list[Path]:
     """Write a film by its suffix, atomically; returns it and, with captions, the .srt file beside it.
 
+    The .srt of an older film with captions is removed where the new one has none; any other .srt is somebody's own.
     frames: uint8 (H, W, 3), all of one size, both sides even. palette_of: frames that stand for the whole film, from
     which a GIF takes its 256 colours. ValueError: see `check_film`; an odd size.
     """
     kind = path.suffix.lstrip(".")
     check_film(kind, facts)
+    subtitles = path.with_suffix(".srt")
+    outdated = kind == "mp4" and not facts.captions and _has_captions(path)
     with replacing(path) as part:
         if kind == "mp4":
             _write_mp4(part, frames, facts)
@@ -95,16 +108,28 @@ def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_o
             _write_pictures(part, _with_palette(frames, palette_of), facts.fps, ("gif", "gif", "pal8", {}))
         else:
             _write_pictures(part, _video_frames(frames), facts.fps, ("webp", "libwebp_anim", "yuv420p", _WEBP))
+    if outdated:
+        subtitles.unlink(missing_ok=True)
     if not facts.captions:
         return [path]
-    subtitles = path.with_suffix(".srt")
     write_text(subtitles, srt_of(facts.captions))
     return [path, subtitles]
 
 
+def _has_captions(film: Path) -> bool:
+    """Whether there is a film with a track of captions; then the .srt beside it was written with it."""
+    import av
+
+    try:
+        with av.open(str(film), options=OPTIONS) as container:
+            return bool(container.streams.subtitles)
+    except av.error.FFmpegError:
+        return False  # no film, or none that can be read
+
+
 def srt_of(captions: Sequence[Caption]) -> str:
     """The captions as the text of a SubRip file."""
-    blocks = (f"{n}\n{_clock(c.start)} --> {_clock(c.end)}\n{c.text}\n" for n, c in enumerate(captions, start=1))
+    blocks = (f"{n}\n{_clock(c.start)} --> {_clock(c.end)}\n{c.unstyled}\n" for n, c in enumerate(captions, start=1))
     return "\n".join(blocks)
 
 
@@ -156,7 +181,7 @@ def _caption_packet(caption: Caption, stream: typing.Any) -> av.Packet:
     """A caption in the format of mov_text: the number of bytes, then the text."""
     import av
 
-    text = caption.text.encode("utf-8")[:_LONGEST_CAPTION].decode("utf-8", "ignore").encode("utf-8")
+    text = caption.unstyled.encode("utf-8")[:_LONGEST_CAPTION].decode("utf-8", "ignore").encode("utf-8")
     data = struct.pack(">H", len(text)) + text
     packet = av.Packet(len(data))
     packet.update(data)  # a packet made of the bytes themselves keeps a pointer to them, which PyAV 17 frees

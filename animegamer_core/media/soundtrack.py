@@ -96,12 +96,18 @@ class Soundtrack:
 
 
 def _resampled(frames: Iterator[av.AudioFrame]) -> Iterator[np.ndarray]:
+    """The sound at RATE, float32 (2, n)."""
     import av
 
-    resampler = av.AudioResampler(format="fltp", layout="stereo", rate=RATE)
-    for frame in itertools.chain(frames, [None]):
+    first = next(frames, None)
+    if first is None:
+        return
+    # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer in stereo.
+    layout = "mono" if first.layout.nb_channels == 1 else "stereo"
+    resampler = av.AudioResampler(format="fltp", layout=layout, rate=RATE)
+    for frame in itertools.chain([first], frames, [None]):
         for piece in resampler.resample(frame):
-            yield piece.to_ndarray()
+            yield np.broadcast_to(piece.to_ndarray(), (2, piece.samples))
 
 
 def _file_frames(path: Path) -> Iterator[av.AudioFrame]:
@@ -125,10 +131,10 @@ def _array_frames(samples: np.ndarray, rate: int) -> Iterator[av.AudioFrame]:
 
     if samples.ndim != 2 or not 1 <= samples.shape[0] <= 2 or not samples.shape[1]:
         raise ValueError(f"the sound has the shape {samples.shape}; expected (1 or 2 channels, samples)")
-    both = np.broadcast_to(samples, (2, samples.shape[1]))  # as loud as it was; libswresample makes a mono one softer
+    layout = "mono" if samples.shape[0] == 1 else "stereo"
     for first in range(0, samples.shape[1], _PIECE):
-        piece = np.ascontiguousarray(both[:, first : first + _PIECE], np.float32)
-        frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="stereo")
+        piece = np.ascontiguousarray(samples[:, first : first + _PIECE], np.float32)
+        frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout=layout)
         frame.rate = rate
         yield frame
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import typing
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ MOST_TAKES = 64
 _CELL_HEIGHT = 192  # pixels that a take needs for its label
 _LARGEST_FILE = 1 << 20  # bytes of a file of games
 _PICTURE_TURNS = 24  # rows of the grid's picture, as of a contact sheet
+_PICTURE_PIXELS = 80_000_000  # of the grid's picture; Pillow refuses to open twice as many
 _MIDDLE = 8  # frame of a shot that the picture shows
 
 
@@ -70,12 +72,12 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
 
     ValueError: there is none, or two have one name.
     """
-    files = [file for path in paths for file in ([path] if not path.is_dir() else sorted(path.glob(f"*{GAME_SUFFIX}")))]
+    files = [file for path in paths for file in ([path] if not path.is_dir() else _files_in(path))]
     if not files:
         raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file there; put one with instructions there")
     games = tuple(game for file in files for game in read_games(_text_of(file), file.stem, str(file)))
-    names = [game.name for game in games]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    counts = Counter(game.name for game in games)
+    twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"two games are called {twice!r}; rename one of the files")
     return games
@@ -139,35 +141,42 @@ def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
             yield np.concatenate(rows)
 
 
-def _picture(takes: Sequence[Take], scale: int) -> Image.Image:
-    """A row per turn, a column per take: the middle frames."""
+def _picture(takes: Sequence[Take], scale: float) -> Image.Image:
+    """A row per turn, a column per take: the middle frames, made smaller where there are very many."""
     import numpy as np
     from PIL import Image
 
     from ..media.video import read_clip
 
     rows = []
-    for paths in list(zip(*(take.shots for take in takes), strict=True))[-_PICTURE_TURNS:]:
+    turns = list(zip(*(take.shots for take in takes), strict=True))[-_PICTURE_TURNS:]
+    for paths in turns:
         frames = (read_clip(path).frames for path in paths)
         middle = [clip[min(_MIDDLE, len(clip) - 1)] for clip in frames]
+        height, width = middle[0].shape[:2]
+        scale = min(scale, math.sqrt(_PICTURE_PIXELS / (len(turns) * len(takes) * height * width)))
         cells = [_labelled(frame, take.seed, scale) for frame, take in zip(middle, takes, strict=True)]
         rows.append(np.concatenate(cells, 1))
     return Image.fromarray(np.concatenate(rows))
 
 
-def _labelled(frame: Frames, seed: int, scale: int) -> Frames:
-    """An enlarged frame with its seed in a corner."""
+def _labelled(frame: Frames, seed: int, scale: float) -> Frames:
+    """A frame of another size with its seed in a corner."""
     import numpy as np
     from PIL import Image, ImageDraw
 
     from ..media.text import Pen
 
-    height, width = frame.shape[:2]
-    picture = Image.fromarray(frame).resize((width * scale, height * scale), Image.Resampling.LANCZOS)
-    letter = max(12, height * scale // 16)
+    height, width = (int(side * scale) for side in frame.shape[:2])
+    picture = Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS)
+    letter = max(12, height // 16)
     pen = Pen(ImageDraw.Draw(picture))
     pen.text((letter / 2, letter), f"seed {seed}", letter, "#ffffff", outline=max(1, letter // 9))
     return np.asarray(picture)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob(f"*{GAME_SUFFIX}")) if path.is_file()]
 
 
 def _text_of(path: Path) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -122,7 +123,7 @@ def _read_one(turn: Turn, words: Words) -> _Past:
     background = parts["place"]
     time = next((word for word in words.times if background.startswith(f"{word} ")), "")
     place = background.removeprefix(time).strip()
-    who = tuple(name.strip() for name in parts["who"].split(","))
+    who = tuple(name for name in re.split(r"\s*(?:,|\band\b)\s*", parts["who"].strip()) if name)
     return _Past(words.act_of(parts["motion"]), turn.state.change, who, place, time, parts["motion"])
 
 

@@ -1,6 +1,6 @@
 """A story as a film to share: its turns in order, with captions, stats, a title card, another size or rate, and sound.
 
-The shots are read one by one, so a film of thousands of turns takes no more memory than one shot.
+The shots are read one by one, so an mp4 or GIF of thousands of turns takes no more memory than one shot.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from ..data.clip_info import ClipInfo, read_clip_info
 from ..data.interpolation import at_rate, frame_count
 from ..files import is_part
+from ..media.film_writer import MOST_FPS, Caption, FilmFacts, write_film
 from ..state import Turn
 from .story import Story
 
 if typing.TYPE_CHECKING:
-    from ..media.film_writer import Caption, FilmFacts
     from ..media.overlay import Overlay
     from ..media.soundtrack import Soundtrack
     from ..media.video import Frames
@@ -55,6 +55,9 @@ class FilmOptions:
                 raise ValueError(f"{name} {value!r} is not known; choose {', '.join(known)}")
         if not 0 <= self.scale <= LARGEST_SCALE:
             raise ValueError(f"scale is {self.scale}; expected 1 to {LARGEST_SCALE}, or 0 for what text needs")
+        most = max(MOST_FPS.values())
+        if not 0 <= self.fps <= most:
+            raise ValueError(f"fps is {self.fps:g}; expected 1 to {most}, or 0 for the rate at which it was drawn")
 
     @property
     def draws_text(self) -> bool:
@@ -94,8 +97,6 @@ def export_film(
     older film of this name stays. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
     of unfinished files.
     """
-    from ..media.film_writer import write_film
-
     if is_part(path.name):
         raise ValueError(f"{path.name} would count as an unfinished file, and be removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
@@ -131,8 +132,6 @@ class _Reel:
 
     def facts(self) -> FilmFacts:
         """The film's rate, length, title, captions and sound."""
-        from ..media.film_writer import FilmFacts
-
         captions = tuple(self._captions()) if self.options.subtitles == "soft" else ()
         title = self.options.title or self.story.name
         return FilmFacts(self.fps, self.total / self.fps, title, captions, self.options.sound)
@@ -172,7 +171,6 @@ class _Reel:
             yield facts.sound.says(facts.seconds)
 
     def _captions(self) -> Iterator[Caption]:
-        from ..media.film_writer import Caption
         from ..media.overlay import caption_of
 
         start = self.title_frames

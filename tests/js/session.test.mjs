@@ -568,6 +568,33 @@ test("autoplay plays its turns one prompt each, and ends when the player writes,
   assert.equal(autoplay.on, false);
 });
 
+test("autoplay ends with a turn that Stop came too late for, and when the player goes to another turn", async () => {
+  const server = new FakeServer();
+  const late = { ...server.port, cancel: async () => {} };
+  const session = new PlaySession(late, memoryStore(), (_, event) => autoplay.react(event));
+  const autoplay = new Autoplay(session);
+  await session.start();
+  await session.begin("life", "toybox");
+  const settled = () => new Promise((resolve) => setTimeout(resolve));
+
+  await autoplay.start(5);
+  server.start();
+  autoplay.end(); // what the button does
+  await session.stop();
+  await server.run(session);
+  await settled();
+  assert.deepEqual([session.here.number, server.sent.length, session.busy], [1, 1, false]);
+
+  await session.play("two");
+  await server.run(session);
+  await autoplay.start(5);
+  session.goTo(session.here.parent);
+  assert.equal(autoplay.on, false);
+  await server.run(session);
+  await settled();
+  assert.deepEqual([session.here.number, server.sent.length, session.busy], [1, 3, false]);
+});
+
 test("a number of turns is a whole number in its range", () => {
   assert.deepEqual(["5", "0", "", "x", "2.7", "1e9"].map(turnCount), [5, 1, 1, 1, 2, 1000]);
 });

@@ -127,7 +127,7 @@ def test_the_shipped_world_states_what_the_toybox_draws():
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():
     session = GameSession()
     assert words_for(Life(), "sosuke", session).characters == ("Sosuke", "Ponyo")
-    with pytest.raises(ValueError, match="states no characters"):
+    with pytest.raises(ValueError, match="states no acts"):
         Director(words_for(Life(), "mine", session))
     session = session.step("Character: Kai, Mia; Motion: run; Background: day beach.", GameState(None, 3))
     assert Director(words_for(Life(), "mine", session))(session)[0].instruction.startswith("Character: Kai")
@@ -212,6 +212,43 @@ def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
     assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
 
 
+@pytest.mark.parametrize("answer", ["   \n", "# no\n", ""])
+def test_a_proposal_that_is_emptied_plays_nothing_and_ends_no_game(answer, world, tmp_path, capsys, monkeypatch):
+    state_words(world)
+    lines = iter(["@edit 1\n", answer, "Miko naps\n", ""])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
+    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1", "--suggest"]) == 0
+    (turn,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("turn ")]
+    assert turn.endswith("Miko naps")
+
+
+def test_a_typed_game_in_a_world_of_no_words_goes_on(world, tmp_path, capsys, monkeypatch):
+    state_words(world, replace(WORDS, acts=()))
+    lines = iter(["@auto 2\n", "Miko naps\n", ""])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
+    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "states no characters" in printed.err and "Miko naps" in printed.out
+
+
+def test_a_game_that_plays_itself_leaves_a_typed_one_alone(world, tmp_path, monkeypatch):
+    state_words(world)
+    lines = iter(["Miko naps\n", ""])
+    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
+    arguments = ["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]
+    assert main(arguments) == 0 and main([*arguments, "--auto", "1"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "story"]
+
+
+@pytest.mark.parametrize(("who", "main_one"), [(", Miko", "Miko"), ("Miko and Taro", "Miko")])
+def test_names_are_read_as_a_player_writes_them(who, main_one):
+    text = f"Character: {who}; Motion: gently wave hello; Background: day beach."
+    session = GameSession().step(text, GameState(None, 2, StateChange(0, 0, -1)))
+    for proposal in Director(WORDS)(session, 9):
+        names = PUBLISHED.fullmatch(proposal.instruction)["who"].split(", ")
+        assert names[0] == main_one and len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("words", [["--auto", "-1"], ["--suggest", "--auto", "2"]])
 def test_contradicting_options_get_one_sentence(world, tmp_path, capsys, words):
     assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), *words]) == 2
@@ -235,6 +272,6 @@ def test_ctrl_c_gives_an_autoplayed_game_back(world, tmp_path, capsys, monkeypat
     assert len(turns) == 3 and turns[2].endswith("Miko naps")
 
 
-def state_words(world):
-    """Let the saved tiny world state the Toybox's words."""
-    save_world(world.folder, world.spec, profile=world.profile.name, life=Life(words=WORDS))
+def state_words(world, words=WORDS):
+    """Let the saved tiny world state these words."""
+    save_world(world.folder, world.spec, profile=world.profile.name, life=Life(words=words))

@@ -1,6 +1,7 @@
 """A story as a film: what is seen, heard and read in it, and what happens when it cannot be written."""
 
 import shutil
+import wave
 
 import av
 import numpy as np
@@ -11,7 +12,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.cli import export
 from animegamer_core.data.interpolation import at_rate
 from animegamer_core.media import fonts
-from animegamer_core.media.film_writer import FilmFacts, write_film
+from animegamer_core.media.film_writer import Caption, FilmFacts, write_film
 from animegamer_core.media.soundtrack import RATE, Soundtrack
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import FilmOptions, export_film
@@ -77,6 +78,33 @@ def test_soft_subtitles_are_in_the_film_and_beside_it(story, tmp_path):
     assert [time * track.time_base for time, _ in inside] == pytest.approx(starts, abs=0.01)
     srt = film.files[1].read_text(encoding="utf-8")
     assert srt.startswith("1\n00:00:02,500 --> 00:00:04,625\n1. Miko") and srt.endswith(f"3. {GAME[2]}\n")
+
+
+def shown_subtitles(path):
+    """The texts as a player gets them, with the styles that ffmpeg found in them."""
+    with av.open(str(path)) as file:
+        packets = file.demux(file.streams.subtitles[0])
+        return [sub.ass.decode().split(",", 8)[8] for packet in packets for sub in packet.decode()]
+
+
+def test_text_of_a_caption_is_no_style_of_the_subtitles(tmp_path):
+    captions = [Caption(0, 1, "{\\an8}{\\b1}up"), Caption(1, 2, "<b>down</b> {y:i}")]
+    frames = [np.zeros((32, 32, 3), np.uint8)] * 16
+    for path in write_film(tmp_path / "film.mp4", frames, FilmFacts(8, 2, "styles", captions)):
+        texts = shown_subtitles(path)
+        assert len(texts) == 2 and not any(sign in text for text in texts for sign in "{}<>"), path.suffix
+        assert "an8" in texts[0] and "y:i" in texts[1], path.suffix
+
+
+def test_subtitles_of_an_older_film_do_not_stay_beside_one_without(story, tmp_path):
+    film, subtitles = export_film(story, tmp_path / "film.mp4", FilmOptions("soft"), 1).files
+    export_film(story, tmp_path / "film.gif", FilmOptions(), 1)
+    assert subtitles.exists(), "they are the mp4's"
+    export_film(story, film, FilmOptions(), 1)
+    assert not subtitles.exists()
+    subtitles.write_text("somebody's own")
+    export_film(story, film, FilmOptions(), 1)
+    assert subtitles.exists()
 
 
 def test_text_is_drawn_where_it_belongs_and_the_picture_is_enlarged_for_it(story, tmp_path):
@@ -168,6 +196,16 @@ def test_sound_of_a_file_that_ends_is_followed_by_silence(story, tmp_path):
     assert np.abs(heard[:, : RATE // 2]).max() > 0.3 and np.abs(heard[:, 3 * RATE :]).max() < 0.01
 
 
+def test_a_mono_file_is_as_loud_as_it_was(tmp_path):
+    samples = tone(1)
+    with wave.open(str(tmp_path / "mono.wav"), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes((32767 * samples).astype("<i2").tobytes())
+    for source in (tmp_path / "mono.wav", samples):
+        heard = np.concatenate([*Soundtrack(source, 8000, fade=0).pieces(1)], 1)
+        assert heard.shape == (2, RATE) and np.abs(heard).max(1) == pytest.approx([0.5, 0.5], abs=0.01)
+
+
 def test_an_interrupted_film_leaves_the_older_one(story, tmp_path):
     path = export_film(story, tmp_path / "film.mp4", FilmOptions()).files[0]
     before = path.read_bytes()
@@ -204,6 +242,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
         (["--turns", "9"], "has 3 turns"),
         (["--scale", "9"], "expected 1 to 8"),
         (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would count as an unfinished file"),
+        *((["--fps", rate], f"fps is {rate}; expected 1 to 120") for rate in ("nan", "inf", "-1", "1e+09")),
     ):
         assert main(["export", folder, "--branch", "main", *words]) == 2
         assert expected in capsys.readouterr().err

@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +21,10 @@ from ..flow import Flow, FlowSettings, open_flow
 from ..motion import motion_value
 from .film import frames_at, read_frames
 from .film_file import FilmError
-from .framing import fit
+from .framing import Crop, fit
 from .segments import Segment, segments_of, signature, why_left_out
 from .survey import FilmScene, ReadableFrames, Survey
+from .writing import MOST_TEXT, looked_at, reading_size
 
 SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
 
@@ -63,22 +66,25 @@ class Cut:
 @dataclass(frozen=True)
 class Span:
     """Consecutive scenes of one film that one process cuts. first: the number of the first. whole: whether the survey
-    could read the film to its end."""
+    could read the film to its end. most_text: fraction of the picture that text may cover; from 1 on it is not read."""
 
     film: Path
     name: str
     first: int
     scenes: tuple[FilmScene, ...]
     whole: bool
+    most_text: float = MOST_TEXT
 
 
-def spans_of(film: Path, name: str, survey: Survey, done: Collection[int]) -> Iterator[Span]:
+def spans_of(
+    film: Path, name: str, survey: Survey, done: Collection[int], most_text: float = MOST_TEXT
+) -> Iterator[Span]:
     """The scenes that are not finished, in spans of about 20 seconds."""
     held: list[FilmScene] = []
     for number, item in enumerate((*survey.scenes, None)):
         full = held and held[-1].scene.end - held[0].scene.start >= SPAN_SECONDS
         if held and (full or item is None or number in done):
-            yield Span(film, name, number - len(held), tuple(held), survey.broken is None)
+            yield Span(film, name, number - len(held), tuple(held), survey.broken is None, most_text)
             held = []
         if item is not None and number not in done:
             held.append(item)
@@ -99,8 +105,8 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
         for item, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                clip = np.stack([fit(next(pictures), item.crop, (shape.height, shape.width)) for _ in segment.times])
-                cuts[-1].append(_cut_segment(clip, segment, span.name, shape, measure, out))
+                shown = _shown(pictures, item.crop, shape, span.most_text < 1)
+                cuts[-1].append(_cut_segment(shown, segment, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
     return span, cuts
@@ -116,23 +122,41 @@ def is_cut(clip: str, film: str) -> bool:
     return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
+class _Shown(NamedTuple):
+    """The frames of a segment at the clip's size, and a few of them at the size at which text is read."""
+
+    clip_FHWC: NDArray[np.uint8]
+    pages: list[NDArray[np.uint8]]
+
+
+def _shown(pictures: Iterator[NDArray[np.uint8]], crop: Crop, shape: ClipShape, read: bool) -> _Shown:
+    """Take a segment's frames from the pictures. read: whether its text is to be read."""
+    size, clip, pages = (shape.height, shape.width), [], []
+    chosen = looked_at(shape.frames) if read else ()
+    for index, picture in enumerate(itertools.islice(pictures, shape.frames)):
+        clip.append(fit(picture, crop, size))
+        if index in chosen:
+            pages.append(fit(picture, crop, reading_size(picture, crop, size)))
+    return _Shown(np.stack(clip), pages)
+
+
 def _cut_segment(
-    clip_FHWC: NDArray[np.uint8],
+    shown: _Shown,
     segment: Segment,
-    film: str,
+    span: Span,
     shape: ClipShape,
     measure: Callable[[NDArray[np.uint8]], float],
     out: Path,
 ) -> Cut:
     """The segment, written as a clip or dropped. Frames with a flash are not measured."""
     start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
-    judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
+    judged = np.delete(shown.clip_FHWC, segment.flashed, axis=0) if segment.flashed else shown.clip_FHWC
     value = measure(judged)
-    reason = why_left_out(judged, value)
+    reason = why_left_out(judged, value, shown.pages, span.most_text)
     if reason is not None:
         return Cut(start, end, dropped=reason)
-    clip = f"{clips_of(film)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    write_clip(out / clip, clip_FHWC, shape.fps)
+    clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
+    write_clip(out / clip, shown.clip_FHWC, shape.fps)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 

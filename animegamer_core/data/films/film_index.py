@@ -28,6 +28,7 @@ from .survey import Survey
 
 FILMS = "films"
 SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys of how scenes are found: of all films, and of one film
+TEXT = "most_text"  # key in these: fraction of the picture that text may cover
 LONGEST_NAME = 60
 # Half a character: how earlier versions wrote a byte of a file name that is not UTF-8. A pair of halves is a character.
 _FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
@@ -59,6 +60,12 @@ class FilmEntry:
     def has_other_scene_settings(self, settings: Mapping[str, Any]) -> bool:
         """Whether its scenes were found with other settings."""
         return self.settings.get(SCENES) != settings[SCENES]
+
+    def most_text(self, default: float) -> float:
+        """How much of the picture text may cover in its clips; the default for a film of an earlier version."""
+        scenes = self.settings.get(SCENES)
+        value = scenes.get(TEXT) if isinstance(scenes, dict) else None
+        return value if isinstance(value, int | float) else default
 
 
 def film_name(path: Path) -> str:
@@ -133,9 +140,9 @@ def check_same_settings(
 def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
     """Film -> message for each film whose scenes were found with other settings; they stay."""
     return {
-        name: f"{_plain(film.file)}: its scenes were found with other settings, perhaps by an earlier version, and "
-        f"stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that then begin "
-        "elsewhere lose their captions"
+        name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
+        f"version, and stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that "
+        "then begin elsewhere lose their captions"
         for name, film in films.items()
         if film.has_other_scene_settings(settings)
     }

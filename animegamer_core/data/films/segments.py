@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...messages import brief
 from .scenes import Scene
+from .writing import is_credits
 
 INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
 FADE_MARGIN = 0.08  # seconds: one or two faint frames at either end of a fade are not detected
@@ -26,13 +27,9 @@ ALIKE = 4.0  # mean grey levels; measured: repeats differ by up to 1.2, the most
 ALIKE_SHARE = 0.1  # of a clip's own standard deviation, since dark scenes differ by few grey levels
 NEAR = 12.0  # the same for mean pictures, which differ more if a repeat begins earlier or later
 
-LOOKED_AT = 5  # frames of a segment that are tested for credits and black
-READING_HEIGHT, STILL_HEIGHT = 240, 96  # pixels: to recognize letters, and to separate motion from noise
+LOOKED_AT = 5  # frames of a segment that are tested for black
+STILL_HEIGHT = 96  # pixels: to separate motion from noise
 BLACK = 40.0  # brightest grey level (except one pixel in a hundred) of a black frame
-PAPER, INK = 16.0, 50.0  # grey levels from the median: up to PAPER is background, above INK drawn on it
-GROUND_SHARE, INK_SHARE = 0.8, 0.002  # least fractions of background and of ink in a page of letters
-STROKE, THIN_SHARE = 9, 0.9  # most pixels of a stroke's width, and the least fraction of ink in such strokes
-LINE_SHARE = 0.03  # least fraction of ink in the rows that have any: letters fill them, stars do not
 STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.06, 4.0, 4.0  # see is_still
 
 
@@ -70,14 +67,19 @@ def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> S
     return Segment(start, times, tuple(index for index, flashed in enumerate(hit) if flashed))
 
 
-def why_left_out(frames_FHWC: NDArray[np.uint8], motion_value: float) -> str | None:
+def why_left_out(
+    frames_FHWC: NDArray[np.uint8], motion_value: float, pages: Sequence[NDArray[np.uint8]] = (), most_text: float = 1.0
+) -> str | None:
     """'black', 'credits' or 'still' for a segment to drop, None for any other.
 
-    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels a frame, measured on them.
+    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels a frame, measured on them. pages,
+    most_text: frames to look for text in, and how much of them it may cover; see `is_credits`.
     """
-    if motion_value <= 0 or is_still(frames_FHWC):
-        return writing_of(frames_FHWC) or "still"
-    return writing_of(frames_FHWC)
+    if is_black(frames_FHWC):
+        return "black"
+    if pages and is_credits(pages, most_text):
+        return "credits"
+    return "still" if motion_value <= 0 or is_still(frames_FHWC) else None
 
 
 class Duplicates:
@@ -130,28 +132,10 @@ def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> flo
     return min(float(np.abs(first_SP[one] - second_SP[other]).mean()) for one, other in spans)
 
 
-def writing_of(frames_FHWC: NDArray[np.uint8]) -> str | None:
-    """'black' for black frames, 'credits' for letters on a plain background alone, None for pictures."""
+def is_black(frames_FHWC: NDArray[np.uint8]) -> bool:
+    """Whether the frames are black, but for noise."""
     picked = frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, LOOKED_AT).round().astype(int)]
-    if all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked):
-        return "black"
-    kinds = {_page(grey) for grey in _grey(picked, READING_HEIGHT)}
-    return "credits" if "letters" in kinds and "picture" not in kinds else None
-
-
-def _page(grey_HW: NDArray[np.float32]) -> str:
-    """'letters', 'empty' for a plain background, or 'picture'."""
-    import cv2
-
-    away = np.abs(grey_HW - np.median(grey_HW))
-    ink = (away > INK).astype(np.uint8)
-    if (away <= PAPER).mean() < GROUND_SHARE:
-        return "picture"
-    if ink.mean() < INK_SHARE:
-        return "empty"
-    thin = 1 - cv2.erode(ink, np.ones((STROKE, STROKE), np.uint8)).sum() / ink.sum()
-    rows = ink.mean(axis=1)
-    return "letters" if thin >= THIN_SHARE and rows[rows > 0].mean() >= LINE_SHARE else "picture"
+    return all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked)
 
 
 def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
@@ -162,18 +146,18 @@ def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
     """
     import cv2
 
-    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in _grey(frames_FHWC, STILL_HEIGHT)])
+    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in _grey(frames_FHWC)])
     calm, most = np.percentile(blurred.std(axis=0), (20, 99.8))
     sharpened = STILL_SHARE * blurred[len(blurred) // 2].std()
     return bool(most <= max(STILL, sharpened, min(NOISE_RATIO * calm, STILL_MOST)))
 
 
-def _grey(frames_FHWC: Sequence[NDArray[np.uint8]], height: int) -> list[NDArray[np.float32]]:
-    """The frames in grey, resized to a height."""
+def _grey(frames_FHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+    """The frames in grey, resized to 96 lines."""
     import cv2
 
-    tall, wide = frames_FHWC[0].shape[:2]
-    size = (max(1, round(wide * height / tall)), height)
-    how = cv2.INTER_AREA if height < tall else cv2.INTER_CUBIC
+    tall, wide = frames_FHWC.shape[1:3]
+    size = (max(1, round(wide * STILL_HEIGHT / tall)), STILL_HEIGHT)
+    how = cv2.INTER_AREA if STILL_HEIGHT < tall else cv2.INTER_CUBIC
     greys = (cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY) for frame in frames_FHWC)
     return [cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys]

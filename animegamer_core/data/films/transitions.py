@@ -65,7 +65,7 @@ def network_transitions(
         begins, ends = (min(near)[0], max(near)[1]) if near else (first, end)
         if ends - begins > LONGEST_CUT:
             number = first + int(change_N[first:end].argmax()) + 1
-            found.append(Transition(number, "fade", begins, ends))
+            found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
             continue
         jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
         if jump is not None or change_N[first:end].max() >= limits.alone:

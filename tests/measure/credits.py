@@ -1,0 +1,144 @@
+"""Measures which clips are taken for credits or titles: of real films against labels, of drawn ones, and how quickly.
+
+    OMP_NUM_THREADS=1 python tests/measure/credits.py big_buck_bunny=FILM.mp4 trailer=TRAILER.mp4 --surveys DIR
+
+Give each film the name of its labels in tests/data/credits, which say where the film comes from. Not collected by
+pytest. A clip that a label covers for at least three quarters should be left out; one that labels cover for at most a
+quarter is the film's own and should stay. The film's own clips are also read with subtitles drawn into them.
+"""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+from lettered import GROUNDS, KINDS, lettered, subtitle, write  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+from animegamer_core.data.films.film import frames_at, read_frames  # noqa: E402
+from animegamer_core.data.films.film_index import add_film, film_name, read_film_index  # noqa: E402
+from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
+from animegamer_core.data.films.scenes import SceneSettings  # noqa: E402
+from animegamer_core.data.films.segments import segments_of  # noqa: E402
+from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
+from animegamer_core.data.films.transnet import best_device  # noqa: E402
+from animegamer_core.data.films.writing import MOST_TEXT, find_lines, is_credits, looked_at, reading_size  # noqa: E402
+
+LABELS = ROOT / "tests" / "data" / "credits"
+SIZE, FRAMES = (480, 720), 17  # of a clip: height and width, frames
+Pages = list[NDArray[np.uint8]]
+
+
+def main() -> None:
+    """Print the figures of each film, of drawn clips, and the speed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("films", nargs="*", metavar="NAME=FILM", help="a file of tests/data/credits, and its film")
+    parser.add_argument("--surveys", type=Path, required=True, metavar="DIR", help="keeps the films' scenes")
+    parser.add_argument("--seeds", type=int, default=10, help="drawn clips of each ground and text")
+    parser.add_argument("--most-text", type=float, default=MOST_TEXT, help="of the picture (default %(default)s)")
+    args = parser.parse_args()
+    cv2.setNumThreads(1)
+    for given in args.films:
+        name, _, film = given.partition("=")
+        print_film(name, Path(film), args.surveys, args.most_text)
+    print_drawn(args.seeds, args.most_text)
+    page = lettered("animated", "card", 0)[0]
+    for height in (256, 320, 384):
+        print(f"{height} lines: {speed(cv2.resize(page, (height * 3 // 2, height))):.3f} s a frame of processor time")
+
+
+def print_film(name: str, film: Path, surveys: Path, most_text: float) -> None:
+    """Print what was taken for credits of a film, against its labels."""
+    spans = labels_of(LABELS / f"{name}.txt")
+    found: dict[str, list[float]] = {"unwanted": [], "kept": [], "own": [], "lost": [], "between": [], "subtitled": []}
+    for start, pages in clips_of(film, survey_of(film, surveys)):
+        covered = sum(max(0.0, min(start + 2, end) - max(start, begin)) for begin, end in spans) / 2
+        kind = "unwanted" if covered >= 0.75 else "own" if covered <= 0.25 else "between"
+        left_out = is_credits(pages, most_text)
+        found[kind].append(start)
+        if kind == "own":
+            found["lost"] += [start] if left_out else []
+            found["subtitled"] += [start] if is_credits(subtitled(pages, round(start)), most_text) else []
+        elif kind == "unwanted" and not left_out:
+            found["kept"].append(start)
+    print(
+        f"{name}: of {len(found['unwanted'])} clips of credits or titles {listed(found['kept'])} stay; of "
+        f"{len(found['own'])} own clips {listed(found['lost'])} are lost, and with subtitles "
+        f"{listed(found['subtitled'])}; partly titles: {listed(found['between'])}",
+        flush=True,
+    )
+
+
+def labels_of(path: Path) -> list[tuple[float, float]]:
+    """(begin, end) of each labelled span."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(float(line.split()[0]), float(line.split()[1])) for line in lines if not line.startswith("#")]
+
+
+def survey_of(film: Path, surveys: Path) -> Survey:
+    """The film's scenes, found now or before."""
+    name = film_name(film)
+    if name not in read_film_index(surveys):
+        add_film(surveys, name, film, {}, survey_film(film, SceneSettings(), device=best_device()))
+    return read_film_index(surveys)[name].survey
+
+
+def clips_of(film: Path, survey: Survey) -> Iterator[tuple[float, Pages]]:
+    """The start of each clip, and its frames that are looked at."""
+    clips = [(item.crop, segment) for item in survey.scenes for segment in segments_of(item.scene)]
+    times = [segment.times[index] for _, segment in clips for index in looked_at(FRAMES)]
+    pictures = frames_at(read_frames(film), times)
+    for crop, segment in clips:
+        shown = (next(pictures) for _ in looked_at(FRAMES))
+        yield segment.start, [page_of(picture, crop) for picture in shown]
+
+
+def page_of(picture_HWC: NDArray[np.uint8], crop: Crop) -> NDArray[np.uint8]:
+    return fit(picture_HWC, crop, reading_size(picture_HWC, crop, SIZE))
+
+
+def subtitled(pages: Pages, seed: int) -> Pages:
+    """The frames with a subtitle of one row or two."""
+    return [write(page, subtitle(random.Random(seed), 0), page.shape[0] // 20, edge=True) for page in pages]
+
+
+def print_drawn(seeds: int, most_text: float) -> None:
+    """Print how many drawn clips are judged wrongly."""
+    for kind, (_, _, unwanted) in KINDS.items():
+        wrong = Counter()
+        for ground in GROUNDS:
+            for seed in range(seeds):
+                pages = [page_of(picture, Crop()) for picture in lettered(ground, kind, seed)]
+                wrong[ground] += is_credits(pages, most_text) != unwanted
+        wish = "to be left out" if unwanted else "to stay"
+        told = ", ".join(f"{count} over {ground}" for ground, count in wrong.items())
+        print(f"drawn, {kind}, {wish}: wrong of {seeds} each: {told}", flush=True)
+
+
+def speed(page: NDArray[np.uint8], times: int = 20) -> float:
+    """Seconds of processor time that a frame takes."""
+    find_lines(page)
+    begun = time.process_time()
+    for _ in range(times):
+        find_lines(page)
+    return (time.process_time() - begun) / times
+
+
+def listed(starts: list[float]) -> str:
+    return f"{len(starts)} ({', '.join(f'{start:.2f}' for start in starts)})" if starts else "none"
+
+
+if __name__ == "__main__":
+    main()
