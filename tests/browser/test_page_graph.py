@@ -156,3 +156,18 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
     finally:
         comfy.set("Comfy.VueNodes.Enabled", False)
         comfy.open()
+
+
+def test_a_subgraph_blueprint_plays_a_turn(comfy, server):
+    try:
+        listed = server.get("/global_subgraphs")
+    except OSError:
+        pytest.skip("this ComfyUI has no subgraph blueprints; they came with 0.3.67")
+    ours = {item["name"]: key for key, item in listed.items() if item["source"] == "custom_node"}
+    assert set(ours) == {"AnimeGamer one turn", "AnimeGamer two futures", "AnimeGamer film to LoRA"}
+    blueprint = server.get(f"/global_subgraphs/{ours['AnimeGamer one turn']}")["data"]
+    comfy.page.evaluate(script("blueprint"), [blueprint, WORLD])
+    comfy.run_graph()
+    outputs = list(server.get("/history").values())[-1]["outputs"]
+    assert any("animegamer_state" in shown for shown in outputs.values())
+    comfy.shot("subgraph")

@@ -127,6 +127,19 @@ def test_app_mode_shows_widgets_and_results_that_are_there(name):
     assert set(shown["outputs"]) <= set(nodes)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "subgraphs").iterdir()), ids=lambda path: path.stem)
+def test_subgraph_blueprints_are_one_node_of_ours(path):
+    """A file without a definition would show an error to every user, at every page load."""
+    blueprint = read(path)
+    (node,), (inner,) = blueprint["nodes"], blueprint["definitions"]["subgraphs"]
+    assert node["type"] == inner["id"] and inner["name"] == node["title"] == path.stem and inner["description"]
+    assert [slot["name"] for slot in node["inputs"]] == [slot["name"] for slot in inner["inputs"]]
+    assert [slot["name"] for slot in node["outputs"]] == [slot["name"] for slot in inner["outputs"]]
+    assert len(node["widgets_values"]) == sum("widget" in slot for slot in node["inputs"])
+    for part in inner["nodes"]:
+        assert set(stored_widgets(part)) == set(widgets_of(part["type"]))
+
+
 def test_the_readme_shows_every_picture():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\(workflows/([\w-]+\.jpg)\)", readme))
