@@ -89,10 +89,9 @@ def test_clips_lie_within_scenes_and_in_order(film, dataset):
 def test_levels_rank_like_the_motion_that_was_drawn(film, dataset):
     true = true_motion(dataset, film[1], PLAN)
     levels = [level_of(value, level_edges(true)) for value in true]
-    assert rank_correlation([turn.motion_value for turn in dataset.turns], true) >= 0.8, (
-        "of eight clips, two places off"
-    )
-    assert rank_correlation([turn.motion_level for turn in dataset.turns], levels) >= 0.8
+    # Of eight clips, two or three may be a place or two off: what moves behind a figure is left out of its motion.
+    assert rank_correlation([turn.motion_value for turn in dataset.turns], true) >= 0.8
+    assert rank_correlation([turn.motion_level for turn in dataset.turns], levels) >= 0.7
 
 
 FEW = {
