@@ -89,7 +89,7 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
         "--slow-fraction",
         type=float,
         metavar="X",
-        help="of the quickest pixel; slower ones count as background (default 0.2, or what the folder has)",
+        help="of the quick pixels; slower ones count as background (default 0.5, or what the folder has)",
     )
     games = parser.add_argument_group("games")
     games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")

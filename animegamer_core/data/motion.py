@@ -2,9 +2,9 @@
 
 The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of a clip, after a threshold of r=0.2 has
 filtered out the background. The paper does not say of what 0.2 is. As pixels a frame it keeps nearly the whole picture
-where anything moves; as a fraction of the quickest pixel it leaves out what is slow beside it, and agrees better with
-an eye (docs/dataset.md). Datasets of films use both. `flow` offers several programs that compute the flow; the rest is
-the same for all.
+where anything moves; as a fraction of what the quick pixels do it leaves out what is slow beside them, and agrees
+better with an eye (docs/dataset.md). Datasets of films use both, with a larger fraction. `flow` offers several programs
+that compute the flow; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..state import level_of
 
 MEASURE_HEIGHT = 480  # flow is in pixels a frame at this height, whatever the clip's own
 DEFAULT_THRESHOLD = 0.2  # px a frame
-SLOW_FRACTION = 0.2  # of the quickest pixel; for datasets cut from films, the Toybox's own has none
+QUICK = 95  # percentile of the magnitudes; the largest of all may be one misread pixel
+SLOW_FRACTION = 0.5  # of the quick pixels' magnitude; for datasets cut from films, the Toybox's own has none
 LEVELS = 5
 
 FlowBackend = Callable[[Sequence["NDArray[np.uint8]"]], Iterator["NDArray[np.floating]"]]
@@ -51,9 +52,9 @@ def motion_value(
     """A clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
 
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are enlarged
-    (bicubic), higher ones reduced (area). Magnitudes below `threshold` (px), or below `slow_fraction` of the pair's
-    largest, are left out; a pair of frames without others counts 0. backend: one that `flow.open_flow` opened. Source:
-    the paper's supplement, section 1, "Motion Scope".
+    (bicubic), higher ones reduced (area). Magnitudes below `threshold` (px), or below `slow_fraction` of the magnitude
+    that one pixel in 20 of the pair exceeds, are left out; a pair of frames without others counts 0. backend: one that
+    `flow.open_flow` opened. Source: the paper's supplement, section 1, "Motion Scope".
     ValueError: an array of another shape, or flow that is not finite.
     """
     if frames_FHWC.ndim != 4 or frames_FHWC.shape[-1] != 3 or frames_FHWC.shape[0] < 2:
@@ -78,7 +79,7 @@ def _pair_value(flow_HW2: NDArray[np.floating], threshold: float, slow_fraction:
     magnitude = np.hypot(flow_HW2[..., 0], flow_HW2[..., 1])
     if not np.isfinite(magnitude).all():
         raise ValueError("the flow backend gave values that are not finite; give it its own weights")
-    moving = magnitude[magnitude >= max(threshold, slow_fraction * magnitude.max())]
+    moving = magnitude[magnitude >= max(threshold, slow_fraction * np.percentile(magnitude, QUICK))]
     return float(moving.mean()) if moving.size else 0.0
 
 

@@ -111,7 +111,7 @@ def _heading(facts: DatasetFacts) -> list[str]:
     if facts.motion:
         backend, threshold = facts.motion.get("backend", "unknown"), facts.motion.get("threshold", "unknown")
         fraction = facts.motion.get("slow_fraction")
-        slow = f" or {fraction} of the quickest pixel" if fraction else ""
+        slow = f" or {fraction} of the quick pixels" if fraction else ""
         rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} left out"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 

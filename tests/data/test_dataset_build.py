@@ -356,7 +356,7 @@ def test_a_folder_of_an_earlier_version_keeps_its_measure_of_motion(unbroken, fi
         del values["settings"]["motion"]["slow_fraction"]
         note.write_text(json.dumps(values))
     assert not cut_films(films, again, SETTINGS.of_folder(again), 1)
-    with pytest.raises(ValueError, match="motion.slow_fraction None, now 0.2"):
+    with pytest.raises(ValueError, match="motion.slow_fraction None, now 0.5"):
         cut_films(films, again, SETTINGS, 1)
 
 

@@ -129,5 +129,5 @@ def test_a_world_that_saw_nothing_but_the_dataset_plays(spec, film, dataset, tmp
         "dataset": "dataset",
         "motion backend": "dis",
         "motion threshold": "0.2",
-        "motion slow_fraction": "0.2",
+        "motion slow_fraction": "0.5",
     }

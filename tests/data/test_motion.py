@@ -38,7 +38,7 @@ def test_still_pixels_are_left_out_of_the_mean():
     assert motion_value(half, threshold=100.0) == 0.0
 
 
-def test_what_is_slow_beside_the_quickest_pixel_is_background():
+def test_what_is_slow_beside_the_quick_pixels_is_background():
     slow, quick = sliding(1, 480, 320), sliding(10, 480, 320)
     both = np.concatenate([slow, quick], axis=2)
     assert motion_value(both) == pytest.approx(5.5, rel=0.2)
