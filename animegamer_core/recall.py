@@ -81,6 +81,11 @@ class Named:
     shown: frozenset[str]
 
 
+def names_of(who: str) -> tuple[str, ...]:
+    """The names in the part `Character: ...` of an instruction: between commas and the word "and"."""
+    return tuple(name.strip() for name in re.split(r",| and ", who) if name.strip())
+
+
 def named_in(text: str) -> Named:
     """What an instruction names: in the published form, or in free words, whose capitalized words are characters."""
     parts = PUBLISHED.fullmatch(text)
@@ -89,8 +94,8 @@ def named_in(text: str) -> Named:
         who = [word for word in _WORD.findall(text) if word[0].isupper() and word.lower() not in _FUNCTION_WORDS]
     else:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
-        who = re.split(r",| and ", parts["who"])
-    characters = tuple(_key(name) for name in who if name.strip() and name.strip().lower() not in _PRONOUNS)
+        who = names_of(parts["who"])
+    characters = tuple(_key(name) for name in who if name.lower() not in _PRONOUNS)
     places = tuple(phrase.words[-1] for phrase in place[:1] if phrase.names)
     phrases = [phrase for phrase in phrases if phrase.names]
     every = [*phrases, *(phrase for phrase in place if phrase.names)]

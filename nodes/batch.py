@@ -13,17 +13,14 @@ from ..animegamer_core.story.batch import (
     GAME_SUFFIX,
     MOST_TAKES,
     Game,
-    Take,
-    keep_first,
+    play_takes,
     read_game_files,
     read_games,
-    take_of,
     take_seeds,
-    write_grid,
 )
 from ..animegamer_core.story.player import Player
 from . import comfyui
-from .drawing import PREDICTED, motion_condition, shot_inputs
+from .drawing import motion_of_turns, shot_inputs
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .play import GameRun
@@ -136,19 +133,17 @@ class PlayGameBatch(io.ComfyNode):
 
 def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node: str) -> list[Path]:
     """Play all takes of a game; returns the files of its grid."""
-    model, takes = given.model, list[Take]()
+    model, turns = given.model, range(1, len(game.instructions) + 1)
     story = open_story(name, model.world.spec.name, model.fingerprint)
-    turns, motion = range(1, len(game.instructions) + 1), {}
-    if given.motion != PREDICTED:
-        motion = dict.fromkeys(turns, motion_condition(given.motion, given.motion_value, 0, model))
+    motion = motion_of_turns(given.motion, given.motion_value, turns, model)
     window = window_of(given.window)
+
+    def play(seed: int) -> None:
+        settings = model.settings(given.steps, given.guidance, window=window, seed=seed, motion=motion)
+        GameRun(Player(model.world, story, settings, 0, model), model).play(game.instructions, node)
+
     with story.lock():
-        for seed in seeds:
-            settings = model.settings(given.steps, given.guidance, window=window, seed=seed, motion=motion)
-            GameRun(Player(model.world, story, settings, 0, model), model).play(game.instructions, node)
-            takes.append(take_of(story, seed, len(game.instructions)))
-        keep_first(story, takes)
-        return write_grid(story, takes)
+        return play_takes(story, game, seeds, play)
 
 
 def _output(names: Sequence[str], files: Sequence[Sequence[Path]]) -> io.NodeOutput:

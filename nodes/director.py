@@ -8,8 +8,8 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, GameSession
-from ..animegamer_core.story.director import SUGGESTIONS, Director
-from ..animegamer_core.story.everyday import words_for
+from ..animegamer_core.story.director import SUGGESTIONS
+from ..animegamer_core.story.everyday import director_for
 from ..animegamer_core.story.story import Story
 from . import comfyui
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
@@ -56,7 +56,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         facts = world_facts(query.get("world", ""))
         rules = facts.life.rules
         session = GameSession(opening=CharacterState(**rules.start), rules=rules)
-    director = Director(words_for(facts.life, facts.spec_name, session), seed)
+    director = director_for(facts.life, facts.spec_name, session, seed)
     rules = session.rules or facts.life.rules
     found = [
         {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}

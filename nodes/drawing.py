@@ -172,6 +172,13 @@ def motion_condition(motion: str, value: float, predicted: int, model: GameModel
     return float(model.world.motion_table.value(predicted if motion == PREDICTED else MotionScope.parse(motion)))
 
 
+def motion_of_turns(motion: str, value: float, turns: range, model: GameModel) -> dict[int, float]:
+    """The motion conditions that the widgets choose for these turns; none if they choose the predicted motion."""
+    if motion == PREDICTED or not turns:
+        return {}
+    return dict.fromkeys(turns, motion_condition(motion, value, 0, model))
+
+
 def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: str, seed: int) -> Shot:
     """Draw a moment, with progress and previews on the running node. motion: the decoder's motion condition.
 

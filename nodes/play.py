@@ -13,12 +13,12 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import CharacterState, GameSession, read_instructions
 from ..animegamer_core.story.director import Director
-from ..animegamer_core.story.everyday import words_for
+from ..animegamer_core.story.everyday import director_for
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
 from .director import autoplay_inputs
-from .drawing import PREDICTED, motion_condition, picture_of, shot_inputs, step_watcher, video_of
+from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
@@ -164,9 +164,7 @@ class PlayGameStory(io.ComfyNode):
 
 def _settings(given: PlayInputs, turns: range) -> PlaySettings:
     """How the game is played; a chosen motion applies to these turns."""
-    model, motion = given.model, {}
-    if given.motion != PREDICTED and turns:
-        motion = dict.fromkeys(turns, motion_condition(given.motion, given.motion_value, 0, model))
+    model, motion = given.model, motion_of_turns(given.motion, given.motion_value, turns, given.model)
     window, memory = window_of(given.window), memory_of(given.memory, given.recalled_turns)
     return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
 
@@ -224,7 +222,7 @@ class GameRun:
 
     def _director(self, seed: int) -> Director:
         world = self.model.world
-        return Director(words_for(world.life, world.spec.name, self.player.session), seed)
+        return director_for(world.life, world.spec.name, self.player.session, seed)
 
     def export(self, finish: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here."""

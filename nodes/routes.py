@@ -54,16 +54,22 @@ class Refused(Exception):
 
 def register() -> None:
     """Add the routes to the server, once."""
-    table = comfyui.routes()
-    if table is None or any(getattr(route, "path", "") == "/animegamer/turn" for route in table):
-        return
-    table.post("/animegamer/turn")(answering(_turn))
+    add_route("POST", "/animegamer/turn", _turn)
     reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
     for path, read in reading.items():
-        table.get(f"/animegamer/{path}")(answering(_read_with(read)))
+        add_route("GET", f"/animegamer/{path}", _read_with(read))
 
 
-def answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
+def add_route(method: str, path: str, handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> None:
+    """Add a route to the server, unless it is there already or there is no server."""
+    table = comfyui.routes()
+    if table is None or any((getattr(at, "method", ""), getattr(at, "path", "")) == (method, path) for at in table):
+        return
+    add = table.post if method == "POST" else table.get
+    add(path)(_answering(handler))
+
+
+def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
     """A handler that answers with JSON; if a request is wrong, with one sentence as `error`."""
     from aiohttp import web
 

@@ -13,21 +13,16 @@ from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.story.http_requests import StoryRequest
 from ..animegamer_core.story.manage import duplicate_story, rename_story, restore_story, trash_story
 from . import comfyui
-from .routes import answering, body_of
+from .routes import add_route, body_of
 from .saved_stories import story_name
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
 
-PATH = "/animegamer/stories"
-
 
 def register() -> None:
     """Add the route to the server, once."""
-    table = comfyui.routes()
-    known = table is not None and any((route.method, route.path) == ("POST", PATH) for route in table)
-    if table is not None and not known:
-        table.post(PATH)(answering(_manage))
+    add_route("POST", "/animegamer/stories", _manage)
 
 
 async def _manage(request: web.Request) -> tuple[int, dict[str, str]]:

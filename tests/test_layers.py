@@ -132,7 +132,7 @@ PUBLIC = {
     "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of opening_address "
     "opening_key read_representation state_of with_opening_address write_representation",
     "life": "Act Consequence Life Rules Stat Words",
-    "recall": "Memory Named Seen chosen_memory named_in turn_name",
+    "recall": "Memory Named Seen chosen_memory named_in names_of turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn check_length "

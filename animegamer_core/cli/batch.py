@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ..checkpoint.adapters import open_with_adapters
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
 from ..spec import GUIDANCE_NAMES
-from ..story.batch import keep_first, read_game_files, take_of, take_seeds, write_grid
+from ..story.batch import Game, play_takes, read_game_files, take_seeds
 from ..story.player import PlayedTurn, Player
 from ..story.story import Story
 from .options import add_adapter_option
@@ -43,21 +44,17 @@ def run(args: argparse.Namespace) -> int:
     world = open_with_adapters(args.world, args.stage_file, playing=True)
     for game in games:  # before anything is played; it writes nothing
         Story.open(args.out, game.name, world.spec.name, world.fingerprint)
-    models = None
+    settings = PlaySettings(steps=args.steps, guidance=args.guidance, device=choose_device(args.device))
+    models = LoadedModels(world, settings)
     for number, game in enumerate(games, start=1):
         story = Story.open(args.out, game.name, world.spec.name, world.fingerprint)
+
+        def play(seed: int, story: Story = story, game: Game = game, number: int = number) -> None:
+            Player(world, story, replace(settings, seed=seed), 0, models).play(game.instructions, _show)
+            print(f"game {number}/{len(games)} {game.name}  seed {seed}  branch {story.branch}", flush=True)
+
         with story.lock():
-            takes = []
-            for seed in seeds:
-                settings = PlaySettings(
-                    seed=seed, steps=args.steps, guidance=args.guidance, device=choose_device(args.device)
-                )
-                models = models or LoadedModels(world, settings)
-                Player(world, story, settings, 0, models).play(game.instructions, _show)
-                takes.append(take_of(story, seed, len(game.instructions)))
-                print(f"game {number}/{len(games)} {game.name}  seed {seed}  branch {story.branch}", flush=True)
-            keep_first(story, takes)
-            for path in write_grid(story, takes):
+            for path in play_takes(story, game, seeds, play):
                 print(path, flush=True)
     return 0
 

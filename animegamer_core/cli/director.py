@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..state import read_instructions
-from ..story.director import SUGGESTIONS, Director, Proposal, Proposer
-from ..story.everyday import words_for
+from ..story.director import SUGGESTIONS, Proposal, Proposer
+from ..story.everyday import director_for
 from ..story.player import PlayedTurn, Player
 
 AUTO, EDIT = "@auto", "@edit"
@@ -98,7 +98,7 @@ class Suggestions:
 
 def proposer_for(player: Player, seed: int) -> Proposer:
     """The director of a player's world."""
-    return Director(words_for(player.world.life, player.world.spec.name, player.session), seed)
+    return director_for(player.world.life, player.world.spec.name, player.session, seed)
 
 
 def edited(text: str) -> str:

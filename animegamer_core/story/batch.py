@@ -10,7 +10,7 @@ import math
 import re
 import typing
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,16 +90,24 @@ def take_seeds(count: int, seed: int = 0) -> tuple[int, ...]:
     return tuple((seed + TAKE_STRIDE * number) % SEEDS for number in range(count))
 
 
-def take_of(story: Story, seed: int, turns: int) -> Take:
+def play_takes(story: Story, game: Game, seeds: Sequence[int], play: Callable[[int], None]) -> list[Path]:
+    """Play a take of the game with each seed, make the first one's branch the current one, and write their grid.
+
+    play: plays the game's instructions in the story with a seed. Returns the files of the grid.
+    """
+    takes = []
+    for seed in seeds:
+        play(seed)
+        takes.append(_take_of(story, seed, len(game.instructions)))
+    story.use(takes[0].branch)
+    story.end_branch(len(story.entries))
+    return write_grid(story, takes)
+
+
+def _take_of(story: Story, seed: int, turns: int) -> Take:
     """The take that was just played: the first turns of the story's branch."""
     shots = tuple(story.shots.path(entry.shot) for entry in story.entries[:turns] if entry.shot is not None)
     return Take(seed, story.branch, shots)
-
-
-def keep_first(story: Story, takes: Sequence[Take]) -> None:
-    """Make the first take's branch the current one."""
-    story.use(takes[0].branch)
-    story.end_branch(len(story.entries))
 
 
 def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from ..life import PUBLISHED_RULES, STATS, Act, Rules, Words
-from ..recall import PUBLISHED
+from ..recall import PUBLISHED, names_of
 from ..state import GameSession, Instruction, StateChange, Turn
 
 LOOKS_BACK = 40  # turns that a proposal depends on
@@ -123,8 +122,8 @@ def _read_one(turn: Turn, words: Words) -> _Past:
     background = parts["place"]
     time = next((word for word in words.times if background.startswith(f"{word} ")), "")
     place = background.removeprefix(time).strip()
-    who = tuple(name for name in re.split(r"\s*(?:,|\band\b)\s*", parts["who"].strip()) if name)
-    return _Past(words.act_of(parts["motion"]), turn.state.change, who, place, time, parts["motion"])
+    who, motion = names_of(parts["who"]), parts["motion"]
+    return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
 
 
 def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..life import Act, Life, Words
-from ..recall import PUBLISHED
+from ..recall import PUBLISHED, names_of
 from ..state import GameSession
+from .director import Director
 
 FILM_CHARACTERS = {"qiqi": ("Qiqi",), "sosuke": ("Sosuke", "Ponyo")}  # by the name of the world's spec
 
@@ -53,6 +54,11 @@ def words_for(life: Life, world_name: str, session: GameSession) -> Words:
     if life.words is not None:
         return life.words
     named = [PUBLISHED.fullmatch(turn.instruction) for turn in session.turns]
-    who = [name.strip() for parts in named if parts for name in parts["who"].split(",")]
+    who = [name for parts in named if parts for name in names_of(parts["who"])]
     characters = dict.fromkeys([*FILM_CHARACTERS.get(world_name, ()), *who])
     return replace(EVERYDAY, characters=tuple(characters))
+
+
+def director_for(life: Life, world_name: str, session: GameSession, seed: int) -> Director:
+    """The director of a world with this life, for the game so far; ValueError if it has no words to propose with."""
+    return Director(words_for(life, world_name, session), seed)

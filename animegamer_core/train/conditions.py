@@ -1,4 +1,4 @@
-"""What the decoder is told beside the noised latents, and what of it is left out now and then. B batch."""
+"""The conditions that the decoder gets beside the noised latents, and which of them are left out at random. B batch."""
 
 from __future__ import annotations
 

@@ -137,11 +137,11 @@ def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):
     (tmp_path / "pond.mp4").write_bytes(b"a film of one's own")
     with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
         get_film(drawn, tmp_path)
-    told = replace(drawn, film=replace(drawn.film, sha256=64 * "0"))
+    damaged = replace(drawn, film=replace(drawn.film, sha256=64 * "0"))
     (tmp_path / "moviepy-2.2.1.tar.gz").write_bytes((shop[0] / "moviepy-2.2.1.tar.gz").read_bytes())
     (tmp_path / "pond.mp4").unlink()
     with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
-        get_film(told, tmp_path)
+        get_film(damaged, tmp_path)
     assert not (tmp_path / "pond.mp4").exists()
 
 

@@ -28,7 +28,7 @@ from animegamer_core.recall import PUBLISHED  # noqa: E402
 from animegamer_core.runtime.models import PlaySettings  # noqa: E402
 from animegamer_core.state import CharacterState, GameSession, GameState, StateChange  # noqa: E402
 from animegamer_core.story.director import Director  # noqa: E402
-from animegamer_core.story.everyday import words_for  # noqa: E402
+from animegamer_core.story.everyday import director_for, words_for  # noqa: E402
 from animegamer_core.story.player import Player  # noqa: E402
 from animegamer_core.story.story import Story  # noqa: E402
 
@@ -73,7 +73,7 @@ def play(world: World, folder: Path, args: argparse.Namespace) -> GameSession:
     """Play the game, and print time and memory on the way."""
     story = Story.open(folder, "auto", world.spec.name, world.fingerprint)
     player = Player(world, story, PlaySettings(steps=args.steps))
-    director = Director(words_for(world.life, world.spec.name, player.session), args.seed)
+    director = director_for(world.life, world.spec.name, player.session, args.seed)
     process, begun, early = psutil.Process(), time.perf_counter(), 0
     with story.lock():
         for number in range(1, args.turns + 1):

@@ -123,8 +123,8 @@ def print_drawn(seeds: int, most_text: float) -> None:
                 pages = [page_of(picture, Crop()) for picture in lettered(ground, kind, seed)]
                 wrong[ground] += is_credits(pages, most_text) != unwanted
         wish = "to be left out" if unwanted else "to stay"
-        told = ", ".join(f"{count} over {ground}" for ground, count in wrong.items())
-        print(f"drawn, {kind}, {wish}: wrong of {seeds} each: {told}", flush=True)
+        counts = ", ".join(f"{count} over {ground}" for ground, count in wrong.items())
+        print(f"drawn, {kind}, {wish}: wrong of {seeds} each: {counts}", flush=True)
 
 
 def speed(page: NDArray[np.uint8], times: int = 20) -> float:

@@ -109,6 +109,9 @@ def probe_accuracy(net: ProbeNet, frames_u8: NDArray[np.uint8], labels: Labels) 
     return {name: float((seen[name] == labels[name]).mean()) for name in HEADS}
 
 
+_Labelled = tuple[NDArray[np.uint8], Labels]  # clips and their labels
+
+
 @dataclass(frozen=True)
 class ProbeRecipe:
     """How many true clips the probes are trained on and checked with, and for how many steps.
@@ -123,6 +126,13 @@ class ProbeRecipe:
     seed: int = 0
 
 
+def _drawn(recipe: ProbeRecipe, workers: int | None) -> tuple[_Labelled, _Labelled]:
+    """The clips of a recipe, for training and held out."""
+    first = recipe.seed * 1_000_000
+    seeds = (range(first, first + recipe.clips), range(first + 500_000, first + 500_000 + recipe.held_out))
+    return draw_labelled(seeds[0], workers), draw_labelled(seeds[1], workers)
+
+
 def build_probes(
     world: Path | str,
     recipe: ProbeRecipe,
@@ -131,9 +141,7 @@ def build_probes(
     on_loss: OnLoss | None = None,
 ) -> dict[str, Any]:
     """Draw clips, train and check the probes, and save them in a world's folder; returns the facts for their card."""
-    first = recipe.seed * 1_000_000
-    frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
-    held_out = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
+    (frames, labels), held_out = _drawn(recipe, workers)
     clips = torch.from_numpy(frames)
     net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss)
     noise = noise_check(net, held_out[1], recipe.seed)
@@ -159,9 +167,7 @@ def build_frame_probes(
 
     Their accuracy is over all frames of held-out clips.
     """
-    first = recipe.seed * 1_000_000
-    frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
-    clips, truth = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
+    (frames, labels), (clips, truth) = _drawn(recipe, workers)
     net = train_probes(torch.from_numpy(frames), labels, recipe.steps, device, recipe.seed, on_loss, single=True)
     seen = recognise_frames(net, clips)
     accuracy = {name: float((seen[name] == truth[name][:, None]).mean()) for name in HEADS}
