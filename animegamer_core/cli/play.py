@@ -17,6 +17,7 @@ from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 from ..state import MotionScope, MotionTable, read_instructions, scope_name
+from ..story.batch import game_text
 from ..story.index import check_there
 from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
@@ -160,10 +161,7 @@ def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
 
 def read_game(path: Path) -> tuple[str, ...]:
     """The instructions of a UTF-8 file; ValueError if it is something else or has none."""
-    try:
-        instructions = read_instructions(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
+    instructions = read_instructions(game_text(path))
     if not instructions:
         raise ValueError(f"{path}: no instructions in this file; write one per line")
     return instructions

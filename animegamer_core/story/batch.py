@@ -190,6 +190,11 @@ def _files_in(folder: Path) -> list[Path]:
 def _text_of(path: Path) -> str:
     if path.stat().st_size > _LARGEST_FILE:
         raise ValueError(f"{path}: larger than {_LARGEST_FILE} bytes; split it into smaller files of games")
+    return game_text(path)
+
+
+def game_text(path: Path) -> str:
+    """The text of a UTF-8 file of instructions; ValueError if it is something else."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

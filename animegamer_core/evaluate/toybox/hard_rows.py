@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...state import DEFAULT_WINDOW, GameState, MotionScope
+from ...state import DEFAULT_WINDOW, MotionScope
 from ...toybox.games import sample_game
 from ...toybox.probes import has_frame_probes
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
 from ...toybox.scenes import labels_of
-from ...toybox.world import MOTIONS, Scene
+from ...toybox.world import Scene
 from ..estimates import Estimate, fraction, mean, psnr, sharpness
 from ..report import Line, Outcome, Target, strips
 from .context import Clips, TrueShots
-from .run import EvalRun, PlayedGames
+from .run import EvalRun, PlayedGames, changes_right
 
 LEVELS = tuple(int(level) for level in MotionScope)
 RECONSTRUCTED = {5: 30.0}  # dB that reconstructions of a level should reach
@@ -28,7 +28,6 @@ LEGIBLE = 0.95  # of shots whose worst frame the probes should read
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
 FAST, MOST_PICTURED = 4, 40  # a picture shows so many shots of this level and above
 NEW_TURNS, REFERRING_TURNS = 2, 10
-STATS = ("social", "entertainment", "stamina")
 
 
 def sharp_row(run: EvalRun) -> Outcome:
@@ -97,7 +96,7 @@ def new_row(run: EvalRun) -> Outcome:
         couples = np.array([scene.partner is not None for scene in played.scenes])
         lines += [Line("new", f"{name}: {head}", fraction(right[head])) for head in ("character", "motion", "place")]
         lines.append(Line("new", f"{name}: partner, of shots with two", fraction(right["partner"][couples])))
-        lines.append(Line("new", f"{name}: state changes, all three right", fraction(changes_right(played))))
+        lines.append(Line("new", f"{name}: state changes, all three right", fraction(_all_changes_right(played))))
         sheets.append(played.clips[:1])
     sheet = strips([np.concatenate(sheets)], (", ".join(splits),))
     return Outcome(tuple(line for line in lines if line.estimate.count), {"new": sheet})
@@ -130,7 +129,7 @@ def references_row(run: EvalRun) -> Outcome:
             guess = _mean_chance([scene for scene in played.scenes if scene.refers == kind], run)
             name = f"window {window}, {kind}: {' and '.join(REFERRED[kind])} (chance {guess:.0%})"
             lines.append(Line("references", name, fraction(right)))
-        changes = fraction(changes_right(played))
+        changes = fraction(_all_changes_right(played))
         lines.append(Line("references", f"window {window}: state changes, all three right", changes))
     return Outcome(tuple(lines))
 
@@ -139,13 +138,10 @@ def _mean_chance(scenes: Sequence[Scene], run: EvalRun) -> float:
     return float(np.mean([chance(scene, run.edition) for scene in scenes])) if scenes else 0.0
 
 
-def changes_right(played: PlayedGames) -> list[bool]:
+def _all_changes_right(played: PlayedGames) -> list[bool]:
     """Whether all three stats of each drawn turn change as its motion says."""
-    return [_changes_as(scene, state) for scene, state in zip(played.scenes, played.states, strict=True)]
-
-
-def _changes_as(scene: Scene, state: GameState) -> bool:
-    return all(getattr(MOTIONS[scene.motion], stat) == getattr(state.change, stat) for stat in STATS)
+    drawn = zip(played.scenes, played.states, strict=True)
+    return [all(changes_right(scene, state).values()) for scene, state in drawn]
 
 
 def motion_lines(run: EvalRun, own: Sequence[Estimate], uncalibrated: Sequence[Estimate]) -> list[Line]:

@@ -20,12 +20,12 @@ from ...story.player import Player, PlaySettings
 from ...story.story import Story
 from ...toybox.games import Game, sparse_game
 from ...toybox.scenes import HEADS, labels_of
-from ...toybox.world import MOTIONS, Scene, instruction
+from ...toybox.world import Scene, instruction
 from ..estimates import fraction, mean
 from ..report import Line, Outcome, Target
 from .batched_play import Script
 from .context import Clips, EvalContext
-from .run import EvalRun, PlayedGames, ScriptedGames
+from .run import EvalRun, PlayedGames, ScriptedGames, changes_right
 
 DISTANCES = ((1, 4), (5, 15), (16, 60))  # turns since the prop was last shown
 TURNS = 64
@@ -100,9 +100,8 @@ def _play(run: EvalRun, scripted: ScriptedGames, asked: Sequence[tuple[int, int]
 
 def _right_changes(played: PlayedGames) -> list[bool]:
     """Whether all three stats of a turn change as its motion says, for every turn of every game."""
-    stats = ("social", "entertainment", "stamina")
     return [
-        all(getattr(MOTIONS[scene.motion], stat) == getattr(turn.state.change, stat) for stat in stats)
+        all(changes_right(scene, turn.state).values())
         for game, turns in zip(played.scripted.games, played.turns, strict=True)
         for scene, turn in zip(game.scenes, turns, strict=True)
     ]

@@ -23,13 +23,13 @@ from ...toybox.editions import GamesEdition
 from ...toybox.games import Game, sample_game
 from ...toybox.probes import ChanceCheck, noise_check, read_card
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
-from ...toybox.world import AMPLITUDES, COLOURS, MOTIONS, Scene
+from ...toybox.world import AMPLITUDES, COLOURS, Scene
 from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
 from ..report import Line, Outcome, Report, Target, machine, strips
 from .context import Sampling
 from .hard_rows import motion_lines, new_row, references_row, sharp_row
 from .memory import memory_row
-from .run import FULL, EvalRun
+from .run import FULL, STATS, EvalRun, changes_right
 from .speed import measure_speed
 
 SWEEP = 9  # motion values that each state is drawn at
@@ -128,13 +128,8 @@ def games_row(run: EvalRun) -> Outcome:
     played, context = run.played, run.context
     truth = labels_of(played.scenes)
     lines = _recognised("games", "", context.recognise(played.clips), truth, {"character": 0.9, "place": 0.9})
-    right = {
-        stat: [
-            getattr(MOTIONS[scene.motion], stat) == getattr(state.change, stat)
-            for scene, state in zip(played.scenes, played.states, strict=True)
-        ]
-        for stat in ("social", "entertainment", "stamina")
-    }
+    changes = [changes_right(scene, state) for scene, state in zip(played.scenes, played.states, strict=True)]
+    right = {stat: [found[stat] for found in changes] for stat in STATS}
     all_right = fraction(np.all(list(right.values()), axis=0))
     lines.append(Line("games", "state changes, all three right", all_right, Target(0.95)))
     lines += [Line("games", f"{stat} right", fraction(flags)) for stat, flags in right.items()]

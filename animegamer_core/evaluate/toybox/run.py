@@ -16,12 +16,13 @@ from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
 from ...toybox.calibration import uncalibrated_table
 from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
-from ...toybox.world import Scene, instruction
+from ...toybox.world import MOTIONS, Scene, instruction
 from .batched_play import Script, play_games
 from .context import Clips, EvalContext, TrueShots
 
 SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's held-out games use those from 0 on
 GAME_OFFSET = 500_000
+STATS = ("social", "entertainment", "stamina")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ class ScriptedGames:
     def all_turns(self) -> list[tuple[int, int]]:
         """(game, turn number) of every turn."""
         return [(game, turn) for game, row in enumerate(self.levels) for turn in range(1, len(row) + 1)]
+
+
+def changes_right(scene: Scene, state: GameState) -> dict[str, bool]:
+    """For each stat whether it changes as the scene's motion says."""
+    motion = MOTIONS[scene.motion]
+    return {stat: getattr(motion, stat) == getattr(state.change, stat) for stat in STATS}
 
 
 @dataclass(frozen=True)
