@@ -97,17 +97,27 @@ class Soundtrack:
 
 def _resampled(frames: Iterator[av.AudioFrame]) -> Iterator[np.ndarray]:
     """The sound at RATE, float32 (2, n)."""
-    import av
-
     first = next(frames, None)
     if first is None:
         return
-    # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer in stereo.
-    layout = "mono" if first.layout.nb_channels == 1 else "stereo"
-    resampler = av.AudioResampler(format="fltp", layout=layout, rate=RATE)
+    resampler = resampler_for(first)
     for frame in itertools.chain([first], frames, [None]):
         for piece in resampler.resample(frame):
-            yield np.broadcast_to(piece.to_ndarray(), (2, piece.samples))
+            yield as_stereo(piece)
+
+
+def resampler_for(frame: av.AudioFrame) -> av.AudioResampler:
+    """A resampler to RATE for frames like this one; see `as_stereo`."""
+    import av
+
+    # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer in stereo.
+    layout = "mono" if frame.layout.nb_channels == 1 else "stereo"
+    return av.AudioResampler(format="fltp", layout=layout, rate=RATE)
+
+
+def as_stereo(piece: av.AudioFrame) -> np.ndarray:
+    """What a resampler gave, as float32 (2, n)."""
+    return np.broadcast_to(piece.to_ndarray(), (2, piece.samples))
 
 
 def _file_frames(path: Path) -> Iterator[av.AudioFrame]:

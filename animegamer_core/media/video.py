@@ -13,6 +13,7 @@ import numpy as np
 
 from ..files import replacing
 from .limits import OPTIONS, SizeError, check_pixels, limit_track
+from .soundtrack import Soundtrack, SoundWriter
 
 if typing.TYPE_CHECKING:
     from av.container import InputContainer
@@ -48,16 +49,25 @@ def to_uint8(frames_FCHW: Tensor) -> Frames:
     return np.ascontiguousarray((unit_FCHW * 255).permute(0, 2, 3, 1).numpy().astype(np.uint8))
 
 
-def write_clip(path: Path | str, frames: Frames, fps: float, metadata: Mapping[str, str] | None = None) -> None:
-    """Write a clip atomically: H.264 in yuv420p for `.mp4`, raw bytes for `.safetensors`.
+def write_clip(
+    path: Path | str,
+    frames: Frames,
+    fps: float,
+    metadata: Mapping[str, str] | None = None,
+    sound: Soundtrack | None = None,
+) -> None:
+    """Write a clip atomically: H.264 in yuv420p, with `sound` AAC, for `.mp4`; raw bytes for `.safetensors`.
 
-    ValueError: another suffix, frames that are not (F, H, W, 3) bytes, or for `.mp4` an odd width or height.
+    ValueError: another suffix, frames that are not (F, H, W, 3) bytes, for `.mp4` an odd width or height, for
+    `.safetensors` a sound.
     """
     path = Path(path)
     _check_frames(frames, fps)
+    if sound is not None and _kind(path) != ".mp4":
+        raise ValueError(f"{path}: a {path.suffix} clip keeps no sound; write an .mp4, or leave the sound out")
     with replacing(path) as part:
         if _kind(path) == ".mp4":
-            _write_mp4(part, frames, fps, metadata or {})
+            _write_mp4(part, frames, fps, metadata or {}, sound)
         else:
             _write_safetensors(part, frames, fps, metadata or {})
 
@@ -112,7 +122,7 @@ def _check_frames(frames: Frames, fps: float) -> None:
         raise ValueError(f"fps is {fps}; expected a number above 0, at most 1000")
 
 
-def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str]) -> None:
+def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: Soundtrack | None) -> None:
     import av
 
     height, width = frames.shape[1:3]
@@ -125,9 +135,12 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
         rate = Fraction(fps).limit_denominator(1001)
         stream = container.add_stream("libx264", rate=rate, options=_X264)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        heard = None if sound is None else SoundWriter(container, sound, len(frames) / fps)
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())
+        if heard is not None:
+            heard.write_until(None)
 
 
 def _read_mp4(path: Path, size: tuple[int, int] | None) -> Clip:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...media.soundtrack import Soundtrack
 from ...media.video import clip_suffix, write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
@@ -23,6 +24,7 @@ from .film import frames_at, read_frames
 from .film_file import FilmError
 from .framing import Crop, fit
 from .segments import Segment, segments_of, signature, why_left_out
+from .sound import sounds_at
 from .survey import FilmScene, ReadableFrames, Survey
 from .writing import MOST_TEXT, looked_at, reading_size
 
@@ -100,12 +102,13 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
     pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
     rule = {"threshold": flow.threshold, "slow_fraction": flow.slow_fraction}
     measure = functools.partial(motion_value, backend=_flow(flow), **rule)
+    sounds = sounds_at(span.film, [segment.start for plan in plans for segment in plan], shape.frames / shape.fps)
     cuts: list[list[Cut]] = []
     try:
         for item, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                shown = _shown(pictures, item.crop, shape, span.most_text < 1)
+                shown = _shown(pictures, item.crop, shape, span.most_text < 1)._replace(sound=next(sounds))
                 cuts[-1].append(_cut_segment(shown, segment, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
@@ -123,10 +126,11 @@ def is_cut(clip: str, film: str) -> bool:
 
 
 class _Shown(NamedTuple):
-    """The frames of a segment at the clip's size, and a few of them at the size at which text is read."""
+    """The frames of a segment at the clip's size, a few of them at the size at which text is read, and its sound."""
 
     clip_FHWC: NDArray[np.uint8]
     pages: list[NDArray[np.uint8]]
+    sound: NDArray[np.float32] | None = None
 
 
 def _shown(pictures: Iterator[NDArray[np.uint8]], crop: Crop, shape: ClipShape, read: bool) -> _Shown:
@@ -156,7 +160,8 @@ def _cut_segment(
     if reason is not None:
         return Cut(start, end, dropped=reason)
     clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    write_clip(out / clip, shown.clip_FHWC, shape.fps)
+    sound = None if shown.sound is None else Soundtrack(shown.sound, loop=False, fade=0)
+    write_clip(out / clip, shown.clip_FHWC, shape.fps, sound=sound)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import stat
 from collections import deque
@@ -20,7 +21,7 @@ from .colour import HDR, Display
 
 if TYPE_CHECKING:
     import numpy as np
-    from av import Packet, VideoFrame
+    from av import AudioFrame, Packet, VideoFrame
     from av.container import InputContainer
     from av.video.stream import VideoStream
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ _DECODING_TIMES = ("avi",)  # formats with the times of decoding, not of display
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
 _MISSING = 1.0  # seconds that must be missing from the end before a file counts as cut off
 _LATE = 1.0  # seconds after the end that a time may be
+_BEFORE = 1.0  # seconds before the wanted sound to seek to
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # from here on a header often has the ticks of its clock, as WebM's 1000
 MOST_FPS = 1000.0  # frames a second
@@ -108,6 +110,11 @@ class FilmFile:
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
         self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
         self.display = Display(self._first, self.stream)
+
+    @property
+    def origin(self) -> float:
+        """The first shown frame's time by the file's own clock, in seconds."""
+        return self._first.time or 0.0
 
     def frames(self, start: float) -> Iterator[Timed]:
         """Yield the film's frames (call this once): from a key frame about `start`, or all of them (`whole`) if `start`
@@ -193,6 +200,32 @@ class FilmFile:
         of = f" of {self.seconds:.1f} s" if self.seconds else ""
         why = self._failure or "no more data"
         return f"{self.path}: ends at {seconds:.1f} s{of}: the file is truncated or damaged ({why})"
+
+
+def has_sound(path: Path) -> bool:
+    """Whether a film has sound that can be decoded, and a clock that tells where it belongs."""
+    with _container(path) as container:
+        tracks, may_jump = container.streams.audio, container.format.name in _MAY_JUMP
+        if not tracks or tracks[0].codec_context is None:
+            return False
+    file = path.stat()
+    return not (may_jump and _clock_jumps(path, file.st_size, file.st_mtime_ns))
+
+
+def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
+    """The film's sound from about `start`, seconds of the file's own clock, as far as it can be decoded."""
+    import av
+
+    with _container(path) as container:
+        track = container.streams.audio[0]
+        with contextlib.suppress(av.error.FFmpegError):  # no index: it is read from its start
+            container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
+        try:
+            for packet in container.demux(track):
+                with contextlib.suppress(av.error.FFmpegError):  # what is damaged is silent
+                    yield from packet.decode()
+        except av.error.FFmpegError:  # the film breaks off here, which its pictures report
+            return
 
 
 @lru_cache(maxsize=64)
