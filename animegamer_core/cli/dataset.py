@@ -260,11 +260,14 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
 def _check(args: argparse.Namespace) -> int:
     from ..data.check import check
     from ..data.corrections import apply_corrections
+    from ..data.films.film_index import scenes_to_cut
     from ..data.review import write_review
     from ..data.stats import counted
 
     if args.apply is not None:
-        print(f"{counted(apply_corrections(args.folder, args.apply), 'clip')} corrected")
+        print(f"{counted(apply_corrections(args.folder, args.apply), 'correction')} applied")
+        for film, scenes in scenes_to_cut(args.folder).items():
+            print(f"{film}: {counted(scenes, 'scene')} to cut; build the dataset again with this film")
         write_review(args.folder)
     problems = check(args.folder, args.deep, Progress("clips opened"))
     for problem in problems[:SHOWN_PROBLEMS]:

@@ -27,6 +27,7 @@ from .films.film_index import (
     films_with_other_settings,
     read_film_index,
     read_scenes,
+    remove_unused_clips,
 )
 from .films.segments import Duplicates
 from .games import games_of
@@ -107,6 +108,8 @@ def assemble_dataset(
                 "motion": {**cutting["motion"], **levels},
             },
         )
+        for name in films.keys() - found.open.keys():
+            remove_unused_clips(out, name)
     broken = {name: film.survey.broken for name, film in films.items() if film.survey.broken is not None}
     other = films_with_other_settings(films, cutting, out)
     return BuildReport(_by_reason(dropped), broken, found.open, other, report, dataset)

@@ -27,6 +27,7 @@ from .films.film_index import (
     films_by_name,
     finished_scenes,
     read_film_index,
+    strip_folder,
     tidy_film,
 )
 from .films.scenes import SceneSettings
@@ -93,7 +94,7 @@ def cut_films(
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)
-    broken = _survey_films(named, out, settings, _Surveyor(settings.scenes, workers, device), report)
+    broken = _survey_films(named, out, settings, _Surveyor(settings.scenes, workers, device, out), report)
     entries = {name: film for name, film in read_film_index(out).items() if name in named}
     surveys = {name: film.survey for name, film in entries.items()}
     broken |= {name: survey.broken for name, survey in surveys.items() if survey.broken is not None}
@@ -133,11 +134,12 @@ def shard_of(films: Sequence[Path], number: int, count: int) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Surveyor:
-    """How films are surveyed. workers: processes; device: where TransNetV2 runs."""
+    """How films are surveyed. workers: processes; device: where TransNetV2 runs; out: the folder for their strips."""
 
     settings: SceneSettings
     workers: int | None
     device: str | None
+    out: Path
 
 
 def _survey_films(
@@ -202,6 +204,9 @@ def _survey(
         torch.set_num_threads(threads)
     try:
         device = surveyor.device or transnet.best_device()
-        return name, survey_film(film, surveyor.settings, threads=threads, device=device, on_seconds=on_seconds)
+        strip = strip_folder(surveyor.out, name)
+        return name, survey_film(
+            film, surveyor.settings, threads=threads, device=device, strip=strip, on_seconds=on_seconds
+        )
     except FilmError as error:
         return name, str(error)

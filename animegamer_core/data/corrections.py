@@ -1,10 +1,13 @@
 """Applies a person's corrections to a dataset's tables: all of them, or none.
 
-corrections.jsonl, as the review page exports it, has a line for each clip that was changed:
+corrections.jsonl, as the review page exports it, has a line for each clip that was changed, and for each change of
+scene (`films.scene_changes`), which the next build of the film cuts by:
 
     {clip, <field of the caption>: value, ...}    also for a set-aside clip, if its caption is then complete
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
     {clip, drop: false}                           restore a clip that a person dropped
+    {film, scene_change: [before, after]}         another scene begins between these seconds
+    {film, no_scene_change: second}               the scene that begins here goes on from the one before
 
 Applying a file twice changes nothing the second time. A kill between two tables leaves a readable dataset, and the same
 call completes it.
@@ -15,11 +18,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..files import locked, write_text
+from ..messages import brief
 from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text, with_level
+from .films.film_index import FilmEntry, change_scenes, read_film_index
+from .films.scene_changes import ADDED, REMOVED, SceneChange
 from .jsonl_tables import (
     ADVERBS,
     DROPPED,
@@ -43,7 +50,7 @@ _FIXED = ("film", "start", "end")
 
 
 def apply_corrections(folder: str | Path, file: str | Path) -> int:
-    """Apply a file of corrections to a dataset folder; returns how many clips changed.
+    """Apply a file of corrections to a dataset folder; returns how many clips and changes of scene it changed.
 
     DatasetError lists every line that cannot be applied, with its number; then nothing has changed. A restored or
     set-aside clip gets its place in turns.jsonl by film and time, but joins no game; one that was held out becomes a
@@ -61,11 +68,14 @@ def _apply(folder: str | Path, file: str | Path) -> int:
     rows, broken = read_lines(Path(file))
     if not rows and not broken:
         raise DatasetError(f"{file} has no corrections; export them from the review page")
-    tables = _Tables.read(opened)
+    tables, films = _Tables.read(opened), _Films(opened.path)
     problems = dict(broken)
     changed: dict[str, int] = {}
     for number, row in rows:
         try:
+            if isinstance(row, dict) and "film" in row and "clip" not in row:
+                films.apply(SceneChange.of(row))
+                continue
             clip = _clip_of(row, changed)
             if tables.apply(clip, {name: value for name, value in row.items() if name != "clip"}):
                 changed[clip] = number
@@ -75,13 +85,41 @@ def _apply(folder: str | Path, file: str | Path) -> int:
         listed = [Problem(Path(file).name, number, text) for number, text in sorted(problems.items())]
         raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_problems(listed)]))
     tables.write()  # even without a change, since a killed call may not have written all tables
-    return len(changed)
+    films.write()
+    return len(changed) + films.changed
+
+
+class _Films:
+    """The scenes of a dataset's films while they are corrected. changed: how many corrections changed any."""
+
+    def __init__(self, out: Path) -> None:
+        self._out, self._scenes, self.changed = out, {}, 0
+
+    @cached_property
+    def _index(self) -> dict[str, FilmEntry]:
+        return read_film_index(self._out)
+
+    def apply(self, change: SceneChange) -> None:
+        """Apply one line; ValueError if it cannot be applied."""
+        if change.film not in self._index:
+            known = ", ".join(self._index) or "none"
+            raise ValueError(f"{brief(change.film)!r} is not a film that was cut into this dataset; these are: {known}")
+        before = self._scenes.get(change.film, list(self._index[change.film].survey.scenes))
+        after = change.apply(before)
+        if after != before:
+            self._scenes[change.film], self.changed = after, self.changed + 1
+
+    def write(self) -> None:
+        """Write the scenes of the films that have others now."""
+        for film, scenes in self._scenes.items():
+            change_scenes(self._out, film, scenes)
 
 
 def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
     """The clip that a line corrects; ValueError for an invalid line."""
     if not isinstance(row, dict) or not isinstance(row.get("clip"), str):
-        raise ValueError(f"expected an object with clip, and drop or any of {', '.join(CAPTION_FIELDS)}")
+        known = f"clip, and drop or any of {', '.join(CAPTION_FIELDS)}; or film, and {ADDED} or {REMOVED}"
+        raise ValueError(f"expected an object with {known}")
     clip = row["clip"]
     if clip in changed:
         raise ValueError(f"{clip} is corrected in line {changed[clip]} too; put both into one line")

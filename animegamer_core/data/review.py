@@ -12,12 +12,14 @@ from typing import Any
 
 from ..media.page import write_page
 from .dataset import DatasetFolder, read_dataset
+from .films.film_index import read_film_index, strip_folder
+from .films.strip import COLUMNS, ROWS, STEP, WIDTH, picture_height
 from .jsonl_tables import DROPPED, SET_ASIDE, read_objects, record_in
 from .records import ClipRecord
 
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")
-_SCRIPTS = ("changes.js", "grid.js", "editor.js", "main.js")  # in this order, as one
+_SCRIPTS = ("changes.js", "grid.js", "scenes.js", "editor.js", "main.js")  # in this order, as one
 _KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord) if field.name != "said")
 _SHOWN_PROBLEMS = 200
 
@@ -52,9 +54,34 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
             for record, aside, game in found
         ],
         "games": len(folder.games),
+        "films": _films_of(folder, problems),
         "dropped": [_dropped(line) for line in read_objects(folder.path / DROPPED)],
         "problems": problems[:_SHOWN_PROBLEMS],
     }
+
+
+def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]]:
+    """Each film's scenes, and how its strip of pictures lies in its files. A damaged entry joins the problems."""
+    try:
+        films = read_film_index(folder.path)
+    except ValueError as error:
+        problems.append(str(error))
+        return []
+    found = []
+    for name, film in films.items():
+        width, height = film.survey.facts.get("width"), film.survey.facts.get("height")
+        has_strip = bool(width and height) and any(strip_folder(folder.path, name).glob("*.jpg"))
+        sheets = {"step": STEP, "columns": COLUMNS, "rows": ROWS, "width": WIDTH}
+        scenes = [item.scene for item in film.survey.scenes]
+        found.append(
+            {
+                "name": name,
+                "seconds": film.survey.seconds,
+                "strip": {**sheets, "height": picture_height(width, height)} if has_strip else None,
+                "scenes": [[round(scene.start, 3), round(scene.end, 3), scene.begins] for scene in scenes],
+            }
+        )
+    return found
 
 
 def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:

@@ -8,12 +8,19 @@ import random
 import re
 import shutil
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from pages import DiskPage, faint_texts, opened, overflow
 
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.films.film import FilmFrame
+from animegamer_core.data.films.film_index import add_film, strip_folder
+from animegamer_core.data.films.framing import Crop
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.data.films.strip import StripWriter
+from animegamer_core.data.films.survey import FilmScene, Survey
 from animegamer_core.data.jsonl_tables import check_instruction
 from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
 from animegamer_core.data.review import write_review
@@ -261,6 +268,56 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     assert review.text("#changes") == "1 to bring back"
     assert review.export() == [{"clip": turns[1]["clip"], "drop": False}]
     assert apply_corrections(review.folder, review.file) == 1
+
+
+def film_with_strip(folder):
+    """Make the dataset look as if its film "harbour" was cut into five scenes of 2.5 s."""
+    scenes = tuple(FilmScene(Scene(2.5 * n, 2.5 * n + 2.5, "cut" if n else "start"), Crop()) for n in range(5))
+    film = folder.parent / "harbour.mp4"
+    film.write_bytes(b"film")
+    add_film(folder, "harbour", film, {}, Survey({"width": 160, "height": 90}, 12.5, scenes))
+    strip = StripWriter(strip_folder(folder, "harbour"), 160, 90)
+    for number in range(50):
+        strip.add(FilmFrame(number, number / 4, np.full((90, 160, 3), 5 * number, np.uint8)))
+    strip.finish()
+    write_review(folder)
+
+
+def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, dataset):
+    film_with_strip(dataset)
+    with opened(browser, Review, dataset) as review:
+        review.view("scenes")
+        page = review.page
+        assert review.text("#count-scenes") == "5" and page.locator(".scene").count() == 5
+        strip = page.locator(".scene").nth(1).locator(".strip")
+        assert strip.locator(".picture").count() == 10 and strip.locator("button").count() == 9
+        shown = (
+            strip.locator(".picture")
+            .nth(2)
+            .evaluate(
+                "async (node) => { const image = new Image();"
+                " image.src = getComputedStyle(node).backgroundImage.slice(5, -2);"
+                " await image.decode(); return [image.naturalWidth, node.style.backgroundPosition] }"
+            )
+        )
+        assert shown == [20 * 96, "-1152px 0px"]
+        strip.locator("button").first.focus()
+        for key in ("ArrowRight", "ArrowRight", "Enter"):
+            page.keyboard.press(key)
+        assert strip.locator("[aria-pressed=true]").count() == 1
+        page.get_by_role("button", name="No change of scene").nth(2).click()
+        assert review.text("#changes") == "2 changes of scene" and overflow(page) == 0
+        rows = review.export()
+        assert rows == [
+            {"film": "harbour", "scene_change": [3.0, 3.25]},
+            {"film": "harbour", "no_scene_change": 7.5},
+        ]
+        review.open()
+        assert review.text("#changes") == "2 changes of scene"
+        assert apply_corrections(dataset, review.file) == 2
+        write_review(dataset)
+        review.open()
+        assert review.text("#changes") == "" and review.text("#count-scenes") == "5"
 
 
 def test_a_clip_that_was_set_aside_and_is_dropped_now_waits_for_nothing(review):

@@ -328,7 +328,7 @@ def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, caps
     clip = DatasetFolder.open(out).turns[0].clip
     (tmp_path / "corrections.jsonl").write_text(json.dumps({"clip": clip, "drop": True}) + "\n")
     main(["dataset", "check", str(out), "--apply", str(tmp_path / "corrections.jsonl")])
-    assert "1 clip corrected" in capsys.readouterr().out
+    assert "1 correction applied" in capsys.readouterr().out
     assert main(build(film, out)) == 0
     assert "1 film, 5 clips, left out: 1 dropped in review\n" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
     films/<film>.json     the survey, and the settings that the film's clips are cut with
     films/<film>.jsonl    one line a finished scene: its clips, and what was left out
+    films/<film>/         the strip of pictures
     clips/<film>/         the clips
 
 One program cuts a film at a time; several machines may cut different films.
@@ -23,8 +24,8 @@ from ...files import PART, append_line, write_text
 from ...json_files import JsonError, parse_json, to_type
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
-from .cutting import Cut, Span
-from .survey import Survey
+from .cutting import Cut, Span, is_cut
+from .survey import FilmScene, Survey
 
 FILMS = "films"
 SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys of how scenes are found: of all films, and of one film
@@ -108,6 +109,44 @@ def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], surv
     _finished_path(out, name).unlink(missing_ok=True)
     entry = FilmEntry(_plain(film.name), film.stat().st_size, settings, survey)
     write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(entry)) + "\n")
+
+
+def strip_folder(out: Path, name: str) -> Path:
+    """Where the strip of pictures of a film is."""
+    return out / FILMS / name
+
+
+def change_scenes(out: Path, name: str, scenes: Sequence[FilmScene]) -> None:
+    """Give a film other scenes; those that it had stay finished, the others are to be cut.
+
+    A kill in between has some scenes cut again: a number never stands for another scene than the one that was cut.
+    """
+    path, entry = _finished_path(out, name), _read(out / FILMS / f"{name}.json")
+    before, finished = entry.survey.scenes, read_scenes(out, name)
+    numbers = {item: number for number, item in enumerate(scenes)}
+    moved = {numbers[before[number]]: cuts for number, cuts in finished.items() if before[number] in numbers}
+    write_text(path, _lines({number: cuts for number, cuts in moved.items() if finished.get(number) is cuts}))
+    changed = dataclasses.replace(entry, survey=dataclasses.replace(entry.survey, scenes=tuple(scenes)))
+    write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(changed)) + "\n")
+    write_text(path, _lines(dict(sorted(moved.items()))))
+
+
+def scenes_to_cut(out: Path) -> dict[str, int]:
+    """Film -> how many of its scenes are not cut yet, for those that have some."""
+    return {
+        name: left
+        for name, film in read_film_index(out).items()
+        if (left := len(film.survey.scenes) - len(finished_scenes(out, name)))
+    }
+
+
+def remove_unused_clips(out: Path, name: str) -> None:
+    """Remove the clips that were cut from scenes which a finished film no longer has."""
+    used = {cut.clip for cuts in read_scenes(out, name).values() for cut in cuts}
+    for path in (out / CLIPS / name).glob("*"):
+        clip = path.relative_to(out).as_posix()
+        if is_cut(clip, name) and clip not in used:
+            path.unlink(missing_ok=True)
 
 
 def _plain(text: str) -> str:

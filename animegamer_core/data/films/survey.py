@@ -12,6 +12,7 @@ from .film import FilmFrame, probe, read_frames
 from .film_file import FilmError
 from .framing import Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
+from .strip import StripWriter
 
 if TYPE_CHECKING:
     import torch
@@ -45,26 +46,33 @@ def survey_film(
     *,
     threads: int = 0,
     device: str | torch.device = "cpu",
+    strip: Path | None = None,
     on_seconds: OnSeconds | None = None,
 ) -> Survey:
     """Read a film from start to end; FilmError if nothing of it can be read.
 
-    threads: of the decoder, 0 for one a core; use 1 when several films are read at once. device: of TransNetV2.
+    threads: of the decoder, 0 for one a core; use 1 when several films are read at once. device: of TransNetV2. strip:
+    the folder for its strip of pictures, None for no strip. OSError if that cannot be written.
     """
     info = probe(path)
     try:
         finder = SceneFinder(settings, info.fps, device)
     except ValueError as error:
         raise FilmError(f"{path}: {error}") from error
+    pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples, end = [], 0.0
     frames = ReadableFrames(read_frames(path, threads=threads))
     for frame in frames:
         finder.add(frame)
+        if pictures is not None:
+            pictures.add(frame)
         if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
             samples.append(border_sample(frame))
             if on_seconds is not None:
                 on_seconds(frame.seconds, info.seconds)
         end = frame.seconds + 1 / info.fps
+    if pictures is not None:
+        pictures.finish()
     scenes = finder.finish(end)
     framed = tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
     return Survey(dataclasses.asdict(info), round(end, 6), framed, frames.broken)

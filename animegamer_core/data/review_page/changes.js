@@ -9,7 +9,9 @@ const CLIPS = DATA.clips.map((row, index) => ({
 }));
 const BY_PATH = new Map(CLIPS.map((clip) => [clip.clip, clip]));
 const KEY = `animegamer-review ${DATA.digest}`;
-const changes = new Map(); // path -> {field: value, ...} and drop; drop: false brings back what was dropped before
+// path -> {field: value, ...} and drop; drop: false brings back what was dropped before. A change of scene has a key in
+// place of a path, and its whole line.
+const changes = new Map();
 const past = []; // [path, its change before], for undo
 let exported = ""; // the corrections as they were last exported
 
@@ -80,7 +82,8 @@ function corrections() {
   let unfinished = 0;
   for (const [path, change] of changes) {
     const clip = BY_PATH.get(path);
-    if ("drop" in change) lines.push({ clip: path, drop: change.drop });
+    if ("film" in change) lines.push(change);
+    else if ("drop" in change) lines.push({ clip: path, drop: change.drop });
     else if (clip.aside && !isWhole(clip)) unfinished += 1;
     else lines.push({ clip: path, ...change, ...(clip && needsNoAdverb(clip) ? { adverb: "" } : {}) });
   }
@@ -98,7 +101,8 @@ function keep() {
 function recall() {
   const kept = remembering((memory) => JSON.parse(memory.getItem(KEY)));
   const gone = new Set(DATA.dropped.map((row) => row[4])); // all that can be done to these is to bring them back
-  const known = (path, change) => BY_PATH.has(path) || (gone.has(path) && change.drop === false);
+  const known = (path, change) => BY_PATH.has(path) || (gone.has(path) && change.drop === false)
+    || ("film" in change && isOpenSceneChange(change));
   for (const [path, change] of kept?.changes ?? []) if (known(path, change)) changes.set(path, change);
   exported = kept?.exported ?? "";
   return changes.size;

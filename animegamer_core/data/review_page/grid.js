@@ -1,7 +1,7 @@
 "use strict";
 // The page's clips: which of them are shown, as cards.
 
-const PAGE = 24, ROWS = 100;
+const PAGE = 24, ROWS = 100, SCENES = 30; // clips, rows and scenes on a page
 const VIEWS = {
   all: ["All clips", () => true],
   empty: ["No caption", (clip) => !clip.aside && !isWhole(clip)],
@@ -49,27 +49,37 @@ const fits = (clip, levels = choice.levels) =>
   && (!levels.size || levels.has(clip.motion_level))
   && choice.text.toLowerCase().split(/\s+/).every((word) => haystack(clip).includes(word));
 
-const lastPage = () => Math.max(0, Math.ceil((choice.view === "dropped" ? droppedRows().length / ROWS : shown.length / PAGE)) - 1);
+// The views that show no clips: their rows, how many of them a page has, and what is drawn into the element of that name.
+const LISTS = {
+  dropped: { rows: droppedRows, page: ROWS, draw: droppedTable, says: (many) => `${count(many, "segment")} dropped` },
+  scenes: { rows: sceneRows, page: SCENES, draw: sceneStrips, says: (many) => count(many, "scene") },
+};
+const lastPage = () => {
+  const list = LISTS[choice.view];
+  return Math.max(0, Math.ceil(list ? list.rows().length / list.page : shown.length / PAGE) - 1);
+};
 const pageClips = () => shown.slice(choice.page * PAGE, (choice.page + 1) * PAGE);
 
 /** Show the clips that fit the choice, at its page. */
 function render() {
-  const gone = choice.view === "dropped";
-  shown = gone ? [] : CLIPS.filter((clip) => fits(clip));
+  const list = LISTS[choice.view];
+  shown = list ? [] : CLIPS.filter((clip) => fits(clip));
   choice.page = Math.min(Math.max(0, choice.page), lastPage());
   active = Math.min(active, Math.max(0, pageClips().length - 1));
   watcher.disconnect();
   $("grid").replaceChildren(...pageClips().map(card));
-  $("grid").hidden = gone;
-  $("dropped").hidden = !gone;
-  $("who").disabled = gone;
-  $("levels").parentElement.disabled = gone;
-  $("dropped").replaceChildren(...(gone ? droppedTable() : []));
-  $("empty").hidden = gone || shown.length > 0;
+  $("grid").hidden = Boolean(list);
+  $("who").disabled = Boolean(list);
+  $("levels").parentElement.disabled = Boolean(list);
+  for (const [name, { draw }] of Object.entries(LISTS)) {
+    $(name).hidden = name !== choice.view;
+    $(name).replaceChildren(...(name === choice.view ? draw() : []));
+  }
+  $("empty").hidden = Boolean(list) || shown.length > 0;
   rove();
   const first = choice.page * PAGE;
   const last = Math.min(first + PAGE, shown.length);
-  $("shown").textContent = gone ? `${count(droppedRows().length, "segment")} dropped`
+  $("shown").textContent = list ? list.says(list.rows().length)
     : shown.length ? `${number(first + 1)}\u2013${number(last)} of ${count(shown.length, "clip")}` : "No clip";
   document.querySelectorAll(".pager").forEach((pager) => pager.replaceChildren(...pagerParts()));
   renderCounts();
@@ -189,8 +199,8 @@ function renderCounts() {
   for (const level of [1, 2, 3, 4, 5]) $(`count-level-${level}`).textContent = number(levels.get(level) ?? 0);
   const { lines, unfinished } = corrections();
   const outs = lines.filter((line) => line.drop === true).length, backs = lines.filter((line) => line.drop === false).length;
-  const edited = lines.length - outs - backs;
-  const parts = [edited && `${number(edited)} changed`, outs && `${number(outs)} to drop`,
+  const scenes = lines.filter((line) => "film" in line).length, edited = lines.length - outs - backs - scenes;
+  const parts = [scenes && count(scenes, "change of scene", "changes of scene"), edited && `${number(edited)} changed`, outs && `${number(outs)} to drop`,
     backs && `${number(backs)} to bring back`, unfinished && `${number(unfinished)} unfinished`];
   $("changes").textContent = parts.filter(Boolean).join(" \u00b7 ");
   $("undo").disabled = !past.length;
@@ -200,8 +210,11 @@ function renderCounts() {
 // --- segments that were dropped ---------------------------------------------------------------------------------------
 
 const reasonOf = (row) => row[3].split(" of ")[0];
-const droppedRows = () => DATA.dropped.filter((row) => (!choice.reason || reasonOf(row) === choice.reason)
-  && (!choice.film || row[0] === choice.film) && `${row[0]} ${row[3]}`.toLowerCase().includes(choice.text.toLowerCase()));
+
+function droppedRows() {
+  return DATA.dropped.filter((row) => (!choice.reason || reasonOf(row) === choice.reason)
+    && (!choice.film || row[0] === choice.film) && `${row[0]} ${row[3]}`.toLowerCase().includes(choice.text.toLowerCase()));
+}
 
 function droppedTable() {
   const counts = new Map();

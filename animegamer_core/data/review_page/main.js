@@ -4,7 +4,7 @@
 const THEMES = { "": "as the system", light: "light", dark: "dark" };
 
 function setUp() {
-  const films = [...new Set([...CLIPS.map((clip) => clip.film), ...DATA.dropped.map((row) => row[0])])];
+  const films = [...new Set([...CLIPS.map((clip) => clip.film), ...DATA.dropped.map((row) => row[0]), ...FILMS.keys()])];
   document.title = `${DATA.name} \u2013 review`;
   $("name").textContent = DATA.name;
   const seconds = CLIPS.reduce((sum, clip) => sum + clip.end - clip.start, 0);
@@ -12,8 +12,10 @@ function setUp() {
   $("facts").textContent = facts.join(" \u00b7 ");
   const view = (name, label) => el("label", {}, el("input", { type: "radio", name: "view", value: name }),
     el("span", {}, label, el("b", { id: `count-${name}` })));
-  $("views").append(...Object.entries(VIEWS).map(([name, [label]]) => view(name, label)), view("dropped", "Dropped"));
+  $("views").append(...Object.entries(VIEWS).map(([name, [label]]) => view(name, label)), view("dropped", "Dropped"),
+    ...(SCENE_ROWS.length ? [view("scenes", "Scenes")] : []));
   $("count-dropped").textContent = number(DATA.dropped.length);
+  if (SCENE_ROWS.length) $("count-scenes").textContent = number(SCENE_ROWS.length);
   const options = (all, names) => [el("option", { value: "" }, all), ...names.map((name) => el("option", { value: name }, name))];
   $("film").append(...options("All films", films));
   $("who").append(...options("Everyone", [...wordsOf("character")].sort((one, other) => one.localeCompare(other))));
@@ -42,7 +44,8 @@ function rememberChoice() {
 
 function recallChoice() {
   const kept = new URLSearchParams(location.hash.slice(1));
-  choice.view = kept.get("view") in VIEWS || kept.get("view") === "dropped" ? kept.get("view") : "all";
+  const view = kept.get("view");
+  choice.view = view in VIEWS || (view in LISTS && $(`count-${view}`)) ? view : "all";
   choice.text = kept.get("text") ?? "";
   choice.film = kept.get("film") ?? "";
   choice.who = kept.get("who") ?? "";
@@ -154,7 +157,10 @@ document.addEventListener("changed", ({ detail: path }) => {
   say("");
   haystacks.delete(path);
   if (choice.view === "dropped") render();
-  else {
+  else if (choice.view === "scenes") {
+    renderSceneChange(path);
+    renderCounts();
+  } else {
     renderCard(path);
     renderCounts();
   }

