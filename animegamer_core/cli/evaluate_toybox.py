@@ -21,7 +21,7 @@ from .progress_line import overwrite
 if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
 
-TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
+TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "takes", "unseen", "speed")
 HARDER = ("sharp", "new", "references")
 ROWS = (*TABLE[:-1], *HARDER, TABLE[-1])
 

@@ -31,6 +31,7 @@ from .hard_rows import motion_lines, new_row, references_row, sharp_row
 from .memory import memory_row
 from .run import FULL, STATS, EvalRun, changes_right
 from .speed import measure_speed
+from .takes import takes_row
 
 SWEEP = 9  # motion values that each state is drawn at
 WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows at which a prop's colour is checked
@@ -205,6 +206,7 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "games": games_row,
     "colour": colour_row,
     "memory": memory_row,
+    "takes": takes_row,
     "unseen": unseen_row,
     "sharp": sharp_row,
     "new": new_row,
