@@ -7,15 +7,11 @@ measured motion counts in both. M clips, F frames, H height, W width.
 from __future__ import annotations
 
 import hashlib
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from ..checkpoint import World
 from ..checkpoint.storage import note_of
@@ -24,18 +20,29 @@ from ..data.motion import motion_value
 from ..recall import PUBLISHED, names_of
 from ..state import MotionTable
 from ..story.takes import ShotJudge
-from ..toybox import probes
 from ..toybox.scenes import HEADS, NONE
 from ..toybox.world import CHARACTERS, COLOURS, MOTIONS, PLACES, PROPS, TIMES, words
 from .similarity.choose import open_scoring_models
-from .similarity.models import ScoringModels
 from .world.motion import BACKEND, flow_of
 from .world.references import character_pictures
-from .world.scores import compared_frames, mean_cosine
 
+if typing.TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from ..toybox.probes import ProbeNet
+    from .similarity.models import ScoringModels
+
+PROBES = "probes/probes.safetensors"  # of a world, as toybox/probes.py writes them; that module needs torch
 FOLDER = "judge"  # of a world: clip/, and optionally dreamsim/ and characters/ with NAME.png or NAME/
-CHARACTERS_FOLDER = "characters"
+CLIP, DREAMSIM, CHARACTER_PICTURES = (f"{FOLDER}/{name}" for name in ("clip", "dreamsim", "characters"))
 LEVELS_APART = 4  # from still to wild
+
+
+def has_judge(world: World) -> bool:
+    """Whether `open_judge` has something to judge a world's shots with."""
+    return any((world.folder / path).exists() for path in (PROBES, CLIP))
 
 
 def open_judge(world: World, device: str = "cpu") -> ShotJudge:
@@ -44,13 +51,13 @@ def open_judge(world: World, device: str = "cpu") -> ShotJudge:
     ValueError, with what to do, if the world has neither probes nor a folder of scoring models.
     """
     motion = MotionRule.of(world)
-    if (world.folder / probes.FOLDER / probes.WEIGHTS).is_file():
+    if (world.folder / PROBES).is_file():
         return ToyboxJudge(world.folder, motion, device)
-    if (world.folder / FOLDER / "clip").is_dir():
-        return PublishedJudge(world.folder / FOLDER, motion, device)
+    if (world.folder / CLIP).is_dir():
+        return PublishedJudge(world.folder, motion, device)
     raise ValueError(
         f"nothing can judge the shots of world {world.spec.name!r}: it has no probes, as Toybox worlds have, and no "
-        f"{world.folder / FOLDER / 'clip'} with a CLIP model; put one there, or play with 1 take"
+        f"{world.folder / CLIP} with a CLIP model; put one there, or play with 1 take"
     )
 
 
@@ -97,15 +104,19 @@ class ToyboxJudge:
     @cached_property
     def name(self) -> str:
         """With the weights' checksum, since other probes give other scores."""
-        return f"toybox probes {note_of(self.folder / probes.FOLDER / probes.WEIGHTS).sha256[:12]}"
+        return f"toybox probes {note_of(self.folder / PROBES).sha256[:12]}"
 
     @cached_property
-    def _net(self) -> probes.ProbeNet:
-        return probes.load_probes(self.folder, self.device)
+    def _net(self) -> ProbeNet:
+        from ..toybox.probes import load_probes
+
+        return load_probes(self.folder, self.device)
 
     def judge(self, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Mapping[str, float]:
         """As ShotJudge."""
-        shown = {head: row[0] for head, row in probes.probabilities(self._net, frames_FHWC[None]).items()}
+        from ..toybox.probes import probabilities
+
+        shown = {head: row[0] for head, row in probabilities(self._net, frames_FHWC[None]).items()}
         return probe_parts(instruction, shown) | self.motion.parts(motion, frames_FHWC)
 
 
@@ -145,7 +156,7 @@ def named_classes(instruction: str) -> dict[str, tuple[str, ...]]:
 class PublishedJudge:
     """Published scoring models: a shot's likeness to the words without names, and to pictures of the main character.
 
-    folder: with clip/, and optionally dreamsim/ and characters/. Cosines below 0 count as 0.
+    folder: the world's. Cosines below 0 count as 0.
     """
 
     folder: Path
@@ -155,15 +166,15 @@ class PublishedJudge:
     @cached_property
     def name(self) -> str:
         """With a checksum of all files, since others give other scores."""
-        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        files = sorted(path for path in (self.folder / FOLDER).rglob("*") if path.is_file())
         facts = [(path.relative_to(self.folder).as_posix(), note_of(path).sha256) for path in files]
         return f"scoring models {hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
     @cached_property
     def _models(self) -> ScoringModels:
-        dreamsim = self.folder / "dreamsim"
+        dreamsim = self.folder / DREAMSIM
         found = dreamsim if dreamsim.is_dir() else None
-        return open_scoring_models("published", clip=self.folder / "clip", dreamsim=found, device=self.device)
+        return open_scoring_models("published", clip=self.folder / CLIP, dreamsim=found, device=self.device)
 
     @cached_property
     def _known(self) -> dict[str, Tensor | None]:
@@ -171,6 +182,8 @@ class PublishedJudge:
 
     def judge(self, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Mapping[str, float]:
         """As ShotJudge."""
+        from .world.scores import compared_frames, mean_cosine
+
         published, shown = PUBLISHED.fullmatch(instruction), compared_frames(frames_FHWC)
         text = instruction if published is None else f"{published['motion']}, {published['place']}"
         clip, looks = self._models.clip, self._models.dreamsim or self._models.clip
@@ -183,7 +196,9 @@ class PublishedJudge:
     def _character(self, name: str) -> Tensor | None:
         """(M, E) embeddings of the pictures of a character; None if there are none."""
         if name not in self._known:
-            folder, looks = self.folder / CHARACTERS_FOLDER, self._models.dreamsim or self._models.clip
+            import torch
+
+            folder, looks = self.folder / CHARACTER_PICTURES, self._models.dreamsim or self._models.clip
             pictures = character_pictures(folder, name) if folder.is_dir() else ()
             embedded = [looks.embed_images(picture[None]) for picture in pictures]
             self._known[name] = torch.cat(embedded) if embedded else None

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..json_files import JsonError, to_type
 from ..runtime.models import SEEDS
 
 if typing.TYPE_CHECKING:
@@ -32,7 +33,10 @@ class ShotJudge(typing.Protocol):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge said of a shot. by: its name. parts: what it looked at -> how well it fits, 0..1."""
+    """What a judge said of a shot. by: its name. parts: what it looked at -> how well it fits, 0..1.
+
+    A shot's record in a story holds it under `judged`.
+    """
 
     by: str
     parts: Mapping[str, float]
@@ -41,6 +45,23 @@ class Judgement:
     def score(self) -> float:
         """The mean of the parts; 1 where there was nothing to look at."""
         return sum(self.parts.values()) / len(self.parts) if self.parts else 1.0
+
+
+@dataclass(frozen=True)
+class JudgedTake:
+    """A judged take of a turn: the address of its shot, its seed, and what the judge said."""
+
+    shot: str
+    seed: int
+    judged: Judgement
+
+
+def judgement_of(record: Mapping[str, typing.Any] | None) -> Judgement | None:
+    """The judgement in a shot's record; None if there is none, or it is damaged."""
+    try:
+        return None if record is None else to_type(record.get("judged"), Judgement, "record")
+    except JsonError:
+        return None
 
 
 @dataclass(frozen=True)
