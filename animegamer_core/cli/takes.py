@@ -6,7 +6,7 @@ import argparse
 import typing
 
 from ..story.player import PlayedTurn
-from ..story.takes import Takes
+from ..story.takes import Takes, scores_text
 
 if typing.TYPE_CHECKING:
     from ..checkpoint import World
@@ -44,8 +44,4 @@ def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | Non
 
 def takes_line(played: PlayedTurn) -> str:
     """What the judge said of a turn's takes, as one line."""
-    kept = played.turn.seed
-    said = (
-        f"{take.judged.score:.3f} (seed {take.seed}{', kept' if take.seed == kept else ''})" for take in played.takes
-    )
-    return f"takes: {', '.join(said)}"
+    return f"takes: {scores_text([(take.seed, take.judged) for take in played.takes], played.turn.seed)}"

@@ -19,7 +19,7 @@ from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, opening_address
 from .director import Proposer
 from .story import Story
-from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judgement_of
+from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
 from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
@@ -248,10 +248,9 @@ class Player:
         known = judgement_of(self.story.shots.record(shot))
         if known is not None and known.by == judge.name:
             return known
-        parts = judge.judge(turn.instruction, motion, read_clip(self.story.shots.path(shot)).frames)
-        judged = Judgement(judge.name, {name: float(value) for name, value in parts.items()})
-        self.story.shots.add_values(shot, {"judged": asdict(judged)})
-        return judged
+        said = judged(judge, turn.instruction, motion, read_clip(self.story.shots.path(shot)).frames)
+        self.story.shots.add_values(shot, {"judged": asdict(said)})
+        return said
 
 
 def _check_not_streamed(engine: GameEngine) -> None:

@@ -56,6 +56,17 @@ class JudgedTake:
     judged: Judgement
 
 
+def judged(judge: ShotJudge, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Judgement:
+    """What a judge says of a shot. motion: its motion condition."""
+    parts = judge.judge(instruction, motion, frames_FHWC)
+    return Judgement(judge.name, {name: float(value) for name, value in parts.items()})
+
+
+def scores_text(takes: Sequence[tuple[int, Judgement]], kept: int) -> str:
+    """The scores of a turn's takes (seed, judgement), and which seed is kept, for people to read."""
+    return ", ".join(f"{found.score:.3f} (seed {seed}{', kept' if seed == kept else ''})" for seed, found in takes)
+
+
 def judgement_of(record: Mapping[str, typing.Any] | None) -> Judgement | None:
     """The judgement in a shot's record; None if there is none, or it is damaged."""
     try:

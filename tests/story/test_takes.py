@@ -121,7 +121,9 @@ def test_a_stop_between_takes_keeps_those_that_are_drawn(world, tmp_path):
         game.play(GAME, on_step=stop_in_the_third)
     assert game.session.next_number == 2
     story = Story.read(tmp_path, "game")
-    assert len(story.entries) == 1 and len(story.entries[0].takes) == 2 and story.entries[0].shot in story.entries[0].takes
+    assert (
+        len(story.entries) == 1 and len(story.entries[0].takes) == 2 and story.entries[0].shot in story.entries[0].takes
+    )
     drawn[:] = [0] * 1000
     whole = player(world, tmp_path)
     whole.play(GAME)
