@@ -1,7 +1,6 @@
 """Judged takes: several shots of a turn, a judge that looks at them, and the best one kept."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,15 +11,12 @@ from animegamer_core.checkpoint import World, open_world
 from animegamer_core.evaluate.judges import (
     PROBES,
     MotionRule,
-    PublishedJudge,
     ToyboxJudge,
     has_judge,
     named_classes,
     open_judge,
     probe_parts,
 )
-from animegamer_core.media.video import read_clip
-from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.state import MotionTable
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story

@@ -213,7 +213,7 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "references": references_row,
     "speed": speed_row,
 }
-LEFT_OUT = {1: ("sharp", "new", "references"), 2: ("unseen",)}  # rows that an edition's table has only if asked for
+LEFT_OUT = {1: ("takes", "sharp", "new", "references"), 2: ("takes", "unseen")}  # rows that are measured only if named
 
 
 def default_rows(edition: GamesEdition) -> tuple[str, ...]:
