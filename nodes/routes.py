@@ -292,9 +292,9 @@ def _take_of(story: Story, shot: str) -> Json:
 
 
 def _score(record: Json | None) -> float | None:
-    """The judge's score of a shot, from its record; None if it was not judged."""
+    """The judge's score of a shot, from its record; None if it was not judged. In full: takes may differ by little."""
     found = judgement_of(record)
-    return None if found is None else round(found.score, 4)
+    return None if found is None else found.score
 
 
 def _words(query: typing.Mapping[str, str]) -> Json:
