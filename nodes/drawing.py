@@ -19,7 +19,7 @@ from ..animegamer_core.story.turn import draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
 from .schemas import schema
-from .takes import best_shot, takes_inputs, takes_of
+from .takes import best_shot, takes_input, takes_of
 from .values import (
     WORLD,
     ModelSocket,
@@ -107,7 +107,7 @@ class DecodeShot(io.ComfyNode):
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
                 *shot_inputs(),
                 seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
-                *takes_inputs(),
+                takes_input(),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The shot's frames."),
@@ -130,11 +130,9 @@ class DecodeShot(io.ComfyNode):
         guidance: str,
         seed: int,
         takes: int = 1,
-        bar: float = 0.0,
-        most_takes: int = 0,
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
-        asked, notes = takes_of(model, takes, bar, most_takes), []
+        asked, notes = takes_of(model, takes), []
         if asked is None:
             shot = draw(model, state, value, steps, guidance, seed)
         else:

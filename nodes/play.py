@@ -23,7 +23,7 @@ from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
 from .schemas import schema
-from .takes import played_notes, takes_inputs, takes_of
+from .takes import bar_inputs, played_notes, takes_input, takes_of
 from .values import (
     HistorySocket,
     ModelSocket,
@@ -125,7 +125,8 @@ class PlayGameStory(io.ComfyNode):
                 opening_input(),
                 *memory_inputs(),
                 *autoplay_inputs(),
-                *takes_inputs(),
+                takes_input(),
+                *bar_inputs(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),

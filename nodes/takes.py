@@ -16,18 +16,22 @@ if typing.TYPE_CHECKING:
     from .models import GameModel
 
 
-def takes_inputs() -> list[io.Input]:
-    """How many takes are drawn. Optional, and a node's last ones, so that older graphs still work."""
+def takes_input() -> io.Input:
+    """How many takes are drawn. Optional, and a node's last one, so that older graphs still work."""
+    return io.Int.Input(
+        "takes",
+        default=1,
+        min=1,
+        max=MOST_TAKES,
+        optional=True,
+        tooltip="Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world "
+        "is judged by its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged.",
+    )
+
+
+def bar_inputs() -> list[io.Input]:
+    """When further takes are drawn."""
     return [
-        io.Int.Input(
-            "takes",
-            default=1,
-            min=1,
-            max=MOST_TAKES,
-            optional=True,
-            tooltip="Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world "
-            "is judged by its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged.",
-        ),
         io.Float.Input(
             "bar",
             default=0.0,
@@ -48,7 +52,7 @@ def takes_inputs() -> list[io.Input]:
     ]
 
 
-def takes_of(model: GameModel, takes: int, bar: float, most: int) -> Takes | None:
+def takes_of(model: GameModel, takes: int, bar: float = 0.0, most: int = 0) -> Takes | None:
     """The takes that the widgets ask for; None if one is drawn without a judge. ValueError if nothing can judge."""
     return None if (takes, bar, most) == (1, 0, 0) else Takes(open_judge(model.world), takes, bar, most)
 
