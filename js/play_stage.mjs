@@ -3,7 +3,7 @@
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { exampleInstructions, instructionLines } from "./instruction.mjs";
-import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
+import { bestTake, judgedTakesOf, pathTo, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
 
@@ -103,35 +103,39 @@ export function createExamples(say, choose) {
   return { element, show };
 }
 
-/** The takes of the turn, if there are several, and the button for more takes beside the turn's text. */
-export function createTakes(say, clips, { goTo, drawAgain }) {
+/**
+ * The takes of the turn, if there are several, with the best marked, and the button for more takes beside the turn's
+ * text. `act` has choose(take) and drawAgain().
+ */
+export function createTakes(say, clips, act) {
   const row = el("div", { class: "ag-clips ag-three", role: "group", "aria-label": say("takes") });
   const words = say("moreTakes");
   const more = wordButton("clone", words, {
     class: "ag-quiet",
     "aria-label": words,
     title: words,
-    on: { click: drawAgain },
+    on: { click: act.drawAgain },
   });
   const element = el("section", { class: "ag-takes" }, el("h3", { text: say("takes") }), row);
 
   function show({ here, busy, jobs }) {
-    const takes = takesOf(here);
-    const coming = jobs.filter(
-      (job) => job.after === here.number - 1 && !job.exported && job.instruction === here.turn?.instruction,
-    ).length;
+    const takes = judgedTakesOf(here);
+    const best = bestTake(takes);
+    const coming = jobs
+      .filter((job) => job.after === here.number - 1 && !job.exported && job.instruction === here.turn?.instruction)
+      .reduce((sum, job) => sum + (job.takes > 1 ? Math.max(0, job.takes - takes.length) : job.chosen ? 0 : 1), 0);
     more.hidden = !here.turn;
     more.disabled = busy;
     element.hidden = takes.length + coming < 2;
     const hadFocus = row.contains(document.activeElement);
     row.replaceChildren(
       ...takes.map((take, index) =>
-        clipButton(clips, "take", take, {
-          words: say("take", { number: index + 1 }),
-          current: take === here,
-          badge: index + 1,
-          act: () => goTo(take),
-          attributes: { "aria-pressed": String(take === here) },
+        clipButton(clips, "take", take.at ?? { key: take.shot, turn: { ...here.turn, clip: take.clip } }, {
+          words: takeWords(take, index + 1, take === best, say),
+          current: take.at === here,
+          badge: take === best ? `\u2605 ${index + 1}` : index + 1,
+          act: () => busy || act.choose(take),
+          attributes: { "aria-pressed": String(take.at === here) },
         }),
       ),
       ...Array.from({ length: coming }, () => el("span", { class: "ag-clip ag-coming" })),
@@ -140,6 +144,12 @@ export function createTakes(say, clips, { goTo, drawAgain }) {
   }
 
   return { element, more, show };
+}
+
+/** What a take is called: its number, and its score if a judge has looked at it. */
+function takeWords({ score }, number, best, say) {
+  const words = say(best ? "bestTake" : "take", { number });
+  return score == null ? words : `${words}, ${say("score", { score: score.toFixed(2) })}`;
 }
 
 /** The clips of the branch; those after the current turn are dimmed. */

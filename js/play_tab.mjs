@@ -110,7 +110,10 @@ function createGame(say, session, clips, page) {
     graph,
   );
   const goTo = (at) => session.goTo(at);
-  const takes = createTakes(say, clips, { goTo, drawAgain: () => session.drawAgain(form.settings()) });
+  const takes = createTakes(say, clips, {
+    choose: (take) => session.choose(take),
+    drawAgain: () => session.drawAgain(form.settings()),
+  });
   const stage = createStage(say, clips, takes.more);
   const card = createCard(say, { withText: false });
   const strip = createStrip(say, clips, goTo);

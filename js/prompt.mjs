@@ -11,7 +11,8 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as the world proposes them.
+ * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as the world proposes them. Of
+ * more than one of `takes` the best is kept.
  */
 export function turnPrompt({ world, film, ...turn }) {
   if (film) return filmPrompt(film, turn);
@@ -93,6 +94,7 @@ function gameInputs({
   guidance = "world",
   exported = false,
   autoplay = 0,
+  takes = 1,
 }) {
   return {
     instructions: instruction,
@@ -107,11 +109,12 @@ function gameInputs({
     guidance,
     export: exported,
     ...(autoplay ? { autoplay } : {}),
+    ...(takes > 1 ? { takes } : {}),
   };
 }
 
 /** The settings that a saved turn was made with. */
-function settingsOf({ window = WINDOW, steps, guidance, overridden, motion }) {
+export function settingsOf({ window = WINDOW, steps, guidance, overridden, motion }) {
   return {
     window,
     steps: steps ?? 0,

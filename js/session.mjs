@@ -2,8 +2,8 @@
 
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
-import { comboOptions, errorSentence, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
-import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
+import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
+import { allTurns, buildTree, findTurn, judgedTakesOf, lineThrough } from "./tree.mjs";
 
 export const TAKES = 3;
 
@@ -101,13 +101,18 @@ export class PlaySession {
     return progressOf(this);
   }
 
-  /** Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. */
+  /**
+   * Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. Where a judge
+   * can look at them, one prompt draws all takes and keeps the best; elsewhere each take is a prompt.
+   */
   async play(instruction, takes = 1, settings = {}) {
     const after = this.here.number;
     const alike = this.here.children.filter((child) => child.turn.instruction === instruction);
-    const drawn = alike.map((child) => child.turn.seed);
+    const drawn = alike.flatMap(judgedTakesOf).map((take) => take.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
-    await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
+    const request = { ...settings, instruction, after, line: this.line };
+    if (takes > 1 && this.words.judged) await this.#send([{ ...request, seed: seeds[0], takes }]);
+    else await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
   /** Play one turn that the world proposes itself. */
@@ -126,12 +131,24 @@ export class PlaySession {
   async drawAgain(settings = {}) {
     const { parent, turn } = this.here;
     if (!parent) return;
-    const there = takesOf(this.here);
-    const drawn = there.map((take) => take.turn.seed);
-    const seeds = takeSeeds(drawn, parent.number, Math.max(1, TAKES - there.length), settings.seed);
+    const there = judgedTakesOf(this.here);
+    const drawn = there.map((take) => take.seed);
+    const after = parent.number;
+    const seeds = takeSeeds(drawn, after, Math.max(1, TAKES - there.length), settings.seed);
+    const request = { ...settings, instruction: turn.instruction, after, line: lineThrough(parent, this.line) };
+    if (this.words.judged) {
+      const seed = Math.max(0, Number(there[0].seed) - after);
+      await this.#send([{ ...request, ...settingsOf(turn), seed, takes: Math.max(TAKES, there.length + 1), stay: true }]);
+    } else await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
+  }
+
+  /** Go to a take of the current turn. One that was not chosen becomes a turn of the story, without being drawn again. */
+  async choose(take) {
+    if (take.at) return this.goTo(take.at);
+    const { parent, turn } = this.here;
     const line = lineThrough(parent, this.line);
-    const request = { ...settings, instruction: turn.instruction, after: parent.number, line, stay: true };
-    await this.#send(seeds.map((seed) => ({ ...request, seed })));
+    const request = { instruction: turn.instruction, after: parent.number, line, seed: take.seed - parent.number };
+    await this.#send([{ ...settingsOf(turn), ...request, chosen: true }]);
   }
 
   /** Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet. */
@@ -172,8 +189,10 @@ export class PlaySession {
     this.batch = null;
     await this.#guard(() => this.port.cancel(ids));
     const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
-    this.jobs = this.jobs.filter((job) => running.includes(job.id) || waiting.includes(job.id));
-    this.#changed(this.busy ? "" : "stopped");
+    const ended = this.jobs.filter((job) => !running.includes(job.id) && !waiting.includes(job.id));
+    this.jobs = this.jobs.filter((job) => !ended.includes(job));
+    if (ended.some((job) => job.takes > 1)) await this.#inTurn(() => this.#settleStopped(ended[0]));
+    else this.#changed(this.busy ? "" : "stopped");
   }
 
   /** One of our prompts has started. */
@@ -216,7 +235,7 @@ export class PlaySession {
     if (job.exported) this.files = result.files ?? [];
     this.notes = job.notes ?? [];
     const place = { line: result.line, number: job.after + 1 };
-    const moves = !job.exported && !job.stay && this.here.number === job.after;
+    const moves = !job.exported && !job.stay && (job.chosen || this.here.number === job.after);
     await this.#guard(() => this.#readStory(moves ? place : undefined));
     if (story === this.story) this.#changed(moves ? "turn" : "");
   }
@@ -238,9 +257,28 @@ export class PlaySession {
   }
 
   /** One of our prompts was interrupted. */
-  interrupted(detail) {
+  async interrupted(detail) {
     if (this.#early("interrupted", detail)) return;
-    if (this.#take(detail.prompt_id)) this.#changed("stopped");
+    const job = this.#take(detail.prompt_id);
+    if (job?.takes > 1) await this.#inTurn(() => this.#settleStopped(job));
+    else if (job) this.#changed("stopped");
+  }
+
+  /** After a stop between takes: read the story again, and go to the turn if one of its takes is drawn. */
+  async #settleStopped({ after, stay }) {
+    const { story, here } = this;
+    const known = new Set(here.children.map((child) => child.turn.shot));
+    await this.#guard(async () => {
+      await this.#readStories();
+      if (this.#knows(story)) await this.#readStory();
+    });
+    if (story !== this.story) return;
+    const kept = this.here.children.find((child) => !known.has(child.turn.shot));
+    if (kept && !stay && here.number === after) {
+      this.here = kept;
+      this.line = lineThrough(kept, this.line);
+    }
+    this.#changed(this.busy ? "" : "stopped");
   }
 
   /** After a lost connection or a reload, find out what has happened to the queued prompts. */
@@ -261,7 +299,7 @@ export class PlaySession {
     Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
     this.#changed();
     if (this.root.children.length && !(await this.#isThere())) requests = [];
-    for (const { stay, ...request } of requests) {
+    for (const { stay, chosen, ...request } of requests) {
       if (this.batch !== batch) return;
       const sent = await this.#guard(async () => {
         const id = await this.port.queue(turnPrompt({ world, story, window, ...request }));
@@ -269,8 +307,9 @@ export class PlaySession {
           if (story === this.story) await this.port.cancel([id]); // stopped; prompts of a story that was closed go on
           return false;
         }
-        const { after, exported, instruction } = request;
-        this.jobs.push({ id, after, exported: Boolean(exported), stay: Boolean(stay), instruction: instruction ?? "" });
+        const { after, exported, instruction = "", takes = 1 } = request;
+        const kind = { exported: Boolean(exported), stay: Boolean(stay), chosen: Boolean(chosen) };
+        this.jobs.push({ id, after, ...kind, instruction, takes });
         this.#changed();
         return true;
       });

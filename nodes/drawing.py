@@ -19,6 +19,7 @@ from ..animegamer_core.story.turn import draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
 from .schemas import schema
+from .takes import best_shot, takes_input, takes_of
 from .values import (
     WORLD,
     ModelSocket,
@@ -106,6 +107,7 @@ class DecodeShot(io.ComfyNode):
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
                 *shot_inputs(),
                 seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
+                takes_input(),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The shot's frames."),
@@ -119,11 +121,25 @@ class DecodeShot(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls, model: GameModel, state: Moment, motion: str, motion_value: float, steps: int, guidance: str, seed: int
+        cls,
+        model: GameModel,
+        state: Moment,
+        motion: str,
+        motion_value: float,
+        steps: int,
+        guidance: str,
+        seed: int,
+        takes: int = 1,
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
-        shot = draw(model, state, value, steps, guidance, seed)
+        asked, notes = takes_of(model, takes), []
+        if asked is None:
+            shot = draw(model, state, value, steps, guidance, seed)
+        else:
+            first = state.turn.seed if seed < 0 else seed
+            shot, notes = best_shot(lambda take: draw(model, state, value, steps, guidance, take), asked, first)
         values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
+        values |= {"animegamer_notes": notes} if notes else {}
         return io.NodeOutput(shot.image_FHWC, shot.fps, video_of(shot.image_FHWC, shot.fps), shot, ui=values)
 
 

@@ -23,6 +23,7 @@ from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
 from .schemas import schema
+from .takes import bar_inputs, played_notes, takes_input, takes_of
 from .values import (
     HistorySocket,
     ModelSocket,
@@ -80,6 +81,9 @@ class PlayInputs:
     recalled_turns: int = RECALLED_TURNS
     autoplay: int = 0
     autoplay_seed: int = 0
+    takes: int = 1
+    bar: float = 0.0
+    most_takes: int = 0
 
 
 class PlayGameStory(io.ComfyNode):
@@ -121,6 +125,8 @@ class PlayGameStory(io.ComfyNode):
                 opening_input(),
                 *memory_inputs(),
                 *autoplay_inputs(),
+                takes_input(),
+                *bar_inputs(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
@@ -146,12 +152,13 @@ class PlayGameStory(io.ComfyNode):
         given = PlayInputs(**inputs)
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
+        takes = takes_of(given.model, given.takes, given.bar, given.most_takes)
         world, count = given.model.world, len(instructions) + given.autoplay
         story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
         with story.lock():
             after = choose_turn(story, given.after, given.line, reading=not count)
             settings = _settings(given, range(after + 1, after + 1 + count))
-            player = Player(world, story, settings, after, given.model, _opening(given, after, story))
+            player = Player(world, story, settings, after, given.model, _opening(given, after, story), takes)
             game = GameRun(player, given.model)
             game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
             first = after if count else 0
@@ -206,7 +213,8 @@ class GameRun:
         """
         settings, world = self.player.settings, self.model.world
         steps = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance).steps
-        count = len(instructions) + autoplay
+        count, takes = len(instructions) + autoplay, self.player.takes
+        steps *= 1 if takes is None else max(takes.count, takes.most)
         report = comfyui.progress(max(1, count) * steps)
         for index in range(count):
             on_step = self._on_step(report, index * steps)
@@ -249,12 +257,15 @@ class GameRun:
 
     def _on_step(self, report: typing.Callable[..., None], before: int) -> OnStep:
         watch: list[OnStep] = []
+        drawn = before  # steps of the takes before this one
 
         def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
+            nonlocal drawn
             if not (self.story.folder / LOCK).exists():  # anything written now would leave a broken story
                 raise ValueError(f"story {self.story.name!r} was removed from the output folder; start it again")
-            if not watch:  # asks for the decoder only while it draws, so that known turns do not load it
-                watch.append(step_watcher(self.model.decoder_at_work(), report, before))
+            if not watch or done == 1:  # asks for the decoder only while it draws: known turns do not load it
+                drawn += steps if watch else 0
+                watch[:] = [step_watcher(self.model.decoder_at_work(), report, drawn)]
             watch[0](done, steps, clean_BTCHW)
 
         return on_step
@@ -263,6 +274,7 @@ class GameRun:
         """Send the turn to the page, and note its unknown words."""
         moment = self._moment(self.player.session)
         self.notes += unknown_notes(moment, self.model.world.spec.name)
+        self.notes += played_notes(played.turn.number, played.takes, played.turn.seed)
         event = {
             "node": node,
             "story": self.story.name,

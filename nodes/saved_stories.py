@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ..animegamer_core.evaluate.judges import has_judge
 from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
@@ -62,6 +63,7 @@ class WorldFacts:
     """What stories need to know of an installed world. steps: sampling steps of its shots.
 
     tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
+    judged: whether takes of its shots can be judged.
     """
 
     fingerprint: str
@@ -70,6 +72,7 @@ class WorldFacts:
     tokenizer: GameTokenizer | None
     spec_name: str
     life: Life
+    judged: bool = False
 
     def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
         """Why a shot of this instruction, drawn in so many steps, is only a draft; None if it is none.
@@ -110,7 +113,9 @@ def _world_facts(name: str, version: str) -> WorldFacts:
     """The facts of a world. Cached, since opening a world takes up to half a second."""
     world = worlds.find_world(name)
     words, spec = _words_of(world), world.spec
-    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
+    return WorldFacts(
+        world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life, has_judge(world)
+    )
 
 
 def _words_of(world: World) -> GameTokenizer | None:

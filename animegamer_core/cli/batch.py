@@ -12,9 +12,10 @@ from ..checkpoint.adapters import open_with_adapters
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
 from ..spec import GUIDANCE_NAMES
-from ..story.batch import Game, play_takes, read_game_files, take_seeds
+from ..story.batch import Game, play_takes, read_game_files
 from ..story.player import PlayedTurn, Player
 from ..story.story import Story
+from ..story.takes import take_seeds
 from .options import add_adapter_option
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
 HARDER = ("sharp", "new", "references")
-ROWS = (*TABLE[:-1], *HARDER, TABLE[-1])
+ROWS = (*TABLE[:-1], "takes", *HARDER, TABLE[-1])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_adapter_option(parser)
     parser.add_argument("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
     parser.add_argument("--limit", type=int, metavar="N", help="number of games; everything else in proportion")
-    about = f"of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world of the harder games"
+    about = (
+        f"of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world of the harder games, and takes not"
+    )
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=TABLE, metavar="ROW", help=about)
     parser.add_argument("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="how shots are drawn; also compared with preset exact")

@@ -23,6 +23,7 @@ from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
 from .director import AUTO, EDIT, Suggestions, add_director_arguments, check_director, proposer_for
 from .options import add_adapter_option
+from .takes import add_takes_arguments, takes_line, takes_of
 
 if typing.TYPE_CHECKING:
     from tqdm import tqdm
@@ -76,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
     )
     add_director_arguments(parser)
+    add_takes_arguments(parser)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     parser.add_argument(
         "--engine-device",
@@ -97,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
     settings, models = _settings_and_models(args, world)
+    takes = takes_of(args, world, settings.device)
     if args.resume or args.branch is not None:
         check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
-        player = Player(world, story, settings, after, models)
+        player = Player(world, story, settings, after, models, takes=takes)
         return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
@@ -309,6 +312,8 @@ class _Progress:
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
+        if played.takes:
+            print(f"  {takes_line(played)}", flush=True)
         if turn.recalled:
             print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()

@@ -26,15 +26,24 @@ Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
 @dataclass(frozen=True)
 class BranchEntry:
-    """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed."""
+    """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
+
+    takes: the addresses of all shots that the shot was chosen from, in the order of drawing; none if it was not chosen.
+    """
 
     state: Address
     shot: Address | None
     seed: int
+    takes: tuple[Address, ...] = ()
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""
-        return self.state == other.state and (self == other or None in (self.shot, other.shot))
+        drawn = (self.shot, self.seed) == (other.shot, other.seed)
+        return self.state == other.state and (drawn or None in (self.shot, other.shot))
+
+    def grows_to(self, other: BranchEntry) -> bool:
+        """Whether the other is the same turn, chosen from these takes and more."""
+        return self.state == other.state and bool(self.takes) and set(self.takes) < set(other.takes)
 
 
 class Branch:
@@ -128,4 +137,6 @@ def _texts_of(path: Path) -> list[bytes]:
 
 def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
+    if not entry.takes:  # as in stories of older versions
+        del values["takes"]
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")

@@ -159,6 +159,12 @@ class ContentStore:
         write_text(self.folder / f"{address}.json", json.dumps({"key": _fields_of(key), **values, **content}) + "\n")
         return address
 
+    def add_values(self, address: str, values: Mapping[str, typing.Any]) -> None:
+        """Write further values into the record of an address; ValueError if it is missing or damaged."""
+        self.path(address)
+        record = {**(self.record(address) or {}), **values}
+        write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
+
     def _path(self, address: str, suffix: str) -> Path:
         if suffix not in self.suffixes:
             raise ValueError(

@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from ..messages import brief
+from .takes import MOST_TAKES
 
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
 LAST_TURN = 1_000_000
 
 
 class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/turn takes. motion: predicted, the name of a motion scope, or pixels per frame."""
+    """What POST /animegamer/turn takes. motion: predicted, the name of a motion scope, or pixels per frame. takes:
+    how many are drawn and judged; the best is kept. bar, most_takes: as of the node Play Game Story.
+    """
 
     world: str
     story: str
@@ -22,6 +25,9 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
     motion: str | Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
     after: Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
     line: str = ""
+    takes: Annotated[int, msgspec.Meta(ge=1, le=MOST_TAKES)] = 1
+    bar: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    most_takes: Annotated[int, msgspec.Meta(ge=0, le=MOST_TAKES)] = 0
 
     def __post_init__(self) -> None:
         if self.seed > MAX_SEED:  # msgspec compares with smaller numbers only

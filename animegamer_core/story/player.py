@@ -19,6 +19,7 @@ from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, opening_address
 from .director import Proposer
 from .story import Story
+from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
 from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
@@ -33,13 +34,17 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 
 @dataclass(frozen=True)
 class PlayedTurn:
-    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story."""
+    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story.
+
+    takes: those that the shot was chosen from, if it was.
+    """
 
     turn: Turn
     clip: Path | None
     motion: float
     predicted: bool
     drawn: bool
+    takes: tuple[JudgedTake, ...] = ()
 
 
 class Player:
@@ -53,15 +58,18 @@ class Player:
         after: int = 0,
         models: Models | None = None,
         opening: GameSession | None = None,
+        takes: Takes | None = None,
     ) -> None:
         """Begin after turn `after` of the story's branch (0: at the beginning).
 
         models: None loads the world's own when first needed. opening: the stats and picture that the game begins with;
-        None keeps the branch's own. ValueError if the branch has turns and began with another opening.
+        None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one.
+        ValueError if the branch has turns and began with another opening.
         """
         self.world = world
         self.story = story
         self.settings = settings
+        self.takes = takes
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
@@ -140,7 +148,9 @@ class Player:
             prediction = future.result()
             before = self._save_state(prediction)
             future = executor.submit(predict, before, following) if following else None
-            yield self._finish_turn(before, prediction, on_step)
+            played = self._finish_turn(before, prediction, on_step)
+            before = self.session  # which has the seed of the chosen take
+            yield played
 
     def _begin(self, instruction: str) -> str:
         """The cleaned instruction; before turn 1 the opening is saved."""
@@ -165,22 +175,82 @@ class Player:
         draw: bool = True,
         proposed_by: str = "",
     ) -> PlayedTurn:
-        """Draw the last turn of a session unless its shot is known, and add the turn to the story."""
-        from ..media.video import to_uint8
-
-        turn, shot, drawn = session.turns[-1], None, False
+        """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
+        turn = session.turns[-1]
         motion = self.settings.motion.get(turn.number)
         motion = float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
-        if draw:
-            key = shot_key(self.world, self.models, self.settings, turn, motion)
-            shot = address_of(key)
-            drawn = self.story.shots.find(shot) is None
-            if drawn:
-                frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
-                put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
-        clip = self.story.add_turn(turn, shot, words={"proposed_by": proposed_by} if proposed_by else {})
+        words = {"proposed_by": proposed_by} if proposed_by else {}
+        played = PlayedTurn(turn, None, motion, not prediction.known, False)
+        if not draw:
+            return self._keep(session, played, None, words)
+        if self.takes is None:
+            drawn, shot = self._draw(turn, motion, on_step)
+            return self._keep(session, replace(played, drawn=drawn), shot, words)
+        return self._choose(session, played, self.takes, on_step, words)
+
+    def _choose(
+        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, words: dict[str, str]
+    ) -> PlayedTurn:
+        """Draw and judge takes until there are enough, and keep the best one.
+
+        It is also kept before another take is drawn, so that a stop loses only that one.
+        """
+        for seed in takes.seeds(played.turn.seed):
+            turn = replace(played.turn, seed=seed)
+            if played.takes and not self._is_known(turn, played.motion) and not self._has_plain(turn):
+                self._keep_best(session, played, words)
+            drawn, shot = self._draw(turn, played.motion, on_step)
+            take = JudgedTake(shot, seed, self._judge(turn, shot, played.motion, takes.judge))
+            played = replace(played, drawn=played.drawn or drawn, takes=(*played.takes, take))
+            if takes.enough([each.judged.score for each in played.takes]):
+                break
+        return self._keep_best(session, played, words)
+
+    def _keep_best(self, session: GameSession, played: PlayedTurn, words: dict[str, str]) -> PlayedTurn:
+        best = played.takes[best_take([take.judged.score for take in played.takes])]
+        turn = replace(played.turn, seed=best.seed)
+        session = replace(session, turns=(*session.turns[:-1], turn))
+        return self._keep(session, replace(played, turn=turn), best.shot, words)
+
+    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, words: dict[str, str]) -> PlayedTurn:
+        """Add the turn to the story with this shot."""
+        takes = [take.shot for take in played.takes]
+        clip = self.story.add_turn(played.turn, shot, words=words, takes=takes)
         self.session = session
-        return PlayedTurn(turn, clip, motion, not prediction.known, drawn)
+        return replace(played, clip=clip)
+
+    def _has_plain(self, turn: Turn) -> bool:
+        """Whether the branch has the turn with a shot that was not chosen, which stays as it is."""
+        known = self.story.entries[turn.number - 1 : turn.number]
+        return any(entry.state == turn.address and entry.shot and not entry.takes for entry in known)
+
+    def _is_known(self, turn: Turn, motion: float) -> bool:
+        """Whether the story has the shot of a turn."""
+        return self.story.shots.find(address_of(self._shot_key(turn, motion))) is not None
+
+    def _shot_key(self, turn: Turn, motion: float) -> ShotKey:
+        return shot_key(self.world, self.models, self.settings, turn, motion)
+
+    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, str]:
+        """Draw a turn unless its shot is known; (whether it was drawn now, its address)."""
+        from ..media.video import to_uint8
+
+        key = self._shot_key(turn, motion)
+        if self._is_known(turn, motion):
+            return False, address_of(key)
+        frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
+        return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
+
+    def _judge(self, turn: Turn, shot: str, motion: float, judge: ShotJudge) -> Judgement:
+        """What the judge says of a stored shot, which is the clip that the player sees; stored with it."""
+        from ..media.video import read_clip
+
+        known = judgement_of(self.story.shots.record(shot))
+        if known is not None and known.by == judge.name:
+            return known
+        said = judged(judge, turn.instruction, motion, read_clip(self.story.shots.path(shot)).frames)
+        self.story.shots.add_values(shot, {"judged": asdict(said)})
+        return said
 
 
 def _check_not_streamed(engine: GameEngine) -> None:

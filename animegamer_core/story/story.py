@@ -211,6 +211,7 @@ class Story:
         shot: str | None,
         keep_later: bool = False,
         words: Mapping[str, typing.Any] = MappingProxyType({}),
+        takes: Sequence[str] = (),
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
@@ -218,22 +219,24 @@ class Story:
         play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
         If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
         keep_later: a new branch for another shot of the same state gets the later turns too. words: more fields of the
-        entry, for people who read the file.
+        entry, for people who read the file. takes: the addresses of the shots that this one was chosen from. The
+        branch's last turn is replaced by itself, chosen from more takes; its shot stays among them.
         """
         assert turn.address is not None
-        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed)
+        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed, tuple(takes))
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion, **words}
         words |= asdict(turn.character)
         words |= {"refused": list(turn.refused)} if turn.refused else {}
         self._write_first_index()
-        if self.entries[index:] and not self.entries[index].matches(entry):
+        grown = self.entries[index + 1 :] == [] and self.entries[index:] and self.entries[index].grows_to(entry)
+        if self.entries[index:] and not grown and not self.entries[index].matches(entry):
             self._fork(entry, index, keep_later and self.entries[index].state == entry.state, words)
         elif len(self.entries) == index:
             self._switch_to_known([lambda branch: branch.starts_with([*self.entries, entry])], index)
         if len(self.entries) == index:
             self._current.append(entry, words)
-        elif shot is not None and self.entries[index].shot is None:
+        elif grown or _is_more(entry, self.entries[index]):
             self._current.rewrite(index, entry, words)
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
@@ -366,6 +369,11 @@ class Story:
     def _write_index(self) -> None:
         memory, rules = self.memory or Memory(), self.rules or PUBLISHED_RULES
         write_index(self.folder / INDEX, (self.world_name, self.fingerprint), self.branch, memory, rules)
+
+
+def _is_more(entry: BranchEntry, known: BranchEntry) -> bool:
+    """Whether an entry of the same turn has a shot or takes that the known one lacks."""
+    return entry.shot is not None and (known.shot is None or set(known.takes) < set(entry.takes))
 
 
 def _check_world(story: Story, world_name: str, fingerprint: str) -> None:

@@ -107,6 +107,20 @@ def recognise(
 
 
 @torch.inference_mode()
+def probabilities(
+    net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32
+) -> dict[str, NDArray[np.float32]]:
+    """The probabilities (M, classes) of every head's classes that probes in eval mode give clips (M, 17, H, W, 3)."""
+    device = net.looks.weight.device
+    seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
+    for start in range(0, len(frames_u8), batch):
+        clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
+        for name, logits in net(rearrange(clips, "b f h w c -> b f c h w")).items():
+            seen[name].append(logits.softmax(dim=-1).cpu())
+    return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
+
+
+@torch.inference_mode()
 def recognise_frames(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32) -> Labels:
     """The class numbers (M, F) of every head that probes of single frames predict for each frame of clips
     (M, F, H, W, 3).

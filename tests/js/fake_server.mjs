@@ -5,7 +5,7 @@ const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 /** `port` as PlaySession wants it; run() plays what waits and tells the session; fail(sentence) makes the next run fail. */
 export class FakeServer {
   constructor() {
-    Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0 });
+    Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0, judged: false });
   }
 
   get port() {
@@ -74,12 +74,12 @@ export class FakeServer {
     return { animegamer_story: [{ story, line, turns, files }] };
   }
 
-  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay }) {
+  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, takes = 1 }) {
     const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
     if (instructions || autoplay) {
-      const turn = this.#turn(turns, instructions || "proposed", seed + after);
+      const turn = this.#turn(turns, instructions || "proposed", seed + after, takes);
       turns = [...turns, turn];
       const known = story.lines[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
@@ -100,17 +100,23 @@ export class FakeServer {
     );
   }
 
-  #turn(before, instruction, seed) {
+  /** Of several takes the last one is the best. */
+  #turn(before, instruction, first, takes) {
+    const seeds = Array.from({ length: takes }, (_, index) => first + 1009 * index);
+    const seed = seeds.at(-1);
     const last = before.at(-1);
     const state = `${last?.state ?? ""}>${instruction}`;
     const gauges = { stamina: (last?.gauges.stamina ?? 50) - 5, social: 50, entertainment: 50 };
+    const shotOf = (drawn) => `${last?.shot ?? ""}>${instruction}#${drawn}`;
+    const judged = seeds.map((drawn) => ({ shot: shotOf(drawn), seed: drawn, clip: null, score: drawn / 10_000 }));
     const motion = { scope: SCOPES[before.length % 5], level: (before.length % 5) + 1, value: 2.5 };
     return {
       number: before.length + 1,
       instruction,
       seed,
       state,
-      shot: `${last?.shot ?? ""}>${instruction}#${seed}`,
+      shot: shotOf(seed),
+      ...(takes > 1 ? { score: judged.at(-1).score, takes: judged } : {}),
       gauges,
       changes: { stamina: -5, social: 0, entertainment: 0 },
       motion,
@@ -139,7 +145,7 @@ export class FakeServer {
     if (url.pathname === "/animegamer/words" && asked.has("story") && asked.get("world") === "qiqi")
       throw new Error("world qiqi is not installed");
     if (url.pathname === "/animegamer/words")
-      return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"] };
+      return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"], judged: this.judged };
     const story = this.stories[url.searchParams.get("name")];
     if (!story) throw new Error("no story of this name");
     return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns })) };

@@ -31,6 +31,7 @@ from .hard_rows import motion_lines, new_row, references_row, sharp_row
 from .memory import memory_row
 from .run import FULL, STATS, EvalRun, changes_right
 from .speed import measure_speed
+from .takes import takes_row
 
 SWEEP = 9  # motion values that each state is drawn at
 WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows at which a prop's colour is checked
@@ -206,12 +207,13 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "colour": colour_row,
     "memory": memory_row,
     "unseen": unseen_row,
+    "takes": takes_row,
     "sharp": sharp_row,
     "new": new_row,
     "references": references_row,
     "speed": speed_row,
 }
-LEFT_OUT = {1: ("sharp", "new", "references"), 2: ("unseen",)}  # rows that an edition's table has only if asked for
+LEFT_OUT = {1: ("takes", "sharp", "new", "references"), 2: ("takes", "unseen")}  # rows that are measured only if named
 
 
 def default_rows(edition: GamesEdition) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Plan:
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
     at most so many shots for each window but the default one. unseen: games of two turns, for each kind of new scene.
     memory: games of 64 turns. long_game: turns of one more game. references: games of 10 turns, some of which refer
-    back.
+    back. takes: shots of the played games that are drawn in several takes.
     """
 
     shots: int = 10
@@ -46,19 +46,29 @@ class Plan:
     memory: int = 2
     long_game: int = 100
     references: int = 4
+    takes: int = 8
 
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
             raise ValueError(f"--limit is {games}; expected 1 game or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references")
+        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "takes")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
 
 
 QUICK = Plan()
 FULL = Plan(
-    shots=400, true=400, sweeps=45, games=50, colours=10_000, unseen=60, memory=50, long_game=2000, references=200
+    shots=400,
+    true=400,
+    sweeps=45,
+    games=50,
+    colours=10_000,
+    unseen=60,
+    memory=50,
+    long_game=2000,
+    references=200,
+    takes=200,
 )
 
 

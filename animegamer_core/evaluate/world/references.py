@@ -44,10 +44,9 @@ def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) ->
     remarks = []
     if folder is not None:
         for name in mains:
-            paths = _pictures_of(folder, name)
-            found[name] = tuple(np.array(open_picture(path)) for path in paths[:MOST])
-            if len(paths) > MOST:
-                remarks.append(f"{name} has {len(paths)} pictures; only the first {MOST} are used")
+            found[name] = character_pictures(folder, name)
+            if (count := len(_pictures_of(folder, name))) > MOST:
+                remarks.append(f"{name} has {count} pictures; only the first {MOST} are used")
     elif _is_toybox(games):
         found = {name: tuple(reference_pictures(name)) for name in mains}
     pictures = {name: own for name, own in found.items() if own}
@@ -58,6 +57,11 @@ def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) ->
         where = f"{folder} has none" if folder is not None else "on the command line, --characters DIR gives some"
         remarks.insert(0, f"no picture of {names}, so their games do not count for CLIP-I and DreamSim; {where}")
     return CharacterReferences(pictures, facts, tuple(remarks))
+
+
+def character_pictures(folder: Path, name: str) -> tuple[Picture, ...]:
+    """At most MOST pictures of a character in the user's folder; ValueError if there is no such folder."""
+    return tuple(np.array(open_picture(path)) for path in _pictures_of(folder, name)[:MOST])
 
 
 def _is_toybox(games: Sequence[BenchmarkGame]) -> bool:

@@ -1,0 +1,47 @@
+"""Options of `play` for judged takes: each turn is drawn several times, and the best take is kept."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+
+from ..story.player import PlayedTurn
+from ..story.takes import Takes, scores_text
+
+if typing.TYPE_CHECKING:
+    from ..checkpoint import World
+
+
+def add_takes_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of judged takes."""
+    group = parser.add_argument_group("judged takes", "A judge looks at several takes of each turn and keeps the best.")
+    group.add_argument(
+        "--takes", type=int, default=1, metavar="N", help="takes of each turn; the best is kept (default %(default)s)"
+    )
+    group.add_argument(
+        "--bar",
+        type=float,
+        default=0.0,
+        metavar="SCORE",
+        help="draw further takes while the best is below this, 0 to 1",
+    )
+    group.add_argument(
+        "--most-takes", type=int, default=0, metavar="N", help="most takes of a turn with --bar (default: --takes)"
+    )
+
+
+def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | None:
+    """The takes that these arguments ask for; None if one is drawn without a judge.
+
+    ValueError if the arguments contradict one another, or if nothing can judge the world's shots.
+    """
+    if (args.takes, args.bar, args.most_takes) == (1, 0, 0):
+        return None
+    from ..evaluate.judges import open_judge
+
+    return Takes(open_judge(world, device), args.takes, args.bar, args.most_takes)
+
+
+def takes_line(played: PlayedTurn) -> str:
+    """What the judge said of a turn's takes, as one line."""
+    return f"takes: {scores_text([(take.seed, take.judged) for take in played.takes], played.turn.seed)}"

@@ -1,0 +1,84 @@
+"""Judged takes: their widgets, how a node draws and chooses them, and what it says of them."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.evaluate.judges import open_judge
+from ..animegamer_core.story.takes import MOST_TAKES, Judgement, Takes, best_take, judged, scores_text
+from .values import Shot, bytes_of
+
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.story.takes import JudgedTake
+    from .models import GameModel
+
+
+def takes_input() -> io.Input:
+    """How many takes are drawn. Optional, and a node's last one, so that older graphs still work."""
+    return io.Int.Input(
+        "takes",
+        default=1,
+        min=1,
+        max=MOST_TAKES,
+        optional=True,
+        tooltip="Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world "
+        "is judged by its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged.",
+    )
+
+
+def bar_inputs() -> list[io.Input]:
+    """When further takes are drawn."""
+    return [
+        io.Float.Input(
+            "bar",
+            default=0.0,
+            min=0.0,
+            max=1.0,
+            step=0.01,
+            optional=True,
+            tooltip="While the best take's score is below this, draw another one, up to most_takes. 0: never.",
+        ),
+        io.Int.Input(
+            "most_takes",
+            default=0,
+            min=0,
+            max=MOST_TAKES,
+            optional=True,
+            tooltip="The most takes of a turn where a bar is set. 0: as many as takes.",
+        ),
+    ]
+
+
+def takes_of(model: GameModel, takes: int, bar: float = 0.0, most: int = 0) -> Takes | None:
+    """The takes that the widgets ask for; None if one is drawn without a judge. ValueError if nothing can judge."""
+    return None if (takes, bar, most) == (1, 0, 0) else Takes(open_judge(model.world), takes, bar, most)
+
+
+def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Shot, list[str]]:
+    """Draw takes with their seeds until there are enough; the best one, and what the judge said of all."""
+    best, said = None, []
+    scores: list[float] = []
+    for seed in takes.seeds(first):
+        shot = draw(seed)
+        turn = shot.moment.turn
+        found = judged(takes.judge, turn.instruction, shot.key.motion, bytes_of(shot.image_FHWC))
+        scores.append(found.score)
+        said.append((seed, found))
+        if best_take(scores) == len(scores) - 1:
+            best = shot
+        if takes.enough(scores):
+            break
+    assert best is not None
+    return best, [_note(best.moment.turn.number, said, best.key.seed)]
+
+
+def played_notes(number: int, takes: Sequence[JudgedTake], kept: int) -> list[str]:
+    """What the judge said of a played turn's takes; empty if there was no choice. kept: the chosen one's seed."""
+    return [_note(number, [(take.seed, take.judged) for take in takes], kept)] if takes else []
+
+
+def _note(number: int, takes: Sequence[tuple[int, Judgement]], kept: int) -> str:
+    return f"Turn {number}, takes: {scores_text(takes, kept)}."
