@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import shutil
 import time
 import urllib.error
@@ -291,3 +292,14 @@ def test_wrong_questions_for_suggestions_get_one_sentence(server, story, query, 
         server.get(f"/animegamer/suggestions?{asked}")
     answer = json.loads(refused.value.read())
     assert refused.value.code == 400 and named in answer["error"] and "\n" not in answer["error"]
+
+
+def test_the_about_page_has_the_version_and_pages_of_the_docs(server):
+    about = server.get("/animegamer/about")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", about["version"])
+    for name in ("home", "docs"):
+        assert server.get_bytes(about[name]).startswith(b"#") or about[name].startswith("https://")
+    for page in ("../pyproject", "nothing", ""):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.get(f"/animegamer/docs?page={page}")
+        assert refused.value.code == 404 and "there are README" in json.loads(refused.value.read())["error"]
