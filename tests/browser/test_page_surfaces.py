@@ -2,6 +2,7 @@
 
 import pytest
 from pages import script
+from play_tab import MESSAGE
 
 CLIPS = "AnimeGamer.PlayTab.ClipsMove"
 OURS = {
@@ -10,7 +11,6 @@ OURS = {
     "U:false:false:true": "AnimeGamer.UndoTurn",
     "T:false:false:true": "AnimeGamer.NextTake",
 }
-MESSAGE = ".p-toast-message"
 
 
 def press(page, key):

@@ -3,6 +3,7 @@
 import pytest
 from graphs import node
 from pages import faint_texts, script
+from play_tab import MESSAGE
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
 TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "shown", "steps": 4, "batch": 2, "rank": 4}
@@ -76,7 +77,7 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     server.wait_until(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").read_text(), PATIENCE_S)
     server.post("/interrupt", {})
     server.wait(queued, PATIENCE_S)
-    page.locator(".p-toast-message", has_text="Training of broken off has stopped").wait_for()
+    page.locator(MESSAGE, has_text="Training of broken off has stopped").wait_for()
     page.evaluate(TOGGLE)
     page.wait_for_function(
         "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Not at work: step')"
@@ -89,7 +90,7 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
 
 def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
     server.run(train(steps=5), PATIENCE_S)
-    told = page.locator(".p-toast-message", has_text="Training of shown has finished")
+    told = page.locator(MESSAGE, has_text="Training of shown has finished")
     told.wait_for()
     assert "adapt: 5 steps" in told.inner_text()
 
