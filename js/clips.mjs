@@ -4,10 +4,10 @@ import { el, set } from "./dom.mjs";
 import { viewPath } from "./prompt.mjs";
 import { instructionLines } from "./instruction.mjs";
 
-/** Creates and caches the videos of a page; `address(path)` is the full URL of a server path. */
-export function createClips(address) {
+/** Creates and caches the videos of a page; `address(path)` is the full URL of a server path. They move if `moving`. */
+export function createClips(address, moving = !reducedMotion()) {
   const videos = new Map();
-  let paused = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
+  let paused = !moving;
 
   /** The video element for a place, created again only if the clip has changed. A `still` one plays only on hover. */
   function video(place, clip, { words = null, still = false } = {}) {
@@ -65,6 +65,11 @@ export function createClips(address) {
   }
 
   return { video, settle, pause, point, release, isPaused: () => paused };
+}
+
+/** Whether the player wants nothing to move. */
+export function reducedMotion() {
+  return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }
 
 /** Play. It is no error if the browser refuses, or if the element was moved meanwhile: the first frame is shown. */

@@ -122,7 +122,7 @@ export function createForm(say, act, more) {
     status.show(now, event);
   }
 
-  return { element, show, offer, put, focus: () => text.focus(), settings: settings.values };
+  return { element, show, offer, put, play: () => submit(1), focus: () => text.focus(), settings: settings.values };
 }
 
 function createFields(say, changed) {

@@ -7,8 +7,8 @@ import { bestTake, judgedTakesOf, pathTo, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
 
-/** The large clip with its turn's text. */
-export function createStage(say, clips, more) {
+/** The large clip with its turn's text. `move(wanted)` is called when the player lets all clips move, or pauses them. */
+export function createStage(say, clips, more, move) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
   const words = el("div", { class: "ag-words" });
@@ -17,8 +17,9 @@ export function createStage(say, clips, more) {
     "pause",
     say("pause"),
     () => {
-      clips.pause(!clips.isPaused());
-      showPause();
+      const wanted = clips.isPaused();
+      moveClips(wanted);
+      move(wanted);
     },
     { class: "ag-icon ag-pause" },
   );
@@ -30,6 +31,11 @@ export function createStage(say, clips, more) {
     el("div", { class: "ag-head" }, number, words, more),
   );
   let address = "";
+
+  function moveClips(wanted) {
+    clips.pause(!wanted);
+    showPause();
+  }
 
   function showPause() {
     const label = say(clips.isPaused() ? "resume" : "pause");
@@ -63,7 +69,7 @@ export function createStage(say, clips, more) {
     set(preview, { src: address || null });
   }
 
-  return { element, show, showPreview };
+  return { element, show, showPreview, moveClips };
 }
 
 /** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line. */

@@ -15,9 +15,14 @@ import { pathTo } from "./tree.mjs";
 
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
-/** The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world) and autoplay. show(session, event) draws it; destroy() ends its clips. */
+/**
+ * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay; whether
+ * clips move as `clipsMove`, and moveClips(wanted), which is called when the player changes it; tell(severity, summary,
+ * detail) for a message outside of the tab; and as `trash` the {name, ticket} of the story that was deleted last.
+ * show(session, event) draws it; destroy() ends its clips. play(), undo() and takeBack() are what its buttons do.
+ */
 export function createPlayTab(session, say, page) {
-  const clips = createClips(page.address);
+  const clips = createClips(page.address, page.clipsMove);
   const start = createStart(say, session, page);
   const game = createGame(say, session, clips, page);
   const live = el("div", { class: "ag-unseen", role: "status", "aria-live": "polite" });
@@ -44,7 +49,16 @@ export function createPlayTab(session, say, page) {
     start.release();
   }
 
-  return { element, show, destroy, preview: (blob) => session.running && game.preview(blob) };
+  return {
+    element,
+    show,
+    destroy,
+    play: () => (session.story ? game.play() : start.focus()),
+    undo: game.undo,
+    takeBack: start.takeBack,
+    moveClips: game.moveClips,
+    preview: (blob) => session.running && game.preview(blob),
+  };
 }
 
 function createStart(say, session, page) {
@@ -90,13 +104,14 @@ function createStart(say, session, page) {
     list.show(stories);
   }
 
-  return { element, show, focus: () => name.focus(), release: list.release };
+  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release: list.release };
 }
 
 function createGame(say, session, clips, page) {
   const name = el("h2", { class: "ag-name" });
   const world = el("span", { class: "ag-chip" });
-  const undo = iconButton("undo", say("undo"), () => form.offer(session.undo()));
+  const goBack = () => form.offer(session.undo());
+  const undo = iconButton("undo", say("undo"), goBack);
   const dialog = createExport(say, (film) => session.exportStory(film));
   const write = iconButton("download", say("exportWords"), () => dialog.open());
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
@@ -114,7 +129,7 @@ function createGame(say, session, clips, page) {
     choose: (take) => session.choose(take),
     drawAgain: () => session.drawAgain(form.settings()),
   });
-  const stage = createStage(say, clips, takes.more);
+  const stage = createStage(say, clips, takes.more, page.moveClips);
   const card = createCard(say, { withText: false });
   const strip = createStrip(say, clips, goTo);
   const examples = createExamples(say, (words) => form.put(words));
@@ -181,7 +196,15 @@ function createGame(say, session, clips, page) {
     clips.settle();
   }
 
-  return { element, show, focus: () => form.focus(), preview: stage.showPreview };
+  return {
+    element,
+    show,
+    play: form.play,
+    undo: goBack,
+    focus: () => form.focus(),
+    moveClips: stage.moveClips,
+    preview: stage.showPreview,
+  };
 }
 
 function showFiles(place, files, say, page) {

@@ -14,7 +14,7 @@ export const TAKES = 3;
  */
 export class PlaySession {
   #settled = Promise.resolve();
-  #started = false;
+  #started = null; // the promise of `start`
   #opening = false;
 
   constructor(port, store, onChange) {
@@ -28,9 +28,11 @@ export class PlaySession {
   }
 
   /** Read the lists of worlds and stories, and open the story that was open before a reload. Runs only once. */
-  async start() {
-    if (this.#started) return;
-    this.#started = true;
+  start() {
+    return (this.#started ??= this.#start());
+  }
+
+  async #start() {
     const saved = this.storage.read();
     this.settings = saved.settings ?? null;
     await this.#guard(async () => {

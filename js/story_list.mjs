@@ -6,7 +6,7 @@ import { viewPath } from "./prompt.mjs";
 const PATH = "/animegamer/stories";
 const SEARCHED = 5; // with so many stories there is a field to search them
 
-/** The list: show(stories) draws it. `page` has address(path) and post(path, values). */
+/** The list: show(stories) draws it, takeBack() restores the story that was deleted last. `page`: see createPlayTab. */
 export function createStoryList(say, session, page) {
   const search = el("input", {
     type: "search",
@@ -20,6 +20,8 @@ export function createStoryList(say, session, page) {
   const element = el("section", { class: "ag-library" }, el("h3", { text: say("goOn") }), search, alert, removed, list);
   const thumbs = new Thumbnails(page.address);
   let stories = [];
+
+  showTrash();
 
   function show(all) {
     stories = all;
@@ -91,14 +93,25 @@ export function createStoryList(say, session, page) {
   async function remove(name) {
     const done = await act({ do: "delete", name });
     if (!done) return;
-    const back = wordButton("undo", say("takeBack"), { class: "ag-second" });
-    back.addEventListener("click", async () => {
-      if (!(await act({ do: "restore", ticket: done.ticket }))) return;
-      removed.replaceChildren();
-      focus(name);
-    });
-    removed.replaceChildren(el("div", { class: "ag-removed" }, el("span", { text: say("removed", { story: name }) }), back));
-    back.focus();
+    page.trash = { name, ticket: done.ticket };
+    showTrash();
+    removed.querySelector("button").focus();
+    page.tell("info", say("removed", { story: name }), say("removedHelp"));
+  }
+
+  function showTrash() {
+    if (!page.trash) return removed.replaceChildren();
+    const back = wordButton("undo", say("takeBack"), { class: "ag-second", on: { click: takeBack } });
+    const words = el("span", { text: say("removed", { story: page.trash.name }) });
+    removed.replaceChildren(el("div", { class: "ag-removed" }, words, back));
+  }
+
+  async function takeBack() {
+    const { name, ticket } = page.trash ?? {};
+    if (!ticket || !(await act({ do: "restore", ticket }))) return;
+    page.trash = null;
+    showTrash();
+    focus(name);
   }
 
   /** Ask the server, then read the list again; its answer, or null after an error, which is shown. */
@@ -122,7 +135,7 @@ export function createStoryList(say, session, page) {
     list.querySelectorAll(".ag-story")[at]?.focus();
   }
 
-  return { element, show, release: () => thumbs.release() };
+  return { element, show, takeBack, release: () => thumbs.release() };
 }
 
 /** The stories whose name or world contains all words of a text. */

@@ -213,6 +213,31 @@ const STYLE = `
   .ag-play :is(.ag-track, .ag-scope) { grid-column: 1 / -1; margin-bottom: 4px; } }
 @container (max-width: 420px) { .ag-quiet span { display: none; } }
 @container (min-width: 430px) { .ag-clip { width: 96px; } }
+.ag-training { height: 100%; display: flex; flex-direction: column; gap: 10px; padding: 10px 16px; background: var(--ag-paper); container-type: inline-size; overflow: auto; }
+.ag-training-top { display: flex; gap: 12px; align-items: center; flex: none; }
+.ag-training select { font: inherit; color: var(--ag-ink); background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 4px 8px; height: 30px; max-width: 40%; }
+.ag-training select option { color: var(--ag-ink); background: var(--ag-paper); }
+.ag-training-words { font-variant-numeric: tabular-nums; }
+.ag-training-top .ag-bar { flex: 1; min-width: 60px; display: block; border-radius: 3px; background: var(--ag-track); overflow: hidden; }
+.ag-training-top .ag-fill { display: block; height: 100%; background: var(--ag-motion); transition: width .3s; }
+.ag-training-parts { flex: 1; min-height: 0; display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); grid-template-rows: minmax(0, 1fr); gap: 16px; }
+.ag-training-parts > * { min-width: 0; min-height: 0; }
+.ag-training-curve { display: flex; flex-direction: column; gap: 4px; }
+.ag-training-curve .ag-plot { flex: 1; min-height: 60px; }
+.ag-training-curve .ag-scale { width: 44px; }
+.ag-training-curve .ag-line { stroke-width: 2px; stroke-dasharray: none; }
+.ag-line.ag-of-loss { stroke: var(--ag-social); } .ag-line.ag-of-held_out_loss { stroke: var(--ag-entertainment); }
+.ag-legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font-size: 12px; }
+.ag-key::before { content: ""; display: inline-block; width: 14px; height: 3px; border-radius: 2px; margin-inline-end: 6px; vertical-align: middle; background: var(--ag-social); }
+.ag-key.ag-of-held_out_loss::before { background: var(--ag-entertainment); }
+.ag-training-steps { display: flex; justify-content: space-between; font-size: 11px; padding-inline-end: 44px; }
+.ag-training .ag-training-log { margin: 0; padding: 6px 10px; list-style: none; overflow: auto; border: 1px solid var(--ag-edge); border-radius: 8px; background: var(--ag-card); font: 11.5px/1.6 ui-monospace, monospace; white-space: pre-wrap; scrollbar-width: thin; }
+.ag-training-shots { display: flex; flex-direction: column; gap: 6px; }
+.ag-training-shots .ag-training-top { gap: 6px; } .ag-training-shots .ag-training-top span { flex: 1; }
+.ag-training .ag-icon { border: 0; border-radius: 8px; color: inherit; cursor: pointer; height: 26px; } .ag-training .ag-icon:disabled { opacity: .45; cursor: default; }
+.ag-training-shots a { flex: 1; min-height: 0; display: block; border-radius: 8px; }
+.ag-training-shots img { width: 100%; height: 100%; object-fit: contain; object-position: left top; display: block; border-radius: 8px; }
+@container (max-width: 620px) { .ag-training-parts { flex: none; grid-template-columns: minmax(0, 1fr); grid-template-rows: none; grid-auto-rows: 190px; } .ag-training-top { flex-wrap: wrap; } }
 @keyframes ag-run { from { margin-inline-start: 0; } to { margin-inline-start: 70%; } }
 @keyframes ag-wait { from { background-position: 120% 0, 0 0; } to { background-position: -60% 0, 0 0; } }
 @media (prefers-reduced-motion: reduce) { .ag *, .ag *::after { transition: none !important; animation: none !important; } }

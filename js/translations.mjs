@@ -1,6 +1,7 @@
 // All texts of the page in English, Chinese and Japanese. {name} is replaced by a value.
 
 import * as stories from "./translations_stories.mjs";
+import * as training from "./translations_training.mjs";
 
 const en = {
   play: "Play",
@@ -326,7 +327,11 @@ const ja = {
   refused: "この世界の規則により数えません：{stats}",
 };
 
-export const TABLES = { en: { ...en, ...stories.en }, zh: { ...zh, ...stories.zh }, ja: { ...ja, ...stories.ja } };
+export const TABLES = {
+  en: { ...en, ...stories.en, ...training.en },
+  zh: { ...zh, ...stories.zh, ...training.zh },
+  ja: { ...ja, ...stories.ja, ...training.ja },
+};
 
 /** The function say(key, values) for a locale such as `zh` or `zh-TW`; English for other languages. */
 export function translator(locale) {

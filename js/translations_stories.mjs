@@ -1,4 +1,4 @@
-// The texts of the list of stories and of the export dialog; translations.mjs has the rest.
+// The texts of the list of stories, the export dialog and of messages; translations.mjs has the rest.
 
 export const en = {
   exportWords: "Export the story",
@@ -29,6 +29,9 @@ export const en = {
   duplicate: "Duplicate {story}",
   remove: "Delete {story}",
   removed: "Story {story} is in the trash.",
+  removedHelp: "Undo in the Play tab brings it back.",
+  turnReady: "Turn {number} of {story} is ready",
+  turnFailed: "A turn of {story} was not played",
   takeBack: "Undo",
   copyOf: "{story} copy",
 };
@@ -62,6 +65,9 @@ export const zh = {
   duplicate: "复制 {story}",
   remove: "删除 {story}",
   removed: "故事 {story} 已移到回收站。",
+  removedHelp: "在游玩标签页中点“撤销”即可恢复。",
+  turnReady: "{story} 的第 {number} 回合已完成",
+  turnFailed: "{story} 的一个回合没有完成",
   takeBack: "撤销",
   copyOf: "{story} 副本",
 };
@@ -95,6 +101,9 @@ export const ja = {
   duplicate: "{story} を複製",
   remove: "{story} を削除",
   removed: "物語 {story} をゴミ箱に移しました。",
+  removedHelp: "プレイタブの「元に戻す」で戻せます。",
+  turnReady: "{story} のターン {number} ができました",
+  turnFailed: "{story} のターンを実行できませんでした",
   takeBack: "元に戻す",
   copyOf: "{story} のコピー",
 };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 from comfy_api.v0_0_2 import ComfyExtension, io
 
 from . import comfyui, routes, story_routes, templates
@@ -39,8 +41,17 @@ NODE_CLASS_MAPPINGS = {
 }
 
 
+# Whoever renames a node adds {old_node_id, new_node_id, old_widget_ids, input_mapping, output_mapping}. Empty, since no
+# node and no input has changed its name since the first version.
+REPLACED: tuple[dict[str, typing.Any], ...] = ()
+
+
 class AnimeGamerExtension(ComfyExtension):
     """The extension that ComfyUI loads."""
+
+    async def on_load(self) -> None:
+        """Newer versions of ComfyUI call this first."""
+        await comfyui.replace_nodes(REPLACED)
 
     async def get_node_list(self) -> list[type[io.ComfyNode]]:
         """All nodes, after the pack's model folder and routes are registered."""

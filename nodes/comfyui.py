@@ -35,6 +35,17 @@ def register_folders() -> None:
     folder_paths.add_model_folder_path(FOLDER, str(Path(folder_paths.models_dir) / FOLDER), is_default=True)
 
 
+async def replace_nodes(replaced: Collection[dict[str, typing.Any]]) -> None:
+    """Tell ComfyUI which node takes the place of one with an earlier id; each has the fields of its NodeReplace.
+
+    Only versions that call `on_load` have it.
+    """
+    from comfy_api.v0_0_2 import ComfyAPI, io
+
+    for fields in replaced:
+        await ComfyAPI().node_replacement.register(io.NodeReplace(**fields))
+
+
 def model_folders() -> list[Path]:
     """The folders that hold worlds: models/animegamer and those of extra_model_paths.yaml; they may not exist."""
     import folder_paths
@@ -71,6 +82,14 @@ def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
     path = Path(folder_paths.get_temp_directory()) / FOLDER / name
     path.parent.mkdir(parents=True, exist_ok=True)
     return path, {"filename": name, "subfolder": FOLDER, "type": "temp"}
+
+
+def pack_facts() -> tuple[str, dict[str, str]]:
+    """(version, {homepage, documentation, repository: address}) of pyproject.toml, without empty ones."""
+    from comfy_config.config_parser import extract_node_configuration
+
+    project = extract_node_configuration(str(PACK)).project
+    return project.version, {name: url for name, url in project.urls.model_dump().items() if url}
 
 
 def require(*packages: str) -> None:

@@ -5,6 +5,8 @@
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
     GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C]   proposals for the next turn
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
+    GET  /animegamer/training[?run=R&stage=S]   see training_progress
+    GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
 """
@@ -33,6 +35,7 @@ from .director import suggestions
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, list_stories, played_world, story_name, world_facts
+from .training_progress import training
 from .values import stat_changes
 from .weights import offer
 
@@ -40,10 +43,12 @@ if typing.TYPE_CHECKING:
     from aiohttp import web
 
     Json = dict[str, typing.Any]
+    Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
 
 MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
+DOCS = "/animegamer/docs"
 
 
 class Refused(Exception):
@@ -58,11 +63,14 @@ def register() -> None:
     """Add the routes to the server, once."""
     add_route("POST", "/animegamer/turn", _turn)
     reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
+    reading |= {"about": _about, "docs": _docs, "training": training}
     for path, read in reading.items():
         add_route("GET", f"/animegamer/{path}", _read_with(read))
 
 
-def add_route(method: str, path: str, handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> None:
+def add_route(
+    method: str, path: str, handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
+) -> None:
     """Add a route to the server, unless it is there already or there is no server."""
     table = comfyui.routes()
     if table is None or any((getattr(at, "method", ""), getattr(at, "path", "")) == (method, path) for at in table):
@@ -71,8 +79,8 @@ def add_route(method: str, path: str, handler: Callable[[web.Request], typing.Aw
     add(path)(_answering(handler))
 
 
-def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json]]]) -> Callable[..., typing.Any]:
-    """A handler that answers with JSON; if a request is wrong, with one sentence as `error`."""
+def _answering(handler: Handler) -> Callable[..., typing.Any]:
+    """A handler that answers with JSON or plain text; if a request is wrong, with one sentence as `error`."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.Response:
@@ -86,7 +94,7 @@ def _answering(handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json
         except OSError as error:
             status = 507 if error.errno in FULL else 500
             values = {"error": brief(f"{error.filename or 'the disk'}: {error.strerror or error}")}
-        return web.json_response(values, status=status)
+        return web.Response(text=values) if isinstance(values, str) else web.json_response(values, status=status)
 
     return answer
 
@@ -105,10 +113,10 @@ def _check_host(headers: typing.Mapping[str, str]) -> None:
         )
 
 
-def _read_with(read: Callable[[typing.Mapping[str, str]], Json]) -> Callable[..., typing.Any]:
+def _read_with(read: Callable[[typing.Mapping[str, str]], Json | str]) -> Callable[..., typing.Any]:
     """A handler that reads files, outside the event loop."""
 
-    async def handler(request: web.Request) -> tuple[int, Json]:
+    async def handler(request: web.Request) -> tuple[int, Json | str]:
         return 200, await asyncio.to_thread(read, request.query)
 
     return handler
@@ -320,3 +328,18 @@ def _words(query: typing.Mapping[str, str]) -> Json:
         "places": list(words.places),
         "judged": judged,
     }
+
+
+def _about(_: typing.Mapping[str, str]) -> Json:
+    """The pack's version, and the addresses of its home page and its documentation: those of pyproject.toml, if any."""
+    version, urls = comfyui.pack_facts()
+    home = urls.get("repository") or urls.get("homepage") or f"{DOCS}?page=README"
+    return {"version": version, "home": home, "docs": urls.get("documentation") or f"{DOCS}?page=comfyui"}
+
+
+def _docs(query: typing.Mapping[str, str]) -> str:
+    pages = {path.stem: path for path in (comfyui.PACK / "README.md", *sorted((comfyui.PACK / "docs").glob("*.md")))}
+    page = query.get("page", "")
+    if page not in pages:
+        raise Refused(404, f"there is no page {brief(page, 80)!r}; there are {', '.join(pages)}")
+    return pages[page].read_text("utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 import typing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .run_checks import check_games, check_run, in_widget_words
 from .schemas import schema
+from .training_progress import RunAtWork, at_work
 from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
 from .widgets import choice_input, number_input, seed_input, world_input
 
@@ -28,7 +28,6 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.train.job import Job
 
 STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
-PREVIEW_SECONDS = 1.0  # between two previews of the loss
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
 
 
@@ -50,6 +49,7 @@ class TrainInputs:
     lora: Adapters | None = None
     game_dataset: str | None = None
     profile: str = WORLD
+    shots_every: int = 0
 
 
 class TrainLoRAStage(io.ComfyNode):
@@ -127,6 +127,15 @@ class TrainLoRAStage(io.ComfyNode):
                     "format that this engine was trained with; choose paper for an engine that was not trained here.",
                     optional=True,
                 ),
+                io.Int.Input(
+                    "shots_every",
+                    default=0,
+                    min=0,
+                    max=1_000_000,
+                    optional=True,
+                    tooltip="Steps between pictures of shots from the weights so far, beside the clips that they "
+                    "should resemble. The panel Training shows them; they are in the run's folder shots. 0: none.",
+                ),
             ],
             outputs=[
                 LoraSocket.Output("lora_out", display_name="lora", tooltip="The input LoRA files and the new one."),
@@ -153,8 +162,9 @@ class TrainLoRAStage(io.ComfyNode):
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
-        on_step, extended = _LossPreview(progress, job.out / LOG), extension_note(job.config, job.out)
-        with in_widget_words(given.run):
+        extended = extension_note(job.config, job.out)
+        with in_widget_words(given.run), at_work(given.run, given.stage, job.config.steps) as now:
+            on_step = _LossPreview(progress, job.out / LOG, now)
             result = run_job(job, RunOptions(given.resume, on_step, _stop, comfyui.clear_device()), progress)
         lines = read_log(job.out / LOG)
         plot = image_of_picture(draw_losses(lines))
@@ -206,6 +216,7 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
         lora_rank=given.rank,
         lr=given.lr,
         seed=given.seed,
+        shots_every=given.shots_every,
     )
     config = replace(config, window=world.window)
     check_run(given.run, given.stage, config, out, given.resume)
@@ -240,16 +251,14 @@ def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgres
 class _LossPreview:
     """Shows the step, and about once a second the loss so far."""
 
-    def __init__(self, progress: comfyui.NodeProgress, log: Path) -> None:
-        self._progress, self._log, self._shown_at = progress, log, 0.0
+    def __init__(self, progress: comfyui.NodeProgress, log: Path, now: RunAtWork) -> None:
+        self._progress, self._log, self._now = progress, log, now
 
     def __call__(self, step: int, steps: int, values: Mapping[str, float]) -> None:
         from ..animegamer_core.train.log import read_log
         from ..animegamer_core.train.plot import draw_losses
 
-        picture = None
-        if time.monotonic() - self._shown_at > PREVIEW_SECONDS:
-            picture, self._shown_at = draw_losses(read_log(self._log)), time.monotonic()
+        picture = draw_losses(read_log(self._log)) if self._now.went_on(step) else None
         self._progress("steps", step, steps, picture)
 
 

@@ -125,10 +125,10 @@ def test_playing_as_the_page_says(tmp_path, monkeypatch):
     assert {"turn-001.mp4", "turn-002.mp4", "story.mp4", "contact-sheet.png"} <= {path.name for path in story.iterdir()}
 
 
-def test_the_python_example_runs():
+def test_the_python_example_runs(tmp_path):
     example = re.search(r"```python\n(.*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
-    values: dict = {}
-    exec(example.replace("seed=1)", "seed=1, steps=2)"), values)
+    (tmp_path / "example.py").write_text(example.replace("seed=1)", "seed=1, steps=2)"), encoding="utf-8")
+    values = runpy.run_path(str(tmp_path / "example.py"))
     assert tuple(values["frames"].shape) == (17, 3, 96, 144)
 
 

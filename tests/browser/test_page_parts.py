@@ -20,6 +20,7 @@ OPEN = """async (store) => {
   let tab = null;
   const session = new PlaySession(server.port, memoryStore(), (now, event) => tab?.show(now, event));
   const page = { address: (path) => path, openAsGraph: () => {}, autoplay: new Autoplay(session) };
+  Object.assign(page, { clipsMove: true, moveClips: () => {}, tell: () => {}, trash: null });
   tab = createPlayTab(session, translator("en"), page);
   document.body.replaceChildren(tab.element);
   await session.start();

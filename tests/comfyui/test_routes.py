@@ -2,11 +2,14 @@
 
 import http.client
 import json
+import re
+import shlex
 import shutil
 import time
 import urllib.error
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from comfy_server import message
@@ -291,3 +294,32 @@ def test_wrong_questions_for_suggestions_get_one_sentence(server, story, query, 
         server.get(f"/animegamer/suggestions?{asked}")
     answer = json.loads(refused.value.read())
     assert refused.value.code == 400 and named in answer["error"] and "\n" not in answer["error"]
+
+
+def test_the_about_page_has_the_version_and_pages_of_the_docs(server):
+    about = server.get("/animegamer/about")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", about["version"])
+    for name in ("home", "docs"):
+        assert server.get_bytes(about[name]).startswith(b"#") or about[name].startswith("https://")
+    for page in ("../pyproject", "nothing", ""):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.get(f"/animegamer/docs?page={page}")
+        assert refused.value.code == 404 and "there are README" in json.loads(refused.value.read())["error"]
+
+
+def test_an_agent_plays_by_the_skill(server):
+    """Every request of the skill, in its order, on a real server."""
+    skill = (Path(__file__).parents[2] / "docs" / "skills" / "play-animegamer" / "SKILL.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line) for line in re.findall(r"^   curl .*$", skill, re.MULTILINE)]
+    played = []
+    for _, address, *options in lines:
+        path = address.removeprefix("http://127.0.0.1:8188")
+        if not options:
+            assert server.get(path)
+            continue
+        status, answer = server.post(path, json.loads(options[-1]))
+        assert status == 200 and {"turn", "state", "clip"} <= answer.keys(), answer
+        assert {"gauges", "changes", "motion"} <= answer["state"].keys()
+        assert server.get_bytes(answer["clip"])[4:8] == b"ftyp"
+        played.append(answer["turn"])
+    assert played == [1, 2] and len(lines) == 5

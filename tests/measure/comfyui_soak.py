@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / 
 from chromium import FLAGS, find_chromium
 from comfy_server import ComfyServer, message
 from long_game import long_game
+from play_tab import TAB
 from tiny_world import save_tiny_world
 
 MB = 1 << 20
@@ -133,7 +134,7 @@ class Visitor:
                 page.keyboard.press("Escape")
                 self.soak.counts["page loads"] += 1
             if not page.locator(".ag-play").count():
-                page.locator("button.animegamer\\.play-tab-button").click()
+                page.locator(TAB).click()
             page.wait_for_selector(".ag-play")
             self._play(page, story)
             return round(page.evaluate("() => performance.memory.usedJSHeapSize") / MB)

@@ -1,5 +1,6 @@
 """js/: its logic under node's own test runner, and rules that every file keeps."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -46,7 +47,8 @@ def test_comfyui_imports_one_file_alone():
 def test_extensions_and_tabs_carry_our_name():
     text = (ROOT / "js" / "animegamer.js").read_text("utf-8")
     names = re.findall(r'registerExtension\(\{\s*name: "([^"]+)"', text) + re.findall(r'\bid: "([^"]+)"', text)
-    assert len(names) == text.count("registerExtension(") + text.count("registerSidebarTab(")
+    places = ("registerExtension(", "registerSidebarTab(", "bottomPanelTabs:")
+    assert len(names) == sum(map(text.count, places))
     assert all(name.startswith("animegamer.") for name in names)
 
 
@@ -62,8 +64,8 @@ def test_every_import_is_there():
 
 
 def english_texts():
-    """The English texts of both tables, as JavaScript."""
-    tables = ("translations.mjs", "translations_stories.mjs")
+    """The English texts of all tables, as JavaScript."""
+    tables = ("translations.mjs", "translations_stories.mjs", "translations_training.mjs")
     return "".join((ROOT / "js" / name).read_text("utf-8").split("const zh")[0] for name in tables)
 
 
@@ -78,3 +80,18 @@ def test_every_text_in_the_table_is_used():
     table = english_texts()
     code = "".join(path.read_text("utf-8") for path in SOURCES if not path.name.startswith("translations"))
     assert not [word for word in re.findall(r'(\w+): "', table) if f'"{word}"' not in code]
+
+
+@pytest.mark.parametrize("language", ["zh", "ja"])
+def test_commands_and_settings_are_translated(language):
+    def table(name):
+        return json.loads((ROOT / "locales" / language / f"{name}.json").read_text("utf-8"))
+
+    commands = re.findall(r'command\("(\w+)"', (ROOT / "js" / "commands.mjs").read_text("utf-8"))
+    settings = (ROOT / "js" / "settings.mjs").read_text("utf-8")
+    ids = re.findall(r'"(AnimeGamer\.[\w.]+)"', settings)
+    assert commands and ids
+    assert table("commands").keys() == {f"AnimeGamer_{name}" for name in commands}
+    assert table("settings").keys() == {name.replace(".", "_") for name in ids}
+    groups = {re.findall(r'"([^"]+)"', line)[1] for line in re.findall(r"category: (\[.*\])", settings)}
+    assert table("main")["settingsCategories"].keys() == groups

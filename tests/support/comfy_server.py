@@ -58,6 +58,8 @@ class ComfyServer:
         command = [self.python, "main.py", "--cpu", "--listen", "127.0.0.1", "--port", str(self.port)]
         command += ["--disable-auto-launch", "--base-directory", self.base]
         command += ["--database-url", f"sqlite:///{self.base / 'comfy.db'}"]
+        if "COMFYUI_FRONTEND" in os.environ:  # the folder `static` of another comfyui-frontend-package
+            command += ["--front-end-root", os.environ["COMFYUI_FRONTEND"]]
         with (self.base / "server.log").open("w") as log:
             self.process = subprocess.Popen(
                 [str(part) for part in command],

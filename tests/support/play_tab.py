@@ -5,7 +5,8 @@ import urllib.parse
 from pages import script
 
 TURN = 240_000  # ms that a turn may take here
-TAB = "button.animegamer\\.play-tab-button"
+TAB = "button.animegamer\\.play-tab-button, [data-testid='animegamer.play-tab-button']"  # frontend 1.58: by its test id
+MESSAGE = ":is(.p-toast-message, [data-testid=toast])"  # a message at the edge of the page
 
 
 class PlayTab:

@@ -1,0 +1,141 @@
+// The panel Training: progress, loss curve, log and shots of a run, below the canvas.
+
+import { el, iconButton, set, svg } from "./dom.mjs";
+import { viewPath } from "./prompt.mjs";
+import { logLine, lossPoints, lossRange, timeWords } from "./training_watch.mjs";
+
+const BOX = [400, 150]; // drawing units of the curve; it is stretched to its place, its strokes are not
+const LOSSES = { loss: "trainingLoss", held_out_loss: "heldOutLoss" };
+
+/** The panel for a TrainingWatch; `address(path)` is the full URL of a server path. */
+export function createTrainingPanel(watch, say, address) {
+  const choice = el("select", { "aria-label": say("trainingRun"), on: { change: () => watch.choose(JSON.parse(choice.value)) } });
+  const words = el("span", { class: "ag-training-words", role: "status" });
+  const fill = el("span", { class: "ag-fill" });
+  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
+  const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
+  const none = el("p", { class: "ag-empty", text: say("noTraining") });
+  const curve = el("section", { class: "ag-training-curve", "aria-label": say("lossCurve") });
+  const log = el("ol", { class: "ag-training-log", tabindex: 0, "aria-label": say("trainingLog") });
+  const sheets = createSheets(say, address);
+  const parts = el("div", { class: "ag-training-parts" }, curve, log, sheets.element);
+  const top = el("header", { class: "ag-training-top" }, choice, words, bar);
+  const element = el("div", { class: "ag ag-training" }, top, alert, none, parts);
+  let drawn = "";
+
+  function show() {
+    const { runs, log: lines = [], ...found } = watch.found;
+    alert.hidden = !watch.error;
+    alert.textContent = watch.error;
+    none.hidden = Boolean(found.run);
+    top.hidden = parts.hidden = !found.run;
+    const text = JSON.stringify(watch.found);
+    if (!found.run || text === drawn) return;
+    drawn = text;
+    showRuns(choice, runs, found);
+    showProgress(found);
+    curve.replaceChildren(...drawCurve(found.curve, say));
+    log.replaceChildren(...lines.toReversed().map((line) => el("li", { text: logLine(line, say) })));
+    sheets.show(found);
+  }
+
+  function showProgress({ active, ended }) {
+    const { step, steps, pace, left } = watch.progress;
+    const about = { step, steps: steps ?? step };
+    const state = say(active ? "trainingNow" : ended ? "trainingEnded" : "trainingStopped", about);
+    const speed = pace ? say("secondsAStep", { seconds: Number(pace.toPrecision(2)) }) : "";
+    words.textContent = [state, speed, left ? say("timeLeft", { time: timeWords(left) }) : ""].filter(Boolean).join(" \u00b7 ");
+    const done = steps ? Math.round((100 * step) / steps) : null;
+    bar.hidden = done === null;
+    set(bar, { "aria-valuenow": done, "aria-label": words.textContent });
+    fill.style.width = `${done ?? 0}%`;
+  }
+
+  show();
+  return { element, show };
+}
+
+function showRuns(choice, runs, { run, stage }) {
+  const options = runs.map((item) => el("option", { value: JSON.stringify(item), text: `${item.run} \u00b7 ${item.stage}` }));
+  choice.replaceChildren(...options);
+  choice.value = JSON.stringify({ run, stage });
+}
+
+/** The curve with its scale and its legend; the words are for screen readers. */
+function drawCurve(curve, say) {
+  const range = lossRange(curve);
+  if (!range) return [el("p", { class: "ag-faint", text: say("noLoss") })];
+  const number = (value) => String(Number(value.toPrecision(3)));
+  const names = Object.keys(LOSSES).filter((name) => curve.some((line) => Number.isFinite(line[name])));
+  const plot = svg("svg", { class: "ag-lines", viewBox: `-2 -4 ${BOX[0] + 4} ${BOX[1] + 8}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  for (const y of [0, BOX[1] / 2, BOX[1]]) plot.append(svg("line", { class: "ag-grid", x1: 0, x2: BOX[0], y1: y, y2: y }));
+  for (const name of names) {
+    const corners = lossPoints(curve, name, range, BOX);
+    const points = (corners.length === 1 ? [corners[0], [corners[0][0] + 2, corners[0][1]]] : corners).map((at) => at.join(","));
+    plot.append(svg("polyline", { class: `ag-line ag-of-${name}`, points: points.join(" ") }));
+  }
+  const ends = names.map((name) => {
+    const values = curve.map((line) => line[name]).filter(Number.isFinite);
+    return `${say(LOSSES[name])} ${number(values[0])} \u2192 ${number(values.at(-1))}`;
+  });
+  const label = ends.join(", ");
+  const legend = names.map((name, index) => el("span", { class: `ag-key ag-of-${name}`, text: ends[index] }));
+  const scale = [range[1], range[0]].map((value) => el("span", { text: number(value) }));
+  const steps = [curve[0].step, curve.at(-1).step].map((step) => el("span", { text: say("trainedStep", { step }) }));
+  return [
+    el("div", { class: "ag-legend" }, ...legend),
+    el("div", { class: "ag-plot", role: "img", "aria-label": label }, plot, el("div", { class: "ag-scale", "aria-hidden": "true" }, ...scale)),
+    el("div", { class: "ag-training-steps ag-faint", "aria-hidden": "true" }, ...steps),
+  ];
+}
+
+/** The pictures of shots: the newest, unless the user looks at another; arrow keys on the buttons' group change it. */
+function createSheets(say, address) {
+  const picture = el("img", { alt: "" });
+  const link = el("a", { target: "_blank", rel: "noopener" }, picture);
+  const words = el("span", { class: "ag-faint" });
+  const [before, after] = [
+    iconButton("angle-left", say("shotsBefore"), () => go(-1)),
+    iconButton("angle-right", say("shotsAfter"), () => go(1)),
+  ];
+  const none = el("p", { class: "ag-faint", text: say("noShots") });
+  const head = el("div", { class: "ag-training-top", role: "group", "aria-label": say("trainingShots") }, words, before, after);
+  const element = el("section", { class: "ag-training-shots", "aria-label": say("trainingShots") }, head, link, none);
+  let [all, shown, run] = [[], null, ""]; // shown: a step, null for the newest
+
+  head.addEventListener("keydown", ({ key }) => {
+    if (key === "ArrowLeft" || key === "ArrowRight") go(key === "ArrowLeft" ? -1 : 1);
+  });
+
+  function go(by) {
+    const to = Math.max(0, Math.min(all.length - 1, at() + by));
+    shown = to === all.length - 1 ? null : all[to].step;
+    draw();
+  }
+
+  const at = () => (shown === null ? all.length - 1 : all.findIndex((sheet) => sheet.step === shown));
+
+  function draw() {
+    const sheet = all[at()] ?? all.at(-1);
+    none.hidden = Boolean(sheet);
+    head.hidden = link.hidden = !sheet;
+    if (!sheet) return;
+    const source = address(viewPath(sheet));
+    words.textContent = say("shotsAt", { step: sheet.step });
+    if (link.getAttribute("href") !== source) {
+      set(link, { href: source });
+      set(picture, { src: source, alt: say("shotsAlt", { step: sheet.step }) });
+    }
+    before.disabled = at() <= 0;
+    after.disabled = at() >= all.length - 1;
+  }
+
+  function show(found) {
+    if (run !== `${found.run}/${found.stage}`) shown = null;
+    [all, run] = [found.sheets, `${found.run}/${found.stage}`];
+    if (at() < 0) shown = null;
+    draw();
+  }
+
+  return { element, show };
+}

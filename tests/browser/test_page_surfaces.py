@@ -1,0 +1,142 @@
+"""What ComfyUI's own page shows of the pack: commands and their keys, settings, messages, the About page."""
+
+import pytest
+from pages import script
+from play_tab import MESSAGE
+
+CLIPS = "AnimeGamer.PlayTab.ClipsMove"
+OURS = {
+    "P:false:false:true": "Workspace.ToggleSidebarTab.animegamer.play",
+    "ENTER:false:true:false": "AnimeGamer.PlayTurn",
+    "U:false:false:true": "AnimeGamer.UndoTurn",
+    "T:false:false:true": "AnimeGamer.NextTake",
+}
+
+
+def press(page, key):
+    """A key on the page, not in a field."""
+    page.evaluate("() => document.activeElement?.blur()")
+    page.keyboard.press(key)
+
+
+def close_tab(page):
+    if page.locator(".ag-play").count():
+        press(page, "Shift+P")
+    page.wait_for_selector(".ag-play", state="detached")
+
+
+def message(page, words):
+    """A message of ComfyUI with these words, once it is there."""
+    found = page.locator(MESSAGE, has_text=words)
+    found.first.wait_for(timeout=60_000)
+    return found.first
+
+
+def shown(page):
+    """Which turn and seed the tab shows."""
+    return page.locator(".ag-takes [aria-pressed=true]").get_attribute("aria-label")
+
+
+@pytest.fixture(scope="module")
+def page(tab):
+    tab.open()
+    close_tab(tab.page)
+    return tab.page
+
+
+def test_no_key_of_ours_belongs_to_comfyui(page):
+    bound = page.evaluate(script("keybindings"))
+    assert {key: bound.get(key) for key in OURS} == OURS
+    assert len(bound) > 20 and page.evaluate("() => app.extensionManager.command.commands.length") > 50
+
+
+def test_a_turn_is_played_by_keys_alone(page, tab):
+    press(page, "Shift+P")
+    tab.begin("by keys")
+    tab.sketch()
+    page.fill(".ag-text", "Character: Miko; Motion: dance; Background: day beach.")
+    page.keyboard.press("Alt+Enter")
+    tab.wait_for_turn(1)
+    press(page, "Shift+U")
+    page.wait_for_function("() => document.querySelector('.ag-text').value.includes('dance')")
+    assert not page.locator(".ag-stage .ag-number").is_visible()
+    page.press(".ag-text", "Shift+Enter")
+    page.wait_for_function("() => document.querySelectorAll('.ag-takes video').length === 4", timeout=240_000)
+    tab.wait_until_idle()
+    first = shown(page)
+    seen = []
+    for _ in range(4):
+        press(page, "Shift+T")
+        seen.append(shown(page))
+    assert len(set(seen)) == 4 and seen[-1] == first
+
+
+def test_the_key_for_a_turn_asks_for_words_and_keeps_capitals_in_the_field(page, tab):
+    tab.open()
+    page.fill(".ag-text", "")
+    page.focus(".ag-text")
+    page.keyboard.type("PUT")
+    assert page.input_value(".ag-text") == "PUT" and page.locator(".ag-play").count()
+    page.fill(".ag-text", "")
+    press(page, "Alt+Enter")
+    page.wait_for_selector(".ag-form .ag-alert:visible")
+    assert page.evaluate("() => document.activeElement.className") == "ag-text"
+
+
+def test_the_setting_and_the_pause_button_are_one(page, tab):
+    tab.open()
+    moving = "() => [...document.querySelectorAll('.ag-stage video')].some((video) => !video.paused)"
+    tab.comfy.set(CLIPS, True)
+    page.wait_for_function(moving)
+    tab.comfy.set(CLIPS, False)
+    page.wait_for_function(f"() => !({moving})()")
+    page.hover(".ag-frame")
+    page.click(".ag-pause")
+    page.wait_for_function(moving)
+    page.wait_for_function(f"() => app.extensionManager.setting.get('{CLIPS}') === true")
+    page.click(".ag-pause")
+    page.wait_for_function(f"() => app.extensionManager.setting.get('{CLIPS}') === false")
+    close_tab(page)
+    press(page, "Shift+P")
+    page.wait_for_selector(".ag-stage video")
+    assert not page.evaluate(moving), "a tab that is opened again keeps to it"
+    tab.comfy.set(CLIPS, True)
+
+
+def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):
+    page.evaluate("() => app.extensionManager.command.execute('Comfy.ShowSettingsDialog')")
+    dialog = page.locator("[role=dialog]").last
+    dialog.get_by_text("AnimeGamer", exact=True).first.click()
+    for name in ("Clips move by themselves", "Show a shot while it is drawn", "Tell what has ended"):
+        dialog.get_by_text(name).first.wait_for()
+    tab.comfy.shot("settings")
+    dialog.get_by_text("About", exact=True).first.click()
+    badge = dialog.get_by_text("AnimeGamer v").first
+    badge.wait_for()
+    tab.comfy.shot("about")
+    address = dialog.locator("a", has_text="AnimeGamer docs").get_attribute("href")
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert "# In ComfyUI" in page.evaluate("async (url) => (await fetch(url)).text()", address)
+
+
+def test_a_deleted_story_is_told_and_comes_back_by_the_key_from_a_closed_tab(page, tab):
+    tab.close_story()
+    page.locator(".ag-library li", has_text="by keys").locator("button:has(.pi-trash)").click()
+    message(page, "by keys is in the trash")
+    tab.comfy.shot("message")
+    close_tab(page)
+    press(page, "Shift+U")
+    page.wait_for_function("() => document.activeElement.matches('.ag-story')")
+    assert page.locator(".ag-library li", has_text="by keys").count() == 1
+
+
+def test_a_turn_that_ends_while_the_tab_is_closed_is_told(page, tab):
+    tab.open()
+    page.locator(".ag-library .ag-story", has_text="by keys").click()
+    page.wait_for_selector(".ag-game:visible")
+    page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
+    page.press(".ag-text", "Enter")
+    page.wait_for_selector(".ag-doing:visible")
+    close_tab(page)
+    message(page, "Turn 2 of by keys is ready")

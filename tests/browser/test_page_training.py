@@ -1,0 +1,101 @@
+"""The panel Training below the canvas: log, loss curve and shots of runs of Train LoRA Stage."""
+
+import pytest
+from graphs import node
+from pages import faint_texts, script
+from play_tab import MESSAGE
+
+PATIENCE_S = 600  # a busy machine takes ten times as long
+TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "shown", "steps": 4, "batch": 2, "rank": 4}
+TRAIN |= {"lr": 1e-3, "games": 1, "seed": 0, "resume": True}
+TOGGLE = "() => app.extensionManager.command.execute('Workspace.ToggleBottomPanelTab.animegamer.training')"
+
+
+def train(**inputs):
+    return {"train": node("TrainLoRAStage", **TRAIN | inputs)}
+
+
+@pytest.fixture(scope="module")
+def page(comfy):
+    yield comfy.page
+    if comfy.page.locator(".ag-training").count():
+        comfy.page.evaluate(TOGGLE)
+
+
+def words(page):
+    return page.locator(".ag-training-words").inner_text()
+
+
+def test_before_any_run_the_panel_says_what_it_is_for(page, server, comfy):
+    assert not list(server.output_dir.glob("animegamer/runs/*/*/log.jsonl"))
+    page.evaluate(TOGGLE)
+    page.wait_for_selector(".ag-training .ag-empty:visible")
+    assert "Train LoRA Stage" in page.locator(".ag-training .ag-empty").inner_text()
+
+
+def test_a_run_is_shown_while_it_trains(page, server, comfy):
+    queued = server.queue(train(shots_every=2))
+    page.wait_for_function(
+        "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Training: step')",
+        timeout=PATIENCE_S * 1000,
+    )
+    assert page.locator(".ag-training select").input_value() == '{"run":"shown","stage":"adapt"}'
+    server.wait(queued, PATIENCE_S)
+    page.wait_for_function("() => document.querySelector('.ag-training-words').innerText.startsWith('Finished')")
+    assert words(page) == "Finished: 4 steps"
+    rows = page.locator(".ag-training-log li").all_inner_texts()
+    assert len(rows) == 4 and rows[0].startswith("step 4  loss 0.")
+    assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "100"
+    corners = page.locator(".ag-training polyline.ag-of-loss").get_attribute("points").split()
+    assert len(corners) == 4 and corners[0].startswith("0,") and corners[-1].startswith("400,")
+    assert page.locator(".ag-training .ag-plot").get_attribute("aria-label").startswith("loss 0.")
+    page.wait_for_function("() => document.querySelector('.ag-training-shots img').naturalWidth > 300")
+    comfy.shot("training")
+
+
+def test_shots_are_walked_by_keys(page):
+    told = page.locator(".ag-training-shots .ag-faint").first
+    assert told.inner_text() == "Shots at step 4"
+    page.locator(".ag-training-shots button").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert told.inner_text() == "Shots at step 2"
+    assert page.locator(".ag-training-shots img").get_attribute("alt").startswith("Step 2: clips")
+    page.locator(".ag-training-shots button").last.click()
+    assert told.inner_text() == "Shots at step 4" and page.locator(".ag-training-shots button").last.is_disabled()
+
+
+def test_everything_has_a_name_and_can_be_read(page):
+    assert page.evaluate(script("training_nameless")) == 0
+    assert not faint_texts(page, ".ag-training", ".ag-lines")
+
+
+def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, server, comfy):
+    page.evaluate(TOGGLE)
+    page.wait_for_selector(".ag-training", state="detached")
+    folder = server.output_dir / "animegamer" / "runs" / "broken off" / "adapt"
+    queued = server.queue(train(run="broken off", steps=200))
+    server.wait_until(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").read_text(), PATIENCE_S)
+    server.post("/interrupt", {})
+    server.wait(queued, PATIENCE_S)
+    page.locator(MESSAGE, has_text="Training of broken off has stopped").wait_for()
+    page.evaluate(TOGGLE)
+    page.wait_for_function(
+        "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Not at work: step')"
+    )
+    page.select_option(".ag-training select", '{"run":"shown","stage":"adapt"}')
+    page.wait_for_function("() => document.querySelector('.ag-training-words').innerText === 'Finished: 4 steps'")
+    page.evaluate(TOGGLE)
+    page.wait_for_selector(".ag-training", state="detached")
+
+
+def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
+    server.run(train(steps=5), PATIENCE_S)
+    told = page.locator(MESSAGE, has_text="Training of shown has finished")
+    told.wait_for()
+    assert "adapt: 5 steps" in told.inner_text()
+
+
+@pytest.mark.parametrize("asked", ["run=..&stage=adapt", "run=shown&stage=..", "run=nothing"])
+def test_no_folder_but_a_runs_own_is_read(server, asked):
+    with pytest.raises(Exception, match="400"):
+        server.get(f"/animegamer/training?{asked}")
