@@ -118,7 +118,7 @@ def test_playing_as_the_page_says(tmp_path, monkeypatch):
     game = re.search(r"```text\n(Character: .*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
     (tmp_path / "my-game.txt").write_text(game, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert len(PLAYED) == 4
+    assert len(PLAYED) == 6
     for line in PLAYED:
         run_line(f"{line} --steps 1", monkeypatch)
     story = tmp_path / "out" / "my-game"

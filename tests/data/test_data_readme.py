@@ -13,6 +13,9 @@ from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, r
 from animegamer_core.data.captions import reply_log
 from animegamer_core.data.captions.script import read_spans
 from animegamer_core.data.films import film_index
+from animegamer_core.data.films.framing import Crop
+from animegamer_core.data.films.scenes import Scene
+from animegamer_core.data.films.survey import FilmScene, Survey
 from animegamer_core.data.records import ClipRecord
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dataset.md").read_text(encoding="utf-8")
@@ -38,6 +41,10 @@ def folder(tmp_path) -> Path:
         (tmp_path / record.clip).touch()
     (tmp_path / dataset.TURNS).write_text(dataset.turns_text([first, second]))
     (tmp_path / dataset.GAMES).write_text(example("games.jsonl"))
+    film = tmp_path.parent / f"{first.film}.mp4"
+    film.write_bytes(b"film")
+    scenes = (FilmScene(Scene(0.0, 31.208, "start"), Crop()), FilmScene(Scene(31.208, 40.0, "cut"), Crop()))
+    film_index.add_film(tmp_path, first.film, film, {}, Survey({}, 40.0, scenes))
     return tmp_path
 
 
@@ -82,7 +89,9 @@ def test_the_sidecar_is_one_that_the_script_reads(tmp_path):
 def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
     file = tmp_path / corrections.CORRECTIONS
     file.write_text(example("corrections"))
-    assert corrections.apply_corrections(folder, file) == 2
+    assert corrections.apply_corrections(folder, file) == 4
+    (film,) = film_index.read_film_index(folder).values()
+    assert [(item.scene.start, item.scene.end) for item in film.survey.scenes] == [(0.0, 12.5), (12.5, 40.0)]
     (left,) = dataset.DatasetFolder.open(folder).turns
     asked = [json.loads(line) for line in example("corrections").splitlines()]
     assert (left.clip, left.adverb) == (asked[0]["clip"], asked[0]["adverb"])

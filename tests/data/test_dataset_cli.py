@@ -67,7 +67,7 @@ def spawn(film: Path, out: Path, *options: str, **how) -> subprocess.Popen:
 
 
 def tables(out: Path) -> dict[str, bytes]:
-    files = [*out.glob("*.jsonl"), *out.glob("dataset.json"), *out.rglob("*.mp4"), *(out / "films").iterdir()]
+    files = [*out.glob("*.jsonl"), *out.glob("dataset.json"), *out.rglob("*.mp4"), *(out / "films").glob("*.json*")]
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
 
 
@@ -218,11 +218,11 @@ def as_nobody(command: list[str]) -> str:
 
 @needs_root
 def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film, whole, tmp_path):
-    kilobytes = sum(path.stat().st_size for path in whole.rglob("*.mp4")) // 1024
+    clips, strip = (sum(path.stat().st_size for path in whole.rglob(f"*.{kind}")) // 1024 for kind in ("mp4", "jpg"))
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("no file system may be mounted here")
     try:
-        for room in (16, kilobytes // 2):
+        for room in (16, strip + clips // 2):
             subprocess.run(["mount", "-o", f"remount,size={room}k", str(tmp_path)], check=True)
             process = spawn(film, tmp_path / "out", "--captioner", "script")
             _, words = process.communicate(timeout=120)
