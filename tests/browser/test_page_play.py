@@ -56,10 +56,13 @@ def test_three_takes_and_continuing_from_the_chosen_one(game):
     assert sorted(kept) == ["false", "false", "true"]
     sources = {takes.nth(i).locator("video").get_attribute("src") for i in range(3)}
     assert len(sources) == 3
+    game.wait_until_idle()
     other = takes.nth(kept.index("false"))
     chosen = other.locator("video").get_attribute("src")
     other.click()
-    page.wait_for_function("(src) => document.querySelector('.ag-screen video')?.src === src", arg=chosen)
+    page.wait_for_function(
+        "(src) => document.querySelector('.ag-screen video')?.getAttribute('src') === src", arg=chosen
+    )
     game.wait_until_idle()
     assert other.get_attribute("aria-pressed") == "true"
     game.comfy.shot("play-takes-dark")

@@ -237,7 +237,8 @@ def test_the_words_of_a_world(server):
     words = server.get("/animegamer/words?world=toybox")
     assert words["characters"] == list(CHARACTERS) and words["places"] == list(PLACES)
     assert "gently" in words["adverbs"] and "run" in words["motions"] and words["times"] == ["day", "night"]
-    assert server.get("/animegamer/words?world=qiqi") == {name: [] for name in words}
+    assert words.pop("judged") is True
+    assert server.get("/animegamer/words?world=qiqi") == {"judged": False, **{name: [] for name in words}}
 
 
 def test_an_impossible_story_is_refused_before_its_first_turn(server):
