@@ -1,11 +1,17 @@
 """The recipe of the embedded world: its dataset, its calibration and its judges."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from build_worker import TINY_HARD
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -17,7 +23,6 @@ from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.research.toybox_recipe.build import main
 from animegamer_core.research.toybox_recipe.build_dir import BuildDir, Deadline
 from animegamer_core.research.toybox_recipe.calibrate import Response, decoder_response
-from animegamer_core.research.toybox_recipe.probes import ProbeRecipe
 from animegamer_core.research.toybox_recipe.recipe import FULL, HARD, HARD_QUICK, HARD_STAGES, QUICK, STAGES
 from animegamer_core.research.toybox_recipe.scoring_checks import ScoringRecipe
 from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, build
@@ -36,8 +41,10 @@ from animegamer_core.toybox.editions import FIRST, SECOND, edition_of
 from animegamer_core.toybox.probes import ProbeNet, has_frame_probes
 from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
+from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import WorldParts
 
+BUILD_WORKER = Path(__file__).parents[1] / "support" / "build_worker.py"
 SMALL = DatasetGames(games=2, held_out=1, turns=2)
 
 
@@ -220,20 +227,7 @@ def test_the_shipped_world_is_small_and_whole():
 def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, capsys):
     """Every stage of edition 2 in miniature; between two of them the build travels to another folder."""
     monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
-    tiny, hard = SPECS["tiny"].decoder, HARD.spec.decoder
-    size = {"height": hard.height, "width": hard.width, "patch": hard.patch, "guides_motion": hard.guides_motion}
-    vae = replace(tiny.vae, latent_channels=hard.vae.latent_channels)
-    spec = replace(SPECS["tiny"], decoder=replace(tiny, **size, steps=1, vae=vae))
-    games = DatasetGames(games=2, held_out=1, turns=3, edition=2)
-    small = replace(
-        HARD_QUICK,
-        spec=spec,
-        dataset_games=games,
-        engine_games=games,
-        probes=ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1),
-        frames=ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1, seed=2),
-        scoring=ScoringRecipe(scenes=4, held_out=2, steps=1, control_steps=1),
-    )
+    small, spec = TINY_HARD, TINY_HARD.spec
     monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.RECIPES", {(2, True): small})
     start = tmp_path / "vae.safetensors"
     torch.manual_seed(0)
@@ -252,6 +246,46 @@ def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, 
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
     assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table
     assert world.load_decoder().vae.config.latent_channels == 16
+
+
+def test_two_processes_train_a_build_like_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.RECIPES", {(2, True): TINY_HARD})
+    one, two = tmp_path / "one", tmp_path / "two"
+    words = ["--edition", "2", "--quick", "--work"]
+    assert main([*words, str(one), "--stages", "data,vae,towers"]) == 0
+    shutil.rmtree(one / "world" / "decoder")  # as a small archive leaves it: nothing has trained the transformer yet
+    vae = load_file(one / "world" / "vae" / "model.safetensors")
+    shutil.copytree(one, two)
+    rest = ["--stages", "warmup,joint", "--pack", str(tmp_path / "parts")]
+    in_two_processes([*words, str(two), *rest])
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["build-00.part"]
+    assert main([*words, str(one), *rest]) == 0
+    for stage in ("warmup", "joint"):
+        losses = [[row["loss"] for row in read_log(folder / "runs" / stage / "log.jsonl")] for folder in (one, two)]
+        assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for folder in (one, two):
+        open_world(folder / "world").verify()
+        kept = load_file(folder / "world" / "vae" / "model.safetensors")
+        assert all(torch.equal(value, kept[name]) for name, value in vae.items()), "the trained VAE stays"
+        assert BuildDir(folder, TINY_HARD, "cpu", print).is_finished("joint")
+
+
+def in_two_processes(words):
+    """The build, as `accelerate launch` starts it."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(BUILD_WORKER)]
+    root = str(BUILD_WORKER.parents[2])
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, *launch, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_build_without_what_it_trained_is_refused(tmp_path):
+    work = BuildDir(tmp_path, TINY_HARD, "cpu", print)
+    save_world(work.world, TINY_HARD.spec)
+    work.note("vae", 1.0, finished=True)
+    work.note("data", 1.0, finished=True)
+    with pytest.raises(ValueError, match="stage vae is finished, but .* lacks vae"):
+        build(work, ["warmup"], Deadline())
 
 
 def test_a_travelling_checkpoint_is_its_average_and_has_no_moments(tmp_path):

@@ -12,6 +12,7 @@
 The same command again skips finished stages and continues an unfinished one. In edition 1 every stage ends within 8
 minutes on one H200; `--minutes` stops any stage in time. `--pack` writes what another machine needs in order to go on
 into a few small files, and `--unpack` reads them. `--quick` runs everything in miniature, to try the machinery.
+`accelerate launch --num_processes 2 -m animegamer_core.toybox.build` shares each training stage between two GPUs.
 """
 
 from __future__ import annotations
@@ -49,24 +50,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [stage for stage in stages if stage not in recipe.stages]
     if unknown:
         raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(recipe.stages)}")
-    if args.unpack is not None:
-        unpack(args.unpack, args.work)
-
-    import torch
-
+    from ...train.distributed import close_at_exit, processes
     from .stages import build
 
+    main_process = processes().is_main_process
+    if args.unpack is not None and main_process:
+        unpack(args.unpack, args.work)
     started = time.monotonic()
 
     def say(line: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
+        if main_process:
+            sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
 
     args.work.mkdir(parents=True, exist_ok=True)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    work = BuildDir(args.work, recipe, device, say, args.vae)
+    processes().wait_for_everyone()  # for what was unpacked
+    work = BuildDir(args.work, recipe, str(processes().device), say, args.vae)
     done = build(work, stages, Deadline(args.minutes))
-    for path in pack(args.work, args.pack) if args.pack is not None else ():
+    for path in pack(args.work, args.pack) if args.pack is not None and main_process else ():
         say(f"wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
+    close_at_exit()
     return 0 if done else UNFINISHED
 
 

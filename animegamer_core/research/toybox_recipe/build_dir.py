@@ -17,6 +17,7 @@ from ...files import write_text
 from ...json_files import read_json
 from ...state import MotionTable
 from ...toybox.dataset import OnClip
+from ...train.distributed import processes
 from .recipe import Recipe
 
 Say = Callable[[str], object]
@@ -115,7 +116,9 @@ class BuildDir:
         return bool(self.log().get(stage, {}).get("finished"))
 
     def note(self, stage: str, seconds: float, finished: bool) -> None:
-        """Add to a stage's seconds in the log, and record whether it is finished."""
+        """Add to a stage's seconds in the log, and record whether it is finished; of several processes, one does."""
+        if not processes().is_main_process:
+            return
         before = self.log()
         total = before.get(stage, {}).get("seconds", 0.0) + round(seconds, 1)
         log = {**before, stage: {"seconds": total, "finished": finished, "settings": self.settings(stage)}}

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from accelerate.utils import broadcast_object_list
 
-from ...checkpoint import open_world, save_world
+from ...checkpoint import World, open_world, save_world
+from ...checkpoint.parts import ENCODER_PARTS
 from ...data.cache import FeatureStore
 from ...data.dataset import DatasetFolder
 from ...model.prompt import GameTokenizer
@@ -17,6 +19,7 @@ from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VAL
 from ...toybox.dataset import write_dataset
 from ...toybox.editions import EDITION_NOTE, FIRST
 from ...toybox.world import LIFE, vocabulary
+from ...train.distributed import processes
 from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts
 from ...train.run import StageResult, train_stage
@@ -29,6 +32,8 @@ from .recipe import DRAWN
 from .scoring_checks import build_scoring_models
 from .vae_start import begin_vae
 
+# the parts that a finished stage has put into the world
+TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
 ROWS = {"polish": "vae"}  # build stages that train with another stage's row of the scratch recipe
 SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
@@ -37,18 +42,21 @@ LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing el
 def build(work: BuildDir, stages: Sequence[str], deadline: Deadline) -> bool:
     """Run the stages that are not finished yet, in order; False if the time ran out before the end of the last one.
 
+    The processes of a run share the stages of `animegamer_core.train`; the main one does the others.
     ValueError if the folder's dataset, or one of these stages, was built with another recipe.
     """
     for stage in dict.fromkeys((*DRAWN, *stages)):
         work.check_recipe(stage)
+    todo = [stage for stage in stages if not work.is_finished(stage)]
+    processes().wait_for_everyone()  # before the log changes
     material = None  # the dataset, models and features that one training stage hands to the next
-    for stage in stages:
-        if work.is_finished(stage):
-            continue
+    for stage in todo:
         started = time.monotonic()
         work.note(stage, 0.0, finished=False)
         if stage in OWN_STAGES:
-            OWN_STAGES[stage](work)
+            if processes().is_main_process:
+                OWN_STAGES[stage](work)
+            processes().wait_for_everyone()
         else:
             dataset = _engine_games if stage == "predict" else _dataset
             if material is None or material[0] is not dataset:
@@ -61,7 +69,7 @@ def build(work: BuildDir, stages: Sequence[str], deadline: Deadline) -> bool:
                 return False
         work.note(stage, time.monotonic() - started, finished=True)
         work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
-        if deadline.over:
+        if broadcast_object_list([deadline.over])[0]:
             return False
     return True
 
@@ -123,14 +131,29 @@ def _train_scoring_models(work: BuildDir) -> None:
 def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple[WorldParts, TrainingData]:
     """The models built so far with new ones for the rest, and a dataset with its clips on the device."""
     world = open_world(work.world)
-    clips = dataset(work)
+    _check_trained(work, world)
+    with processes().main_process_first():
+        clips = dataset(work)
     loaded = WorldParts.load(world)
     tokenizer = GameTokenizer.from_words(vocabulary(work.recipe.edition.references > 0), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
+    if fresh.decoder is not None and work.is_finished("vae"):  # where only the transformer is absent
+        source = world.storage.source("vae")
+        fresh.decoder.vae.load_state_dict({name: source.tensor(name).float() for name in source.keys()})  # noqa: SIM118
     parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
     data = add_frames(TrainingData(clips, FeatureStore()))
     return parts, replace(data, store=data.store.to(work.device))
+
+
+def _check_trained(work: BuildDir, world: World) -> None:
+    """ValueError if the world lacks a part that a finished stage trained; random weights would take its place."""
+    for stage, parts in TRAINED_PARTS.items():
+        if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
+            raise ValueError(
+                f"stage {stage} is finished, but {world.folder} lacks {', '.join(lacking)}; copy it there from the "
+                "folder that the stage was finished in"
+            )
 
 
 def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
@@ -140,11 +163,13 @@ def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, mi
 
     row = ROWS.get(stage, stage)
     if stage == "vae" and work.vae is not None:
-        begin_vae(work.vae, parts, open_world(work.world))
+        with processes().main_process_first():
+            begin_vae(work.vae, parts, open_world(work.world))
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     result = train_stage(row, config, parts, data, work.folder / "runs" / stage, RunOptions(on_step=show))
-    if result.done:
+    if result.done and processes().is_main_process:
         result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
+    processes().wait_for_everyone()
     return result
 
 
