@@ -39,6 +39,7 @@ def shown(page):
 
 @pytest.fixture(scope="module")
 def page(tab):
+    tab.comfy.open()  # other files of tests leave their story and its drafts in the page
     tab.open()
     close_tab(tab.page)
     return tab.page
