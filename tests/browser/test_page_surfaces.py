@@ -39,7 +39,6 @@ def shown(page):
 
 @pytest.fixture(scope="module")
 def page(tab):
-    tab.comfy.open()  # other files of tests leave their story and its drafts in the page
     tab.open()
     close_tab(tab.page)
     return tab.page
@@ -53,7 +52,7 @@ def test_no_key_of_ours_belongs_to_comfyui(page):
 
 def test_a_turn_is_played_by_keys_alone(page, tab):
     press(page, "Shift+P")
-    tab.begin("by keys")
+    tab.begin("keys alone")
     tab.sketch()
     page.fill(".ag-text", "Character: Miko; Motion: dance; Background: day beach.")
     page.keyboard.press("Alt+Enter")
@@ -123,21 +122,21 @@ def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):
 
 def test_a_deleted_story_is_told_and_comes_back_by_the_key_from_a_closed_tab(page, tab):
     tab.close_story()
-    page.locator(".ag-library li", has_text="by keys").locator("button:has(.pi-trash)").click()
-    message(page, "by keys is in the trash")
+    page.locator(".ag-library li", has_text="keys alone").locator("button:has(.pi-trash)").click()
+    message(page, "keys alone is in the trash")
     tab.comfy.shot("message")
     close_tab(page)
     press(page, "Shift+U")
     page.wait_for_function("() => document.activeElement.matches('.ag-story')")
-    assert page.locator(".ag-library li", has_text="by keys").count() == 1
+    assert page.locator(".ag-library li", has_text="keys alone").count() == 1
 
 
 def test_a_turn_that_ends_while_the_tab_is_closed_is_told(page, tab):
     tab.open()
-    page.locator(".ag-library .ag-story", has_text="by keys").click()
+    page.locator(".ag-library .ag-story", has_text="keys alone").click()
     page.wait_for_selector(".ag-game:visible")
     page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
     page.press(".ag-text", "Enter")
     page.wait_for_selector(".ag-doing:visible")
     close_tab(page)
-    message(page, "Turn 2 of by keys is ready")
+    message(page, "Turn 2 of keys alone is ready")
