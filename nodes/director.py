@@ -13,7 +13,7 @@ from ..animegamer_core.story.everyday import director_for
 from ..animegamer_core.story.story import Story
 from . import comfyui
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
-from .widgets import LAST_TURN, MAX_SEED
+from .widgets import LAST_TURN, MAX_SEED, optional_number_input
 
 MOST_AUTOPLAY = 10_000
 MOST_SUGGESTIONS = 10
@@ -22,14 +22,13 @@ MOST_SUGGESTIONS = 10
 def autoplay_inputs() -> list[io.Input]:
     """How many turns the world plays by itself. Optional, and a node's last ones, so that older graphs still work."""
     return [
-        io.Int.Input(
+        optional_number_input(
             "autoplay",
-            default=0,
-            min=0,
-            max=MOST_AUTOPLAY,
-            optional=True,
-            tooltip="After the instructions, play so many more turns by itself: a small rule proposes what happens "
-            "next from the stats and the last turns. 0: none.",
+            0,
+            0,
+            MOST_AUTOPLAY,
+            "After the instructions, play so many more turns by itself: a small rule proposes what happens next from "
+            "the stats and the last turns. 0: none.",
         ),
         io.Int.Input(
             "autoplay_seed",

@@ -68,9 +68,7 @@ def register() -> None:
         add_route("GET", f"/animegamer/{path}", _read_with(read))
 
 
-def add_route(
-    method: str, path: str, handler: Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
-) -> None:
+def add_route(method: str, path: str, handler: Handler) -> None:
     """Add a route to the server, unless it is there already or there is no server."""
     table = comfyui.routes()
     if table is None or any((getattr(at, "method", ""), getattr(at, "path", "")) == (method, path) for at in table):
@@ -288,13 +286,14 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "shot": entry.shot,
         "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),
         "score": _score(record),
-        "takes": [_take_of(story, shot) for shot in entry.takes if story.shots.record(shot) is not None],
+        "takes": [
+            _take_of(story, shot, of_take) for shot in entry.takes if (of_take := story.shots.record(shot)) is not None
+        ],
     }
 
 
-def _take_of(story: Story, shot: str) -> Json:
-    """A take that a turn's shot was chosen from."""
-    record = story.shots.record(shot) or {}
+def _take_of(story: Story, shot: str, record: Json) -> Json:
+    """A take that a turn's shot was chosen from, with the shot's record."""
     clip = comfyui.output_item(story.shots.path(shot))
     return {"shot": shot, "seed": record["key"]["seed"], "clip": clip, "score": _score(record)}
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.evaluate.judges import open_judge
-from ..animegamer_core.story.takes import MOST_TAKES, Judgement, Takes, best_take, judged, scores_text
+from ..animegamer_core.story.takes import MOST_TAKES, Judgement, Takes, best_take, judged, needs_judge, scores_text
 from .values import Shot, bytes_of
+from .widgets import optional_number_input
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.story.takes import JudgedTake
@@ -18,15 +19,11 @@ if typing.TYPE_CHECKING:
 
 def takes_input() -> io.Input:
     """How many takes are drawn. Optional, and a node's last one, so that older graphs still work."""
-    return io.Int.Input(
-        "takes",
-        default=1,
-        min=1,
-        max=MOST_TAKES,
-        optional=True,
-        tooltip="Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world "
-        "is judged by its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged.",
+    tooltip = (
+        "Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world is judged by "
+        "its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged."
     )
+    return optional_number_input("takes", 1, 1, MOST_TAKES, tooltip)
 
 
 def bar_inputs() -> list[io.Input]:
@@ -41,20 +38,15 @@ def bar_inputs() -> list[io.Input]:
             optional=True,
             tooltip="While the best take's score is below this, draw another one, up to most_takes. 0: never.",
         ),
-        io.Int.Input(
-            "most_takes",
-            default=0,
-            min=0,
-            max=MOST_TAKES,
-            optional=True,
-            tooltip="The most takes of a turn where a bar is set. 0: as many as takes.",
+        optional_number_input(
+            "most_takes", 0, 0, MOST_TAKES, "The most takes of a turn where a bar is set. 0: as many as takes."
         ),
     ]
 
 
 def takes_of(model: GameModel, takes: int, bar: float = 0.0, most: int = 0) -> Takes | None:
     """The takes that the widgets ask for; None if one is drawn without a judge. ValueError if nothing can judge."""
-    return None if (takes, bar, most) == (1, 0, 0) else Takes(open_judge(model.world), takes, bar, most)
+    return Takes(open_judge(model.world), takes, bar, most) if needs_judge(takes, bar, most) else None
 
 
 def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Shot, list[str]]:

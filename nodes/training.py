@@ -20,7 +20,7 @@ from .run_checks import check_games, check_run, in_widget_words
 from .schemas import schema
 from .training_progress import RunAtWork, at_work
 from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
-from .widgets import choice_input, number_input, seed_input, world_input
+from .widgets import choice_input, number_input, optional_number_input, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,14 +127,13 @@ class TrainLoRAStage(io.ComfyNode):
                     "format that this engine was trained with; choose paper for an engine that was not trained here.",
                     optional=True,
                 ),
-                io.Int.Input(
+                optional_number_input(
                     "shots_every",
-                    default=0,
-                    min=0,
-                    max=1_000_000,
-                    optional=True,
-                    tooltip="Steps between pictures of shots from the weights so far, beside the clips that they "
-                    "should resemble. The panel Training shows them; they are in the run's folder shots. 0: none.",
+                    0,
+                    0,
+                    1_000_000,
+                    "Steps between pictures of shots from the weights so far, beside the clips that they should "
+                    "resemble. The panel Training shows them; they are in the run's folder shots. 0: none.",
                 ),
             ],
             outputs=[

@@ -31,7 +31,7 @@ class RunAtWork:
         self.run, self.stage, self.steps, self._sent_at = run, stage, steps, 0.0
 
     def went_on(self, step: int) -> bool:
-        """Tell the pages, at most once a second; whether they were told."""
+        """Send the event, at most once a second; returns whether it was sent."""
         if time.monotonic() - self._sent_at < EVERY_SECONDS:
             return False
         self._sent_at = time.monotonic()
@@ -46,7 +46,7 @@ class RunAtWork:
 
 @contextlib.contextmanager
 def at_work(run: str, stage: str, steps: int) -> Iterator[RunAtWork]:
-    """The run is at work while the block runs; pages are told of its begin and of its end."""
+    """The run is at work while the block runs; events say when it begins and how it ends."""
     now = _at_work[run, stage] = RunAtWork(run, stage, steps)
     now.send("begun")
     state = "stopped"

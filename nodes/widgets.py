@@ -24,6 +24,11 @@ def number_input(name: str, default: int, low: int, high: int, tooltip: str) -> 
     return io.Int.Input(name, default=default, min=low, max=high, tooltip=tooltip)
 
 
+def optional_number_input(name: str, default: int, low: int, high: int, tooltip: str) -> io.Input:
+    """As `number_input`; for a node's last inputs, so that older graphs still work."""
+    return io.Int.Input(name, default=default, min=low, max=high, optional=True, tooltip=tooltip)
+
+
 def strength_input(name: str, tooltip: str) -> io.Input:
     """The strength of LoRA files."""
     return io.Float.Input(name, default=1.0, min=-2.0, max=2.0, step=0.05, tooltip=tooltip)

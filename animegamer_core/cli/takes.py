@@ -6,7 +6,7 @@ import argparse
 import typing
 
 from ..story.player import PlayedTurn
-from ..story.takes import Takes, scores_text
+from ..story.takes import Takes, needs_judge, scores_text
 
 if typing.TYPE_CHECKING:
     from ..checkpoint import World
@@ -35,7 +35,7 @@ def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | Non
 
     ValueError if the arguments contradict one another, or if nothing can judge the world's shots.
     """
-    if (args.takes, args.bar, args.most_takes) == (1, 0, 0):
+    if not needs_judge(args.takes, args.bar, args.most_takes):
         return None
     from ..evaluate.judges import open_judge
 

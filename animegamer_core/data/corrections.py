@@ -112,7 +112,7 @@ class _Films:
     def write(self) -> None:
         """Write the scenes of the films that have others now."""
         for film, scenes in self._scenes.items():
-            change_scenes(self._out, film, scenes)
+            change_scenes(self._out, film, self._index[film], scenes)
 
 
 def _clip_of(row: Any, changed: Mapping[str, int]) -> str:

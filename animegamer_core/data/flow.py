@@ -59,6 +59,11 @@ class FlowSettings:
         if not 0 <= self.slow_fraction < 1:
             raise FlowError(f"the slow fraction is {self.slow_fraction}; expected 0 or more and less than 1")
 
+    @property
+    def left_out(self) -> dict[str, float]:
+        """What `motion_value` leaves out, as its arguments."""
+        return {"threshold": self.threshold, "slow_fraction": self.slow_fraction}
+
 
 class Flow(Protocol):
     """An open backend. facts: its name and version, for dataset.json."""

@@ -89,8 +89,7 @@ class MotionRule:
         """The part `level`; none if motion is not judged."""
         if self.flow is None:
             return {}
-        how = {"threshold": self.flow.threshold, "slow_fraction": self.flow.slow_fraction}
-        return {"level": self.fits(motion, motion_value(frames_FHWC, **how))}
+        return {"level": self.fits(motion, motion_value(frames_FHWC, **self.flow.left_out))}
 
 
 @dataclass(frozen=True)

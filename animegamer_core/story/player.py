@@ -236,8 +236,9 @@ class Player:
         from ..media.video import to_uint8
 
         key = self._shot_key(turn, motion)
-        if self._is_known(turn, motion):
-            return False, address_of(key)
+        shot = address_of(key)
+        if self.story.shots.find(shot) is not None:
+            return False, shot
         frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
         return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
 

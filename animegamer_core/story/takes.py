@@ -75,6 +75,11 @@ def judgement_of(record: Mapping[str, typing.Any] | None) -> Judgement | None:
         return None
 
 
+def needs_judge(count: int, bar: float, most: int) -> bool:
+    """Whether these settings of `Takes` differ from one take without a bar, which is drawn without a judge."""
+    return (count, bar, most) != (1, 0, 0)
+
+
 @dataclass(frozen=True)
 class Takes:
     """How many takes of a turn are drawn. count: always; 1 is drawn without choosing.

@@ -88,7 +88,6 @@ def is_at_chance(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
     return float(np.mean(right)) <= guess + 3 * math.sqrt(guess * (1 - guess) / count)
 
 
-@torch.inference_mode()
 def recognise(
     net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32, present: Collection[str] = ()
 ) -> Labels:
@@ -96,28 +95,30 @@ def recognise(
 
     present: heads that may not answer "none", so that a guess has an even chance among the other classes.
     """
-    device = net.looks.weight.device
-    seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
-    for start in range(0, len(frames_u8), batch):
-        clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
-        for name, logits in net(rearrange(clips, "b f h w c -> b f c h w")).items():
-            first = HEADS[name].index(NONE) + 1 if name in present else 0
-            seen[name].append(first + logits[:, first:].argmax(dim=-1).cpu())
-    return {name: torch.cat(rows).numpy() if rows else np.empty(0, np.int64) for name, rows in seen.items()}
+    found = {}
+    for name, logits in _logits(net, frames_u8, batch).items():
+        first = HEADS[name].index(NONE) + 1 if name in present else 0
+        found[name] = (first + logits[:, first:].argmax(dim=-1)).numpy()
+    return found
 
 
-@torch.inference_mode()
 def probabilities(
     net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32
 ) -> dict[str, NDArray[np.float32]]:
     """The probabilities (M, classes) of every head's classes that probes in eval mode give clips (M, 17, H, W, 3)."""
+    return {name: logits.softmax(dim=-1).numpy() for name, logits in _logits(net, frames_u8, batch).items()}
+
+
+@torch.inference_mode()
+def _logits(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int) -> dict[str, Tensor]:
+    """The logits (M, classes) of every head for clips (M, 17, H, W, 3), on the CPU."""
     device = net.looks.weight.device
-    seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
+    seen = {name: [torch.empty(0, len(classes))] for name, classes in HEADS.items()}
     for start in range(0, len(frames_u8), batch):
         clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
         for name, logits in net(rearrange(clips, "b f h w c -> b f c h w")).items():
-            seen[name].append(logits.softmax(dim=-1).cpu())
-    return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
+            seen[name].append(logits.cpu())
+    return {name: torch.cat(rows) for name, rows in seen.items()}
 
 
 @torch.inference_mode()

@@ -54,14 +54,14 @@ def test_a_run_is_shown_while_it_trains(page, server, comfy):
 
 
 def test_shots_are_walked_by_keys(page):
-    told = page.locator(".ag-training-shots .ag-faint").first
-    assert told.inner_text() == "Shots at step 4"
+    caption = page.locator(".ag-training-shots .ag-faint").first
+    assert caption.inner_text() == "Shots at step 4"
     page.locator(".ag-training-shots button").first.focus()
     page.keyboard.press("ArrowLeft")
-    assert told.inner_text() == "Shots at step 2"
+    assert caption.inner_text() == "Shots at step 2"
     assert page.locator(".ag-training-shots img").get_attribute("alt").startswith("Step 2: clips")
     page.locator(".ag-training-shots button").last.click()
-    assert told.inner_text() == "Shots at step 4" and page.locator(".ag-training-shots button").last.is_disabled()
+    assert caption.inner_text() == "Shots at step 4" and page.locator(".ag-training-shots button").last.is_disabled()
 
 
 def test_everything_has_a_name_and_can_be_read(page):
@@ -90,9 +90,9 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
 
 def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
     server.run(train(steps=5), PATIENCE_S)
-    told = page.locator(MESSAGE, has_text="Training of shown has finished")
-    told.wait_for()
-    assert "adapt: 5 steps" in told.inner_text()
+    message = page.locator(MESSAGE, has_text="Training of shown has finished")
+    message.wait_for()
+    assert "adapt: 5 steps" in message.inner_text()
 
 
 @pytest.mark.parametrize("asked", ["run=..&stage=adapt", "run=shown&stage=..", "run=nothing"])

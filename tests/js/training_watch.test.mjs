@@ -37,7 +37,7 @@ test("a chosen run stays shown until another begins", async () => {
   assert.equal(open.asked.at(-1), "/animegamer/training");
 });
 
-test("an error of the server is told, and forgotten with the next answer", async () => {
+test("an error of the server is shown, and forgotten with the next answer", async () => {
   const broken = watch(new Error("no such run"));
   await broken.ask();
   assert.equal(broken.error, "no such run");

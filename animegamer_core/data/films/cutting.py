@@ -100,15 +100,14 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
         return span, [[] for _ in plans]
     frames = read_frames(span.film, times[0], span.scenes[-1].scene.end, threads=1)
     pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
-    rule = {"threshold": flow.threshold, "slow_fraction": flow.slow_fraction}
-    measure = functools.partial(motion_value, backend=_flow(flow), **rule)
+    measure = functools.partial(motion_value, backend=_flow(flow), **flow.left_out)
     sounds = sounds_at(span.film, [segment.start for plan in plans for segment in plan], shape.frames / shape.fps)
     cuts: list[list[Cut]] = []
     try:
         for item, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                shown = _shown(pictures, item.crop, shape, span.most_text < 1)._replace(sound=next(sounds))
+                shown = _shown(pictures, next(sounds), item.crop, shape, span.most_text < 1)
                 cuts[-1].append(_cut_segment(shown, segment, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
@@ -130,10 +129,12 @@ class _Shown(NamedTuple):
 
     clip_FHWC: NDArray[np.uint8]
     pages: list[NDArray[np.uint8]]
-    sound: NDArray[np.float32] | None = None
+    sound: NDArray[np.float32] | None
 
 
-def _shown(pictures: Iterator[NDArray[np.uint8]], crop: Crop, shape: ClipShape, read: bool) -> _Shown:
+def _shown(
+    pictures: Iterator[NDArray[np.uint8]], sound: NDArray[np.float32] | None, crop: Crop, shape: ClipShape, read: bool
+) -> _Shown:
     """Take a segment's frames from the pictures. read: whether its text is to be read."""
     size, clip, pages = (shape.height, shape.width), [], []
     chosen = looked_at(shape.frames) if read else ()
@@ -141,7 +142,7 @@ def _shown(pictures: Iterator[NDArray[np.uint8]], crop: Crop, shape: ClipShape, 
         clip.append(fit(picture, crop, size))
         if index in chosen:
             pages.append(fit(picture, crop, reading_size(picture, crop, size)))
-    return _Shown(np.stack(clip), pages)
+    return _Shown(np.stack(clip), pages, sound)
 
 
 def _cut_segment(

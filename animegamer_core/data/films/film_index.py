@@ -104,11 +104,14 @@ def _read(path: Path) -> FilmEntry:
         raise ValueError(f"{error}; delete it to cut the film again") from error
 
 
+def _write(out: Path, name: str, entry: FilmEntry) -> None:
+    write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(entry)) + "\n")
+
+
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
     """Write a film's survey, and forget the finished scenes of an earlier one, which may have had others."""
     _finished_path(out, name).unlink(missing_ok=True)
-    entry = FilmEntry(_plain(film.name), film.stat().st_size, settings, survey)
-    write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(entry)) + "\n")
+    _write(out, name, FilmEntry(_plain(film.name), film.stat().st_size, settings, survey))
 
 
 def strip_folder(out: Path, name: str) -> Path:
@@ -116,18 +119,17 @@ def strip_folder(out: Path, name: str) -> Path:
     return out / FILMS / name
 
 
-def change_scenes(out: Path, name: str, scenes: Sequence[FilmScene]) -> None:
-    """Give a film other scenes; those that it had stay finished, the others are to be cut.
+def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmScene]) -> None:
+    """Give a film, whose entry this is, other scenes; those that it had stay finished, the others are to be cut.
 
     A kill in between has some scenes cut again: a number never stands for another scene than the one that was cut.
     """
-    path, entry = _finished_path(out, name), _read(out / FILMS / f"{name}.json")
+    path = _finished_path(out, name)
     before, finished = entry.survey.scenes, read_scenes(out, name)
     numbers = {item: number for number, item in enumerate(scenes)}
     moved = {numbers[before[number]]: cuts for number, cuts in finished.items() if before[number] in numbers}
     write_text(path, _lines({number: cuts for number, cuts in moved.items() if finished.get(number) is cuts}))
-    changed = dataclasses.replace(entry, survey=dataclasses.replace(entry.survey, scenes=tuple(scenes)))
-    write_text(out / FILMS / f"{name}.json", json.dumps(dataclasses.asdict(changed)) + "\n")
+    _write(out, name, dataclasses.replace(entry, survey=dataclasses.replace(entry.survey, scenes=tuple(scenes))))
     write_text(path, _lines(dict(sorted(moved.items()))))
 
 

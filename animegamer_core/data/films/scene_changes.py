@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .framing import Crop
-from .scenes import Scene
 from .survey import FilmScene
 
 ADDED, REMOVED = "scene_change", "no_scene_change"
@@ -84,14 +83,8 @@ def _without(scenes: Sequence[FilmScene], second: float) -> list[FilmScene]:
         raise ValueError(f"no scene change at {second:g} s can be taken away: the film begins or ends there, or before")
     if at is None:
         return list(scenes)  # taken away already
-    first, second_one = scenes[at - 1], scenes[at]
-    joined = Scene(
-        start=first.scene.start,
-        end=second_one.scene.end,
-        begins=first.scene.begins,
-        fade_in=first.scene.fade_in,
-        fade_out=second_one.scene.fade_out,
-        flashes=first.scene.flashes + second_one.scene.flashes,
-    )
-    sides = zip(dataclasses.astuple(first.crop), dataclasses.astuple(second_one.crop), strict=True)
+    first, then = scenes[at - 1], scenes[at]
+    flashes = first.scene.flashes + then.scene.flashes
+    joined = dataclasses.replace(first.scene, end=then.scene.end, fade_out=then.scene.fade_out, flashes=flashes)
+    sides = zip(dataclasses.astuple(first.crop), dataclasses.astuple(then.crop), strict=True)
     return [*scenes[: at - 1], FilmScene(joined, Crop(*map(max, sides))), *scenes[at + 1 :]]

@@ -138,7 +138,7 @@ def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple
     tokenizer = GameTokenizer.from_words(vocabulary(work.recipe.edition.references > 0), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
-    if fresh.decoder is not None and work.is_finished("vae"):  # where only the transformer is absent
+    if fresh.decoder is not None and world.has("vae"):  # only the transformer is absent
         source = world.storage.source("vae")
         fresh.decoder.vae.load_state_dict({name: source.tensor(name).float() for name in source.keys()})  # noqa: SIM118
     parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
