@@ -16,7 +16,7 @@ from pathlib import Path
 from ..files import save_picture
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
-from .content_store import ShotKey, address_of, opening_address
+from .content_store import ShotKey, address_of, key_fields, opening_address
 from .director import Proposer
 from .story import Story
 from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
@@ -271,7 +271,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
     tags = {
         "title": f"turn {turn.number}",
         "comment": turn.instruction,
-        "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
+        "animegamer": json.dumps({**key_fields(key), "turn": turn.number, "instruction": turn.instruction}),
     }
     return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
 

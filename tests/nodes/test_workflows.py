@@ -26,6 +26,7 @@ SOCKETS = {
     "lora",
     "game_dataset",
     "audio",
+    "latent",
 }  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
@@ -43,9 +44,9 @@ NOTES = {"MarkdownNote"}
 ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
 TEXT_WIDGETS = ("instruction", "instructions", "text", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
-PREVIEWED = 454  # height of a Decode Shot with the picture that a run shows in it
+PREVIEWED = 498  # height of a Decode Shot with the picture that a run shows in it
 # Heights to which nodes grow in Nodes 2.0, a run's picture with them.
-NODES_2 = {"DecodeShot": 540, "LoadAnimeGamer": 290, "GameHistory": 276, "LoadGameStory": 260}
+NODES_2 = {"DecodeShot": 584, "LoadAnimeGamer": 290, "GameHistory": 276, "LoadGameStory": 260}
 
 
 def read(path):
