@@ -180,7 +180,8 @@ def solve(
     """DPM-Solver++(2M) SDE from noise to the clean latent (docs/reference.md, sampler).
 
     noise: (B, T, C, H, W) fp32 latents of the schedule's first step. velocity returns (2B, ...) [unconditional,
-    conditional], or (B, ...) if it is asked to skip the unconditional half. draw() returns the new noise of a step; it is called in every step but the last.
+    conditional], or (B, ...) if it is asked to skip the unconditional half. draw() returns the new noise of a step; it
+    is called in every step but the last.
     """
     latents, clean_before, gap_before = noise, None, None
     last = len(schedule) - 1
