@@ -84,7 +84,9 @@ class LoadAnimeGamer(io.ComfyNode):
                     "lora_file",
                     worlds.lora_names(),
                     NONE,
-                    "A LoRA file in models/animegamer/loras, applied after the connected ones.",
+                    "A LoRA file, applied after the connected ones: of this pack in models/animegamer/loras, or one "
+                    "for CogVideoX in ComfyUI's own loras folder (names that begin with loras/), which changes the "
+                    "decoder.",
                 ),
                 strength_input("lora_file_strength", "Strength of the chosen file. 1: as trained; 0: not applied."),
                 choice_input(
