@@ -11,6 +11,7 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
+from ..animegamer_core.story.languages import read_instruction
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
@@ -275,8 +276,9 @@ class PredictNextState(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
-        text = one_instruction(instruction)
-        engine, world = model.engine(), model.world
+        world = model.world
+        text = read_instruction(one_instruction(instruction), world.life.words, world.spec.name)
+        engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.fingerprint, history)
         session = predict_turn(world, model, history, text).follow(history, seed)
