@@ -106,7 +106,7 @@ LOOKS: Spellings = {
     "red": "红色 红 赤い 赤",
     "blue": "蓝色 蓝 青い 青",
     "green": "绿色 绿 緑色 緑",
-    "yellow": "黄色い 黄色 黄",
+    "yellow": "黄色 黄色い 黄",
     "purple": "紫色 紫",
     "white": "白色 白い 白",
 }

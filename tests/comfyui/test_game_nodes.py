@@ -91,6 +91,24 @@ def test_a_game_starts_with_a_picture(server):
     assert len(entry["outputs"]["save"]["images"]) == 17
 
 
+def test_the_toybox_reads_chinese_and_japanese(server):
+    prompt = game("美子在白天的海滩轻轻地挥手", "ミコは夜の森で素早く走る", world="toybox")
+    for name in ("draw", "save"):
+        del prompt[name]
+    prompt["first"] = node("StateDisplay", state=["predict1", 0])
+    entry = server.run(prompt)
+    assert [shown(entry, name)["instruction"] for name in ("first", "show")] == [WAVE, RUN]
+    assert shown(entry)["unknown_words"] == []
+    prompt["predict2"]["inputs"]["instruction"] = "美子在海滩弹钢琴"
+    assert "has words that this world does not know: 弹钢琴; say it with its own" in server.refusal(prompt)
+    prompt["play"] = node(
+        "PlayGameStory", model=["load", 0], instructions=f"{WAVE}\n美子在海滩弹钢琴", story="not played", **PLAY
+    )
+    del prompt["predict1"], prompt["predict2"], prompt["show"], prompt["first"]
+    assert "弹钢琴" in server.refusal(prompt)
+    assert not list((server.output_dir / "animegamer").glob("not played/lines/*")), "no line was played"
+
+
 def test_a_shot_begins_from_a_latent(server):
     """Of another shot, with a node of ComfyUI's own between, or of a picture; with denoise 0 it is decoded as it is."""
     Image.new("RGB", (300, 400), "teal").save(server.input_dir / "mine.png")

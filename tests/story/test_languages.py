@@ -3,6 +3,7 @@
 import json
 import re
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ TABLES = {
     "colour": languages.LOOKS,
 }
 JAPANESE_WITHOUT_KANA = "太郎 宗介 浜辺 森 山 城 台所 寝室 図書館 市場 港 草原 丘 居間 庭 昼間 夜 朝 夕方".split()
-JAPANESE_WITHOUT_KANA += "車 傘 紫 緑色 黄色 二人 彼女 彼".split()
+JAPANESE_WITHOUT_KANA += "車 傘 紫 緑色 二人 彼女 彼".split()
 
 
 def spelled(kind, phrase, language):
@@ -258,3 +259,27 @@ def test_the_command_line_plays_goes_on_and_names_unknown_words(world, tmp_path,
     assert main([*command, "--name", "new"]) == 2
     assert "does not know: 弹钢琴" in capsys.readouterr().err
     assert not (out / "new").exists()
+
+
+def test_the_page_about_playing_lists_the_toyboxs_words_and_its_lines_are_read():
+    page = (Path(__file__).parents[2] / "docs" / "playing.md").read_text(encoding="utf-8")
+    adverbs = [adverb for group in ADVERBS.values() for adverb in group]
+    rows = {
+        "character": [*CHARACTERS, *languages.PRONOUNS],
+        "motion": [*(motion.phrase for motion in MOTIONS.values()), *languages.BACK],
+        "adverb": adverbs,
+        "place": [*PLACES, *languages.SAME_PLACE],
+        "time": TIMES,
+        "thing": PROPS,
+        "colour": COLOURS,
+    }
+    for kind, phrases in rows.items():
+        for phrase in phrases:
+            assert f" {phrase} {spelled(kind, phrase, ZH)} {spelled(kind, phrase, JA)} " in page
+    lines = re.findall(r"^(?:美子在|ミコは|角色).+$", page, re.MULTILINE)
+    wave = "Character: Miko; Motion: gently wave hello{}; Background: day beach."
+    assert [read_instruction(line, WORDS, "toybox") for line in lines] == [
+        wave.format(""),
+        wave.format(" with a red umbrella"),
+        "Character: Miko, Taro; Motion: quickly dance; Background: night forest.",
+    ]
