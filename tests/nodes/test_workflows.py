@@ -277,7 +277,7 @@ def test_languages_are_those_of_the_pages():
     assert sorted(path.name for path in (ROOT / "locales").iterdir()) == ["ja", "zh"], "English is in the schemas"
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", ["en", "ja", "zh"])
 @pytest.mark.parametrize("kind", FROZEN)
 def test_help_pages_name_every_input_and_output(kind, language):
     text = (ROOT / "js" / "docs" / kind / f"{language}.md").read_text(encoding="utf-8")
@@ -291,5 +291,5 @@ def test_help_pages_name_every_input_and_output(kind, language):
 def test_help_pages_are_for_nodes_that_are_there():
     assert {path.name for path in (ROOT / "js" / "docs").iterdir()} == set(FROZEN)
     assert all(
-        {page.name for page in folder.iterdir()} == {"en.md", "zh.md"} for folder in (ROOT / "js" / "docs").iterdir()
+        {page.name for page in folder.iterdir()} == {"en.md", "ja.md", "zh.md"} for folder in (ROOT / "js" / "docs").iterdir()
     )
