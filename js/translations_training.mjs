@@ -70,7 +70,7 @@ export const ja = {
   trainingLoss: "損失",
   heldOutLoss: "検証損失",
   noLoss: "まだ損失がありません。",
-  noShots: "ショットはありません。「LoRA 段階の学習」の入力 shots_every で描けます。",
+  noShots: "ショットはありません。「LoRA ステージを学習」の入力 shots_every で描けます。",
   shotsBefore: "前のショット",
   shotsAfter: "後のショット",
   shotsAt: "ステップ {step} のショット",
