@@ -291,5 +291,6 @@ def test_help_pages_name_every_input_and_output(kind, language):
 def test_help_pages_are_for_nodes_that_are_there():
     assert {path.name for path in (ROOT / "js" / "docs").iterdir()} == set(FROZEN)
     assert all(
-        {page.name for page in folder.iterdir()} == {"en.md", "ja.md", "zh.md"} for folder in (ROOT / "js" / "docs").iterdir()
+        {page.name for page in folder.iterdir()} == {"en.md", "ja.md", "zh.md"}
+        for folder in (ROOT / "js" / "docs").iterdir()
     )
