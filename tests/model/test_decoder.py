@@ -228,3 +228,11 @@ def test_a_latent_that_is_not_finite_is_refused(tiny_decoder, states):
     latent[0, 0, 0, 0, 0] = float("inf")
     with pytest.raises(ValueError, match="not finite"):
         start_of(latent, 1.0)
+
+
+def test_a_latent_of_16_bit_weights_decodes_to_the_same_shot(tiny_decoder, states):
+    """It is rounded as the VAE reads it, so nothing is lost on the way through ComfyUI."""
+    decoder = copy_of(tiny_decoder).to(torch.bfloat16)
+    latent = decoder.draw_latent(states[0], 2.5, seed=7)
+    assert latent.dtype == torch.float32
+    assert torch.equal(decoder.decode_vae(latent.contiguous().clone())[0], decoder.shoot(states[0], 2.5, seed=7))
