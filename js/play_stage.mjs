@@ -2,7 +2,7 @@
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
-import { exampleInstructions, instructionLines } from "./instruction.mjs";
+import { exampleInstructions, instructionLines, isSaidAs } from "./instruction.mjs";
 import { bestTake, judgedTakesOf, pathTo, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
@@ -128,7 +128,7 @@ export function createTakes(say, clips, act) {
     const takes = judgedTakesOf(here);
     const best = bestTake(takes);
     const coming = jobs
-      .filter((job) => job.after === here.number - 1 && !job.exported && job.instruction === here.turn?.instruction)
+      .filter((job) => job.after === here.number - 1 && !job.exported && isSaidAs(here.turn, job.instruction))
       .reduce((sum, job) => sum + (job.takes > 1 ? Math.max(0, job.takes - takes.length) : job.chosen ? 0 : 1), 0);
     more.hidden = !here.turn;
     more.disabled = busy;

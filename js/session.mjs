@@ -1,5 +1,6 @@
 // The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
+import { isSaidAs } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
@@ -109,7 +110,7 @@ export class PlaySession {
    */
   async play(instruction, takes = 1, settings = {}) {
     const after = this.here.number;
-    const alike = this.here.children.filter((child) => child.turn.instruction === instruction);
+    const alike = this.here.children.filter((child) => isSaidAs(child.turn, instruction));
     const drawn = alike.flatMap(judgedTakesOf).map((take) => take.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
     const request = { ...settings, instruction, after, line: this.line };

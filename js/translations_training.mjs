@@ -57,7 +57,7 @@ export const zh = {
 export const ja = {
   trainingPanel: "学習",
   trainingRun: "学習の名前と段階",
-  noTraining: "まだ学習がありません。「LoRA 段階の学習」の様子がここに表示されます。",
+  noTraining: "まだ学習がありません。「LoRA ステージを学習」の様子がここに表示されます。",
   lossCurve: "損失のグラフ",
   trainingLog: "ログ（新しい順）",
   trainingShots: "今の重みによるショット",
@@ -70,7 +70,7 @@ export const ja = {
   trainingLoss: "損失",
   heldOutLoss: "検証損失",
   noLoss: "まだ損失がありません。",
-  noShots: "ショットはありません。「LoRA 段階の学習」の入力 shots_every で描けます。",
+  noShots: "ショットはありません。「LoRA ステージを学習」の入力 shots_every で描けます。",
   shotsBefore: "前のショット",
   shotsAfter: "後のショット",
   shotsAt: "ステップ {step} のショット",

@@ -10,7 +10,7 @@ from . import comfyui, routes, story_routes, templates
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
-from .drawing import DecodeShot, EncodeShot
+from .drawing import DecodeShot, EncodeShot, EncodeShotLatent
 from .evaluation import EvaluateGame
 from .films import ExportGameStory
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
@@ -25,6 +25,7 @@ NODE_CLASS_MAPPINGS = {
     "ComposeGameInstruction": ComposeGameInstruction,
     "GameHistory": GameHistory,
     "EncodeShot": EncodeShot,
+    "EncodeShotLatent": EncodeShotLatent,
     "PredictNextState": PredictNextState,
     "DecodeShot": DecodeShot,
     "StateDisplay": StateDisplay,

@@ -53,6 +53,14 @@ def model_folders() -> list[Path]:
     return [Path(path) for path in folder_paths.get_folder_paths(FOLDER)]
 
 
+def lora_files() -> dict[str, Path]:
+    """The files in ComfyUI's usual `loras` folders: name with slashes -> path; of equal names the first folder wins."""
+    import folder_paths
+
+    paths = {name: folder_paths.get_full_path("loras", name) for name in folder_paths.get_filename_list("loras")}
+    return {Path(name).as_posix(): Path(path) for name, path in paths.items() if path}
+
+
 def output_folder() -> Path:
     """Where stories, runs and datasets are written: output/animegamer."""
     import folder_paths

@@ -15,7 +15,7 @@ from ..animegamer_core.media.video import clip_suffix, write_clip
 from ..animegamer_core.spec import GUIDANCE_NAMES
 from ..animegamer_core.state import GameSession, GameState, MotionScope
 from ..animegamer_core.story.content_store import address_of
-from ..animegamer_core.story.turn import draw_turn, shot_key
+from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
 from .models import GameModel
 from .schemas import schema
@@ -31,8 +31,10 @@ from .values import (
     draft_ui,
     frames_of,
     image_of,
+    latent_of,
     notes_of,
     one_instruction,
+    samples_of,
 )
 from .widgets import seed_input
 
@@ -40,10 +42,16 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
     from ..animegamer_core.model.decoder import ShotDecoder
+    from ..animegamer_core.model.latents import StartLatent
+    from ..animegamer_core.story.content_store import ShotKey
 
     Report = Callable[..., None]  # comfyui.progress: (done, picture or None)
     OnStep = Callable[[int, int, Tensor], None]
 
+LATENT_TOOLTIP = (
+    "The shot's latent as ComfyUI has it for CogVideoX: (batch, channels, latent frames, height, width), in the VAE's "
+    "own scale; (1, 16, 5, 60, 90) in the published worlds."
+)
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
 LARGEST_MOTION = 999.0
@@ -90,6 +98,36 @@ class EncodeShot(io.ComfyNode):
         return io.NodeOutput(moment, ui=notes_of(moment, model.world.spec.name))
 
 
+class EncodeShotLatent(io.ComfyNode):
+    """Encodes a picture or clip as the latent that a shot may begin from."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="EncodeShotLatent",
+            display_name="Encode Shot Latent",
+            search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
+            description="Encodes a picture or a clip by the world's VAE, as a latent that Decode Shot may begin from.",
+            inputs=[
+                ModelSocket.Input("model", tooltip="The world that will draw the shot."),
+                io.Image.Input(
+                    "frames",
+                    tooltip="A picture, which is held for the whole shot, or a clip of at least the shot's 17 frames, "
+                    "of which the first ones are used. Cropped to the shot's aspect ratio.",
+                ),
+            ],
+            outputs=[io.Latent.Output("latent", display_name="latent", tooltip=LATENT_TOOLTIP)],
+        )
+
+    @classmethod
+    def execute(cls, model: GameModel, frames: Tensor) -> io.NodeOutput:
+        from ..animegamer_core.model.latents import shot_clip
+
+        clip = shot_clip(frames_of(frames), model.world.spec.decoder)
+        latent = model.decoder().encode_vae(clip[None]).float()
+        return io.NodeOutput(latent_of(latent.to(comfyui.result_device())))
+
+
 class DecodeShot(io.ComfyNode):
     """Draws a state as a shot."""
 
@@ -108,6 +146,22 @@ class DecodeShot(io.ComfyNode):
                 *shot_inputs(),
                 seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
                 takes_input(),
+                io.Latent.Input(
+                    "latent",
+                    optional=True,
+                    tooltip="A latent to begin from instead of pure noise, such as that of the last shot or of Encode "
+                    "Shot Latent. It must have the shape of this world's shots. Without effect at denoise 1.",
+                ),
+                io.Float.Input(
+                    "denoise",
+                    default=1.0,
+                    min=0.0,
+                    max=1.0,
+                    step=0.01,
+                    optional=True,
+                    tooltip="For a connected latent: how much of it is drawn anew, as in KSampler. 1: all of it; 0: "
+                    "nothing, the latent is only decoded.",
+                ),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The shot's frames."),
@@ -116,6 +170,7 @@ class DecodeShot(io.ComfyNode):
                 ShotSocket.Output(
                     "shot", display_name="shot", tooltip="The shot and its settings, for Save Game Story."
                 ),
+                io.Latent.Output("latent_out", display_name="latent", tooltip=LATENT_TOOLTIP),
             ],
         )
 
@@ -130,17 +185,26 @@ class DecodeShot(io.ComfyNode):
         guidance: str,
         seed: int,
         takes: int = 1,
+        latent: dict[str, typing.Any] | None = None,
+        denoise: float = 1.0,
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
         asked, notes = takes_of(model, takes), []
+        settings = model.settings(steps, guidance)
+        start = None if latent is None else _start(latent, denoise, model)
+
+        def drawn(take: int | None) -> Shot:
+            return draw(model, state, shot_key(model.world, model, settings, state.turn, value, take, start), start)
+
+        own = None if seed < 0 else seed
         if asked is None:
-            shot = draw(model, state, value, steps, guidance, seed)
+            shot = drawn(own)
         else:
-            first = state.turn.seed if seed < 0 else seed
-            shot, notes = best_shot(lambda take: draw(model, state, value, steps, guidance, take), asked, first)
+            shot, notes = best_shot(drawn, asked, state.turn.seed if own is None else own)
         values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
         values |= {"animegamer_notes": notes} if notes else {}
-        return io.NodeOutput(shot.image_FHWC, shot.fps, video_of(shot.image_FHWC, shot.fps), shot, ui=values)
+        video, latent_out = video_of(shot.image_FHWC, shot.fps), latent_of(shot.latent_BCTHW)
+        return io.NodeOutput(shot.image_FHWC, shot.fps, video, shot, latent_out, ui=values)
 
 
 def shot_inputs() -> list[io.Input]:
@@ -195,27 +259,32 @@ def motion_of_turns(motion: str, value: float, turns: range, model: GameModel) -
     return dict.fromkeys(turns, motion_condition(motion, value, 0, model))
 
 
-def draw(model: GameModel, moment: Moment, motion: float, steps: int, guidance: str, seed: int) -> Shot:
-    """Draw a moment, with progress and previews on the running node. motion: the decoder's motion condition.
+def draw(model: GameModel, moment: Moment, key: ShotKey, start: StartLatent | None = None) -> Shot:
+    """Draw a moment by its key, with progress and previews on the running node. start: the latent of the key.
 
-    steps 0 and guidance `world` mean the preset's, or else the world's own; seed -1 means the turn's. ValueError if the
-    state does not fit the world.
+    ValueError if the state does not fit the world.
     """
-    turn, world = moment.turn, model.world
-    settings = model.settings(steps, guidance)
-    key = shot_key(world, model, settings, turn, motion, None if seed < 0 else seed)
+    world = model.world
     decoder, report = model.decoder(), comfyui.progress(key.steps)
-    image = image_of(draw_turn(model, turn, key, step_watcher(decoder, report)))
+    latent = draw_turn_latent(decoder, moment.turn, key, step_watcher(decoder, report), start)
+    image = image_of(decoder.decode_vae(latent)[0])
     report(key.steps, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
     return Shot(
         moment=moment,
         image_FHWC=image.to(comfyui.result_device()),
+        latent_BCTHW=latent.to(comfyui.result_device()),
         fps=float(world.spec.decoder.fps),
         world=world.spec.name,
         profile=world.profile.name,
         precision=model.precision,
         key=key,
     )
+
+
+def _start(latent: dict[str, typing.Any], denoise: float, model: GameModel) -> StartLatent | None:
+    from ..animegamer_core.model.latents import start_latent
+
+    return start_latent(samples_of(latent), denoise, model.world.spec.decoder)
 
 
 def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:

@@ -11,6 +11,7 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
+from ..animegamer_core.story.languages import read_instruction
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
@@ -84,7 +85,9 @@ class LoadAnimeGamer(io.ComfyNode):
                     "lora_file",
                     worlds.lora_names(),
                     NONE,
-                    "A LoRA file in models/animegamer/loras, applied after the connected ones.",
+                    "A LoRA file, applied after the connected ones: of this pack in models/animegamer/loras, or one "
+                    "for CogVideoX in ComfyUI's own loras folder (names that begin with loras/), which changes the "
+                    "decoder.",
                 ),
                 strength_input("lora_file_strength", "Strength of the chosen file. 1: as trained; 0: not applied."),
                 choice_input(
@@ -273,8 +276,9 @@ class PredictNextState(io.ComfyNode):
 
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
-        text = one_instruction(instruction)
-        engine, world = model.engine(), model.world
+        world = model.world
+        text = read_instruction(one_instruction(instruction), world.life.words, world.spec.name)
+        engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.fingerprint, history)
         session = predict_turn(world, model, history, text).follow(history, seed)

@@ -159,6 +159,8 @@ class PlayGameStory(io.ComfyNode):
             after = choose_turn(story, given.after, given.line, reading=not count)
             settings = _settings(given, range(after + 1, after + 1 + count))
             player = Player(world, story, settings, after, given.model, _opening(given, after, story), takes)
+            for line in instructions:  # a line that cannot be read is named before any turn is played
+                player.read(line)
             game = GameRun(player, given.model)
             game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
             first = after if count else 0

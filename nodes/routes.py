@@ -271,6 +271,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
     return {
         "number": turn.number,
         "instruction": turn.instruction,
+        "typed": entry.typed,
         "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
         "overridden": None not in (drawn_motion, facts) and drawn_motion != facts.motion_table.value(level),
         "seed": turn.seed,

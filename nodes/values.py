@@ -56,12 +56,13 @@ class Moment:
 class Shot:
     """A drawn turn with every setting that its frames depend on, so that a story can save it.
 
-    image_FHWC: as ComfyUI's IMAGE. world, profile: their names. precision: of the GameModel, which predicted the turn.
-    key: every setting that the frames depend on.
+    image_FHWC: as ComfyUI's IMAGE. latent_BCTHW: (1, C, T, H, W), what it was decoded from. world, profile: their
+    names. precision: of the GameModel, which predicted the turn. key: every setting that the frames depend on.
     """
 
     moment: Moment
     image_FHWC: Tensor
+    latent_BCTHW: Tensor
     fps: float
     world: str
     profile: str
@@ -99,6 +100,18 @@ def image_of_picture(picture: Image.Image) -> Tensor:
 def frames_of(image_FHWC: Tensor) -> Tensor:
     """Core's frames of an IMAGE, without the alpha channel of a transparent picture."""
     return image_FHWC[..., :3].permute(0, 3, 1, 2).float() * 2 - 1
+
+
+def latent_of(latent_BCTHW: Tensor) -> dict[str, Tensor]:
+    """ComfyUI's LATENT of a tensor."""
+    return {"samples": latent_BCTHW}
+
+
+def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
+    """The samples of a LATENT; ValueError if it has a mask."""
+    if latent.get("noise_mask") is not None:
+        raise ValueError("the latent has a noise mask, which shots cannot follow; connect the latent without its mask")
+    return latent.get("samples")
 
 
 def state_item(moment: Moment) -> dict[str, typing.Any]:

@@ -19,11 +19,12 @@ from ..animegamer_core.checkpoint.downloads import (
     find_downloads,
     published_worlds,
 )
+from ..animegamer_core.checkpoint.outside_lora import fits_decoder
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
 from ..animegamer_core.checkpoint.pieces import missing_text, world_pieces
 from ..animegamer_core.checkpoint.world import MANIFEST
 from ..animegamer_core.spec import PROGRAM
-from .comfyui import PACK, model_folders
+from .comfyui import PACK, lora_files, model_folders
 from .values import NONE
 
 if typing.TYPE_CHECKING:
@@ -32,6 +33,7 @@ if typing.TYPE_CHECKING:
 TOYBOX = "toybox"
 PUBLISHED = ("qiqi", "sosuke")  # always listed, installed or not
 LORAS = "loras"  # below a model folder
+USUAL = "loras/"  # begins the names of files in ComfyUI's usual folder
 BASE_WEIGHTS = "base models"  # the free models that a new world is made of
 ADDRESSES = ", ".join(f"https://huggingface.co/{repo}" for repo in (ANIMEGAMER, MISTRAL, COGVIDEO))
 
@@ -65,17 +67,21 @@ def find_world(name: str) -> World:
 
 
 def lora_names() -> list[str]:
-    """`none`, then the LoRA files below models/animegamer/loras, with slashes."""
-    return [NONE, *sorted(_loras())]
+    """`none`, then the LoRA files below models/animegamer/loras, then those of ComfyUI's usual folder that fit."""
+    usual = [name for name, path in _usual_loras().items() if fits_decoder(path)]
+    return [NONE, *sorted(_loras()), *sorted(usual)]
 
 
 def find_lora(name: str) -> Path:
-    """The path of a LoRA file in the list; ValueError if it is not there any more."""
-    found = _loras()
-    if name not in found:
+    """The path of a LoRA file; ValueError if it is not there any more."""
+    found = _lora(name)
+    if found is None:
         folder = model_folders()[0] / LORAS
-        raise ValueError(f"LoRA file {name!r} is not in {folder}; put it there and press R, or choose another file")
-    return found[name]
+        usual = f" nor in ComfyUI's folder {LORAS}" if name.startswith(USUAL) else ""
+        raise ValueError(
+            f"LoRA file {name!r} is not in {folder}{usual}; put it there and press R, or choose another file"
+        )
+    return found
 
 
 def world_version(name: str) -> str:
@@ -101,7 +107,7 @@ def downloads_version(folder: Path, name: str | None = None) -> str:
 
 def lora_version(name: str) -> str:
     """Text that changes when the named LoRA file is written again; empty if there is no such file."""
-    found = _loras().get(name)
+    found = _lora(name)
     return "" if found is None else file_version(found)
 
 
@@ -134,6 +140,16 @@ def _worlds() -> dict[str, Path]:
 def _loras() -> dict[str, Path]:
     roots = [root / LORAS for root in reversed(model_folders())]  # of equal names the first folder wins
     return {path.relative_to(root).as_posix(): path for root in roots for path in root.rglob("*.safetensors")}
+
+
+def _usual_loras() -> dict[str, Path]:
+    """Name in the list -> file of ComfyUI's usual folder; one of ours with that name goes first."""
+    found = {f"{USUAL}{name}": path for name, path in lora_files().items() if path.suffix == ".safetensors"}
+    return {name: path for name, path in found.items() if name not in _loras()}
+
+
+def _lora(name: str) -> Path | None:
+    return _loras().get(name) or _usual_loras().get(name)
 
 
 def _published_at(name: str, folder: Path) -> tuple[Path, str]:

@@ -127,10 +127,10 @@ PUBLIC = {
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",
     "runtime/device": "choose_device",
     "story/player": "PlayedTurn Player export put_shot save_turn",
-    "story/turn": "Prediction draw_turn predict_turn shot_key state_key",
+    "story/turn": "Prediction draw_turn draw_turn_latent predict_turn shot_key state_key",
     "media/contact_sheet": "contact_sheet",
-    "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of opening_address "
-    "opening_key read_representation state_of with_opening_address write_representation",
+    "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of key_fields "
+    "opening_address opening_key read_representation state_of with_opening_address write_representation",
     "life": "Act Consequence Life Rules Stat Words",
     "recall": "Memory Named Seen chosen_memory named_in names_of turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "

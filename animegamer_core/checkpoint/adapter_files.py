@@ -22,6 +22,7 @@ from ..messages import brief
 from ..spec import Reading
 from ..state import MotionTable
 from .manifest import read_motion_table
+from .outside_lora import STAGE, is_outside
 from .storage import finite_extremes
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ SETTINGS = frozenset(
 class AdapterFacts:
     """What an adapter file states. parts: which of `encoder`, `decoder`, `engine` it changes.
 
-    reading: how turns were read in its training; None for stages that read none. motion_table: what the decoder was
+    stage: for another program's LoRA file `other`. reading: how turns were read in its training; None for stages that
+    read none. motion_table: what the decoder was
     conditioned on; None for stages without motion. provenance: how that motion was measured. Files of earlier versions
     state none of these.
     """
@@ -172,6 +174,8 @@ def file_age(path: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
+    if is_outside(Path(path)):
+        return AdapterFacts(path, STAGE, frozenset({"decoder"}))
     parts = adapted_models(Path(path))
     with open_adapter(Path(path)) as file:
         notes = dict(file.metadata())

@@ -18,6 +18,7 @@ from ..spec import Reading
 from ..state import MotionTable
 from . import World, open_world
 from .adapter_files import GAME_STAGES, MOTION_STAGES, AdapterFacts, adapter_facts, file_age
+from .outside_lora import STAGE, check_outside
 from .storage import note_of
 
 PLAYED = {"engine", "decoder"}  # models that turns are made with
@@ -78,6 +79,9 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
 
 def _adapted(plain: World, adapters: Adapters, checked: bool) -> AdaptedWorld:
     facts = [adapter_facts(path) for path, _ in adapters]
+    for one in facts:
+        if one.stage == STAGE:
+            check_outside(Path(one.path), plain.spec)
     world = plain
     for one in facts:
         world = as_stated(world, one)

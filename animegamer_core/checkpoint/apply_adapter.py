@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from ..json_files import parse_json
 from ..spec import ModelSpec
 from .adapter_files import read_settings, read_tensors, unreadable_settings
-from .lora import attach, free_name, note_changed, weaken
+from .lora import attach, check_fit, free_name, note_changed, weaken
 from .lora_files import LoraUpdate, plain_tensors
+from .outside_lora import STAGE, is_outside, read_outside
 
 _Change = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
 
@@ -27,6 +28,8 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
     given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
     shape differs.
     """
+    if is_outside(path):
+        return _apply_outside(path, modules, strength)
     notes, tensors = read_tensors(path)
     stage, rank, alpha = _lora_settings(path, notes)
     wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
@@ -58,6 +61,16 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
         before = vae.config.scaling_factor
         vae.register_to_config(scaling_factor=before + strength * (trained - before))
     return stage
+
+
+def _apply_outside(path: Path, modules: Mapping[str, nn.Module], strength: float) -> str:
+    """Put another program's LoRA onto the decoder, if it is given."""
+    if decoder := modules.get("decoder"):
+        updates = {f"transformer.{layer}": update for layer, update in read_outside(path).items()}
+        check_fit(decoder, updates, path)
+        attach(decoder, updates, free_name(decoder), strength)
+        note_changed(decoder, (f"{name}.weight" for name in updates))
+    return STAGE
 
 
 def _scaling_factor(path: Path, notes: Mapping[str, str]) -> float:

@@ -13,6 +13,7 @@ from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
 from ..spec import GUIDANCE_NAMES
 from ..story.batch import Game, play_takes, read_game_files
+from ..story.languages import read_instruction
 from ..story.player import PlayedTurn, Player
 from ..story.story import Story
 from ..story.takes import take_seeds
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     world = open_with_adapters(args.world, args.stage_file, playing=True)
     for game in games:  # before anything is played; it writes nothing
         Story.open(args.out, game.name, world.spec.name, world.fingerprint)
+        for line in game.instructions:
+            read_instruction(line, world.life.words, world.spec.name)
     settings = PlaySettings(steps=args.steps, guidance=args.guidance, device=choose_device(args.device))
     models = LoadedModels(world, settings)
     for number, game in enumerate(games, start=1):

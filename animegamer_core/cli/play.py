@@ -19,6 +19,7 @@ from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 from ..state import MotionScope, MotionTable, read_instructions, scope_name
 from ..story.batch import game_text
 from ..story.index import check_there
+from ..story.languages import read_instruction
 from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
 from .director import AUTO, EDIT, Suggestions, add_director_arguments, check_director, proposer_for
@@ -104,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
         check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
     with story.lock():
-        after, rest = plan(story, instructions, args.resume, args.branch)
+        read = [read_instruction(line, world.life.words, world.spec.name) for line in instructions]
+        after, rest = plan(story, read, args.resume, args.branch)
+        rest = instructions[len(instructions) - len(rest) :]
         if story.entries and not (args.file or args.auto or args.resume or args.branch is not None):
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
@@ -125,7 +128,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
         if instructions is None:
             _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest))
         else:
-            _warn_of_unknown_words(player.world, *instructions)
+            _warn_of_unknown_words(player.world, *map(player.read, instructions))
             _warn_of_unused_motion(player.settings, after + 1, after + count)
             player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
             if args.auto:
@@ -253,11 +256,22 @@ def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -
         elif line != UNDO and line.startswith("@"):
             _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
-            _warn_of_unknown_words(player.world, line)
-            progress.turn(player.step(line, progress.step))
+            if _is_readable(player, line):
+                progress.turn(player.step(line, progress.step))
         elif player.session.next_number > 1:
             player.rewind(player.session.next_number - 2)
             _print_note(f"back after turn {player.session.next_number - 1}")
+
+
+def _is_readable(player: Player, line: str) -> bool:
+    """Whether an instruction can be read; prints why not, or which words the world does not know."""
+    try:
+        read = player.read(line)
+    except ValueError as error:
+        _print_note(str(error))
+        return False
+    _warn_of_unknown_words(player.world, read)
+    return True
 
 
 def _lines(suggestions: Suggestions) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
@@ -17,7 +18,8 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, resolve_sampling
-from .sampler import Guidance, OnStep, Schedule, solve
+from .latents import StartLatent
+from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
 
 # Full-size activations alive at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
 # shot of the published size in bf16.
@@ -85,10 +87,26 @@ class ShotDecoder(nn.Module):
         motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
         steps, guidance: as in `resolve_sampling`. ValueError: fewer than 1 step, or an unknown guidance.
         """
-        latents = self.sample(
-            state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step
-        )
-        return self.decode_latents(latents)[0]
+        return self.decode_vae(
+            self.draw_latent(state_ND, motion, seed=seed, steps=steps, guidance=guidance, on_step=on_step)
+        )[0]
+
+    def draw_latent(
+        self,
+        state_ND: Tensor,
+        motion: float,
+        *,
+        seed: int,
+        start: StartLatent | None = None,
+        **how: Any,
+    ) -> Tensor:
+        """(1, C, T, H, W) fp32: the latent of a shot, in the VAE's own scale, for `decode_vae`.
+
+        start: the latent to begin from; with denoise 0 it is the result. how: steps, guidance and on_step of `shoot`.
+        """
+        if start is not None and start.denoise == 0:
+            return start.latent_BCTHW
+        return self.to_vae(self.sample(state_ND[None], torch.tensor([motion]), [seed], start=start, **how))
 
     @torch.inference_mode()
     def sample(
@@ -100,15 +118,19 @@ class ShotDecoder(nn.Module):
         steps: int | None = None,
         guidance: str | None = None,
         on_step: OnStep | None = None,
+        start: StartLatent | None = None,
     ) -> Tensor:
-        """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one."""
+        """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one.
+
+        start: the latent that all of them begin from, with denoise above 0; None: from noise.
+        """
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def draw() -> Tensor:
             shape = self.spec.decoder.latent_shape
             return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
 
-        return self.denoise(states_BND, motion_B, draw, steps=steps, guidance=guidance, on_step=on_step)
+        return self.denoise(states_BND, motion_B, draw, steps=steps, guidance=guidance, on_step=on_step, start=start)
 
     @torch.inference_mode()
     def denoise(
@@ -120,6 +142,7 @@ class ShotDecoder(nn.Module):
         steps: int | None = None,
         guidance: str | None = None,
         on_step: OnStep | None = None,
+        start: StartLatent | None = None,
     ) -> Tensor:
         """`sample` with noise from draw(), which is called for the first latents and in every step but the last."""
         state = self.spec.state
@@ -148,18 +171,42 @@ class ShotDecoder(nn.Module):
 
         sampling = resolve_sampling(self.spec, self.profile, steps, guidance)
         scaled = Guidance(sampling.guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
-        return solve(velocity, noise(), self.schedule(sampling.steps), scaled, noise, on_step)
+        schedule, first = self._begin(sampling.steps, start, noise())
+        return solve(velocity, first, schedule, scaled, noise, on_step)
+
+    def _begin(self, steps: int, start: StartLatent | None, noise: Tensor) -> tuple[Schedule, Tensor]:
+        """The schedule of a shot, and the latents of its first step."""
+        if start is None:
+            return self.schedule(steps), noise
+        whole, first = partial_steps(steps, start.denoise)
+        schedule = self.schedule(whole).starting_at(first)
+        clean = rearrange(start.latent_BCTHW.to(noise), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+        return schedule, schedule.noised(clean, noise)
+
+    def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
+        """(B, F, 3, H, W) fp32 frames of the transformer's latents."""
+        return self.decode_vae(self.to_vae(latents_BTCHW))
+
+    def to_vae(self, latents_BTCHW: Tensor) -> Tensor:
+        """(B, C, T, H, W) fp32: the transformer's latents in the VAE's own scale and order, rounded as it reads them.
+
+        So are the latents of ComfyUI's LATENT.
+        """
+        scaled = latents_BTCHW.to(self.vae.dtype) / self.vae.config.scaling_factor
+        return rearrange(scaled, "b t c h w -> b c t h w").float()
 
     @torch.inference_mode()
-    def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
-        """(B, F, 3, H, W) fp32 frames. The VAE decodes 3 latent frames, then 2 at a time, which affects the result."""
-        scaled = latents_BTCHW.to(self.vae.dtype) / self.vae.config.scaling_factor
+    def decode_vae(self, latents_BCTHW: Tensor) -> Tensor:
+        """(B, F, 3, H, W) fp32 frames of latents in the VAE's own scale.
+
+        The VAE decodes 3 latent frames, then 2 at a time, which affects the result.
+        """
         if self.tiled:
             _, _, height, width = self.spec.decoder.latent_shape
             sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
             self.vae.enable_tiling(*sides, TILE_OVERLAP, TILE_OVERLAP)
         try:
-            decoded = self.vae.decode(rearrange(scaled, "b t c h w -> b c t h w")).sample
+            decoded = self.vae.decode(latents_BCTHW.to(self.unconditional_ND.device, self.vae.dtype)).sample
         finally:
             self.vae.use_tiling = False  # clips are encoded without tiles
         return rearrange(decoded, "b c f h w -> b f c h w").float()
@@ -199,10 +246,15 @@ class ShotDecoder(nn.Module):
     @torch.inference_mode()
     def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """(B, T, C, H, W) latents of whole clips in [-1, 1]: the mean, or a sample if a generator is given."""
+        latents = self.encode_vae(frames_BFCHW, generator)
+        return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+
+    @torch.inference_mode()
+    def encode_vae(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """(B, C, T, H, W): the same in the VAE's own scale."""
         clip = rearrange(frames_BFCHW.to(self.unconditional_ND.device, self.vae.dtype), "b f c h w -> b c f h w")
         posterior = self.vae.encode(clip).latent_dist
-        latents = posterior.mode() if generator is None else posterior.sample(generator)
-        return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+        return posterior.mode() if generator is None else posterior.sample(generator)
 
 
 class _StepCache:

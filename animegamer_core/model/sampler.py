@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -75,12 +75,14 @@ class Schedule:
     """The steps of one shot, from noise to clean.
 
     timesteps: n integers from 999 down. sqrt_alphas: n + 1 values, 0 first and 1 last. snapped_sqrt_alphas: the nearest
-    values in the training table, which convert the network's output (docs/reference.md, sampler).
+    values in the training table, which convert the network's output (docs/reference.md, sampler). first: the index of
+    the first step that is made; above 0 where a shot begins from an existing latent.
     """
 
     timesteps: tuple[int, ...]
     sqrt_alphas: Tensor
     snapped_sqrt_alphas: Tensor
+    first: int = 0
 
     @classmethod
     def of(cls, steps: int, released: bool = False) -> Schedule:
@@ -99,6 +101,24 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.timesteps)
+
+    def starting_at(self, first: int) -> Schedule:
+        """The same schedule without the steps before this index."""
+        return replace(self, first=first)
+
+    def noised(self, clean: Tensor, noise: Tensor) -> Tensor:
+        """A clean latent with the noise of the first step that is made; the noise itself if that is step 0."""
+        sqrt_alpha = float(self.sqrt_alphas[self.first])
+        return sqrt_alpha * clean + math.sqrt(1 - sqrt_alpha**2) * noise
+
+
+def partial_steps(steps: int, denoise: float) -> tuple[int, int]:
+    """(steps of the whole schedule, index of the first one that is made) for denoise above 0 up to 1, as in KSampler.
+
+    `steps` steps are made, the last ones of a longer schedule; fewer if that would have more than TRAIN_STEPS.
+    """
+    whole = min(TRAIN_STEPS, int(steps / denoise))
+    return whole, whole - min(steps, max(1, round(whole * denoise)))
 
 
 def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) -> float:
@@ -159,12 +179,14 @@ def solve(
 ) -> Tensor:
     """DPM-Solver++(2M) SDE from noise to the clean latent (docs/reference.md, sampler).
 
-    noise: (B, T, C, H, W) fp32. velocity returns (2B, ...) [unconditional, conditional], or (B, ...) if it is asked to
-    skip the unconditional half. draw() returns the new noise of a step; it is called in every step but the last.
+    noise: (B, T, C, H, W) fp32 latents of the schedule's first step. velocity returns (2B, ...) [unconditional,
+    conditional], or (B, ...) if it is asked to skip the unconditional half. draw() returns the new noise of a step; it
+    is called in every step but the last.
     """
     latents, clean_before, gap_before = noise, None, None
     last = len(schedule) - 1
-    for step, timestep in enumerate(schedule.timesteps):
+    for step in range(schedule.first, len(schedule)):
+        timestep = schedule.timesteps[step]
         scale = guidance_scale(guidance.name, guidance.strength, step, schedule)
         skip = guidance.skip_uncond(scale)
         predicted = velocity(latents, timestep, skip).float()
@@ -182,7 +204,7 @@ def solve(
             latents = _advance(latents, target, now, following, gap) + new_noise * draw()
             clean_before, gap_before = clean, gap
         if on_step is not None:
-            on_step(step + 1, len(schedule), clean)
+            on_step(step + 1 - schedule.first, len(schedule) - schedule.first, clean)
     return latents
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 
 import msgspec
@@ -40,7 +40,11 @@ class StateKey:
 
 @dataclass(frozen=True)
 class ShotKey:
-    """What decides a shot. state: the address of its state. motion: the motion condition, px per frame."""
+    """What decides a shot. state: the address of its state. motion: the motion condition, px per frame.
+
+    latent: the SHA-256 of the latent that it began from; empty if from noise, as in play. denoise: how much of that
+    latent was drawn anew.
+    """
 
     world: str
     state: str
@@ -49,6 +53,8 @@ class ShotKey:
     steps: int
     guidance: str
     precision: str
+    latent: str = ""
+    denoise: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,13 +77,14 @@ Key = StateKey | ShotKey | OpeningKey
 
 def address_of(key: Key) -> str:
     """64 hex digits: the SHA-256 of a key as canonical JSON."""
-    text = json.dumps(_fields_of(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(key_fields(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _fields_of(key: Key) -> dict[str, typing.Any]:
-    """A key as JSON values. An empty `recalled` is left out: such a turn has the address that it always had."""
-    return {name: value for name, value in asdict(key).items() if name != "recalled" or value}
+def key_fields(key: Key) -> dict[str, typing.Any]:
+    """A key as JSON values. Later fields are left out at their default, so older addresses stay."""
+    later = {field.name: field.default for field in fields(key) if field.default is not MISSING}
+    return {name: value for name, value in asdict(key).items() if name not in later or value != later[name]}
 
 
 def opening_address(fingerprint: str, session: GameSession) -> str | None:
@@ -156,7 +163,7 @@ class ContentStore:
         with replacing(path) as part:
             write(part)
         content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
-        write_text(self.folder / f"{address}.json", json.dumps({"key": _fields_of(key), **values, **content}) + "\n")
+        write_text(self.folder / f"{address}.json", json.dumps({"key": key_fields(key), **values, **content}) + "\n")
         return address
 
     def add_values(self, address: str, values: Mapping[str, typing.Any]) -> None:

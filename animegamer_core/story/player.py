@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 
 from ..files import save_picture
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
-from .content_store import ShotKey, address_of, opening_address
+from .content_store import ShotKey, address_of, key_fields, opening_address
 from .director import Proposer
+from .languages import read_instruction
 from .story import Story
 from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
 from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
@@ -29,6 +31,7 @@ if typing.TYPE_CHECKING:
     from ..model.engine import GameEngine
     from ..model.sampler import OnStep
 
+TYPED = "typed"  # beside a turn's words: the player's own text, where it was read as another one
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
 
 
@@ -88,9 +91,11 @@ class Player:
         self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
     ) -> PlayedTurn:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
-        instruction = self._begin(instruction)
-        prediction = predict_turn(self.world, self.models, self.session, instruction, self.story)
-        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, proposed_by)
+        read = self._begin(instruction)
+        prediction = predict_turn(self.world, self.models, self.session, read, self.story)
+        words = {"proposed_by": proposed_by} if proposed_by else {}
+        words |= _typed(instruction, read)
+        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, words)
 
     def autoplay(
         self, propose: Proposer, count: int, on_step: OnStep | None = None, draw: bool = True
@@ -113,7 +118,7 @@ class Player:
         """
         with ThreadPoolExecutor(1, "ahead") as executor:  # starts no thread before its first task
             turns = (
-                self._steps_ahead([clean_text(instruction) for instruction in instructions], executor, on_step)
+                self._steps_ahead(list(instructions), executor, on_step)
                 if ahead
                 else (self.step(instruction, on_step) for instruction in instructions)
             )
@@ -135,26 +140,33 @@ class Player:
     def _steps_ahead(
         self, instructions: Sequence[str], executor: ThreadPoolExecutor, on_step: OnStep | None
     ) -> Iterator[PlayedTurn]:
-        """The turns of cleaned instructions; each is predicted while the one before is drawn."""
+        """The turns of instructions; each is predicted while the one before is drawn."""
 
         def predict(session: GameSession, instruction: str) -> Prediction:
             return predict_turn(self.world, self.models, session, instruction, self.story, _check_not_streamed)
 
         before = future = None
-        for instruction, following in zip_longest(instructions, instructions[1:], fillvalue=""):
+        read = [self.read(instruction) for instruction in instructions]
+        for typed, instruction, following in zip_longest(instructions, read, read[1:], fillvalue=""):
             self._begin(instruction)
             if future is None or before is not self.session:  # the first turn, or a callback rewound the game
                 future = executor.submit(predict, self.session, instruction)
             prediction = future.result()
             before = self._save_state(prediction)
             future = executor.submit(predict, before, following) if following else None
-            played = self._finish_turn(before, prediction, on_step)
+            played = self._finish_turn(before, prediction, on_step, words=_typed(typed, instruction))
             before = self.session  # which has the seed of the chosen take
             yield played
 
+    def read(self, instruction: str) -> str:
+        """The cleaned instruction as the engine reads it: English for a Chinese or Japanese one; ValueError as for
+        `read_instruction`.
+        """
+        return read_instruction(instruction, self.world.life.words, self.world.spec.name)
+
     def _begin(self, instruction: str) -> str:
-        """The cleaned instruction; before turn 1 the opening is saved."""
-        instruction = clean_text(instruction)
+        """The instruction as the engine reads it; before turn 1 the opening is saved."""
+        instruction = self.read(instruction)
         if not instruction:
             raise ValueError("an empty instruction; say who does what, and where")
         if self.session.next_number == 1:
@@ -173,13 +185,12 @@ class Player:
         prediction: Prediction,
         on_step: OnStep | None,
         draw: bool = True,
-        proposed_by: str = "",
+        words: Mapping[str, str] = MappingProxyType({}),
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
         turn = session.turns[-1]
         motion = self.settings.motion.get(turn.number)
         motion = float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
-        words = {"proposed_by": proposed_by} if proposed_by else {}
         played = PlayedTurn(turn, None, motion, not prediction.known, False)
         if not draw:
             return self._keep(session, played, None, words)
@@ -189,7 +200,7 @@ class Player:
         return self._choose(session, played, self.takes, on_step, words)
 
     def _choose(
-        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, words: dict[str, str]
+        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, words: Mapping[str, str]
     ) -> PlayedTurn:
         """Draw and judge takes until there are enough, and keep the best one.
 
@@ -206,16 +217,17 @@ class Player:
                 break
         return self._keep_best(session, played, words)
 
-    def _keep_best(self, session: GameSession, played: PlayedTurn, words: dict[str, str]) -> PlayedTurn:
+    def _keep_best(self, session: GameSession, played: PlayedTurn, words: Mapping[str, str]) -> PlayedTurn:
         best = played.takes[best_take([take.judged.score for take in played.takes])]
         turn = replace(played.turn, seed=best.seed)
         session = replace(session, turns=(*session.turns[:-1], turn))
         return self._keep(session, replace(played, turn=turn), best.shot, words)
 
-    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, words: dict[str, str]) -> PlayedTurn:
+    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, words: Mapping[str, str]) -> PlayedTurn:
         """Add the turn to the story with this shot."""
         takes = [take.shot for take in played.takes]
-        clip = self.story.add_turn(played.turn, shot, words=words, takes=takes)
+        others = {name: value for name, value in words.items() if name != TYPED}
+        clip = self.story.add_turn(played.turn, shot, words=others, takes=takes, typed=words.get(TYPED, ""))
         self.session = session
         return replace(played, clip=clip)
 
@@ -254,6 +266,12 @@ class Player:
         return said
 
 
+def _typed(instruction: str, read: str) -> dict[str, str]:
+    """What a story notes of an instruction that was read as another text."""
+    typed = clean_text(instruction)
+    return {} if typed == read else {TYPED: typed}
+
+
 def _check_not_streamed(engine: GameEngine) -> None:
     from ..runtime.offloading import is_offloaded
 
@@ -271,7 +289,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
     tags = {
         "title": f"turn {turn.number}",
         "comment": turn.instruction,
-        "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
+        "animegamer": json.dumps({**key_fields(key), "turn": turn.number, "instruction": turn.instruction}),
     }
     return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
 

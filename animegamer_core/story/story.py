@@ -212,6 +212,7 @@ class Story:
         keep_later: bool = False,
         words: Mapping[str, typing.Any] = MappingProxyType({}),
         takes: Sequence[str] = (),
+        typed: str = "",
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
@@ -221,9 +222,10 @@ class Story:
         keep_later: a new branch for another shot of the same state gets the later turns too. words: more fields of the
         entry, for people who read the file. takes: the addresses of the shots that this one was chosen from. The
         branch's last turn is replaced by itself, chosen from more takes; its shot stays among them.
+        typed: the player's own text, where it was read as the turn's instruction.
         """
         assert turn.address is not None
-        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed, tuple(takes))
+        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed, tuple(takes), typed)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion, **words}
         words |= asdict(turn.character)

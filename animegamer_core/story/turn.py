@@ -15,6 +15,8 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
     from ..checkpoint import World
+    from ..model.decoder import ShotDecoder
+    from ..model.latents import StartLatent
     from ..model.sampler import OnStep
     from .story import Story
 
@@ -74,9 +76,18 @@ def predict_turn(
 
 
 def shot_key(
-    world: World, models: Models, settings: PlaySettings, turn: Turn, motion: float, seed: int | None = None
+    world: World,
+    models: Models,
+    settings: PlaySettings,
+    turn: Turn,
+    motion: float,
+    seed: int | None = None,
+    start: StartLatent | None = None,
 ) -> ShotKey:
-    """What decides the shot of a turn. motion: in px per frame at 480 px height. seed: None is the turn's own."""
+    """What decides the shot of a turn. motion: in px per frame at 480 px height. seed: None is the turn's own.
+
+    start: the latent that it begins from; None: from noise.
+    """
     sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
     return ShotKey(
         world=world.fingerprint,
@@ -86,13 +97,32 @@ def shot_key(
         steps=sampling.steps,
         guidance=sampling.guidance,
         precision=f"{models.precision}{settings.precision_suffix}",
+        latent="" if start is None else start.digest,
+        denoise=1.0 if start is None else start.denoise,
     )
 
 
 def draw_turn(models: Models, turn: Turn, key: ShotKey, on_step: OnStep | None = None) -> Tensor:
     """The shot of a turn by its key: (F, 3, H, W) frames as from `ShotDecoder.shoot`."""
+    return models.decoder().shoot(_representation(turn), key.motion, **_settings(key), on_step=on_step)
+
+
+def draw_turn_latent(
+    decoder: ShotDecoder, turn: Turn, key: ShotKey, on_step: OnStep | None = None, start: StartLatent | None = None
+) -> Tensor:
+    """The latent of a turn's shot by its key: (1, C, T, H, W) as from `ShotDecoder.draw_latent`.
+
+    start: the latent that the key was made with.
+    """
+    assert key.latent == ("" if start is None else start.digest)
+    return decoder.draw_latent(_representation(turn), key.motion, **_settings(key), on_step=on_step, start=start)
+
+
+def _representation(turn: Turn) -> Tensor:
     if turn.state.representation is None:
         raise ValueError(f"the representation of turn {turn.number} is not in memory; load the turn from its story")
-    return models.decoder().shoot(
-        turn.state.representation, key.motion, seed=key.seed, steps=key.steps, guidance=key.guidance, on_step=on_step
-    )
+    return turn.state.representation
+
+
+def _settings(key: ShotKey) -> dict[str, typing.Any]:
+    return {"seed": key.seed, "steps": key.steps, "guidance": key.guidance}

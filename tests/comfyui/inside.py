@@ -227,6 +227,44 @@ def check_stage_files():
     }
 
 
+def check_usual_loras():
+    """Of ComfyUI's own folder `loras`, the list has the files for CogVideoX, and a name is never a path."""
+    import torch
+    from animegamer_pack.animegamer_core.checkpoint.adapters import with_adapters
+    from safetensors.torch import save_file
+
+    folder = BASE / "models" / "loras"
+    (folder / "anime").mkdir(parents=True, exist_ok=True)
+    world = worlds.find_world("toybox")
+    plain = GameModel(world)
+    layer = plain.decoder().transformer.transformer_blocks[0].attn1.to_q
+    (rows, columns), weight = layer.weight.shape, layer.weight.detach().clone()
+    files = {
+        "anime/line.safetensors": ("transformer_blocks.0.attn1.to_q", rows, columns),
+        "of 5B.safetensors": ("transformer_blocks.0.attn1.to_q", 3072, 3072),
+        "flux.safetensors": ("transformer_blocks.0.attn.to_q", rows, columns),
+    }
+    for name, (target, outputs, inputs) in files.items():
+        halves = {"A": torch.ones(1, inputs), "B": torch.ones(outputs, 1)}
+        save_file({f"transformer.{target}.lora_{half}.weight": value for half, value in halves.items()}, folder / name)
+    (folder / "broken.safetensors").write_text("nothing")
+    name = "loras/anime/line.safetensors"
+    model = GameModel(with_adapters(world, ((str(worlds.find_lora(name)), 0.5),)))
+    changed = model.decoder().transformer.transformer_blocks[0].attn1.to_q.weight
+    moved = torch.allclose(changed, weight + 0.5)
+    errors = {}
+    for other in ("of 5B", "flux", "broken"):
+        file = worlds.find_lora(f"loras/{other}.safetensors")
+        errors[other] = _error(lambda file=file: with_adapters(world, ((str(file), 1.0),)))
+    errors["outside"] = _error(lambda: worlds.find_lora("loras/../loras/flux.safetensors"))
+    return {
+        "listed": [item for item in worlds.lora_names() if item.startswith("loras/")],
+        "moved": moved,
+        "version": bool(worlds.lora_version(name)),
+        "errors": errors,
+    }
+
+
 def check_worlds():
     """Worlds of all model folders are listed, and a name is never a path."""
     import folder_paths
@@ -391,7 +429,16 @@ from animegamer_pack.animegamer_core.spec import SPECS  # noqa: E402
 from animegamer_pack.nodes import comfyui, drawing, models, worlds  # noqa: E402
 
 GameModel = models.GameModel
-CHECKS = (check_lives, check_placing, check_tiles, check_ages, check_packages, check_interrupt, check_stage_files)
+CHECKS = (
+    check_lives,
+    check_placing,
+    check_tiles,
+    check_ages,
+    check_packages,
+    check_interrupt,
+    check_stage_files,
+    check_usual_loras,
+)
 for check in (*CHECKS, check_worlds, check_presets, check_preset_on_gpus, check_compiled, check_choices):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

@@ -1,6 +1,7 @@
 """The nodes of one turn in a real ComfyUI, in a tiny world; test_workflows_run.py looks at pictures of the Toybox."""
 
 import io
+import json
 import re
 import time
 
@@ -88,6 +89,68 @@ def test_a_game_starts_with_a_picture(server):
     opening = shown(entry, "show opening")
     assert opening["turn"] == 0 and set(opening["changes"].values()) == {0}
     assert len(entry["outputs"]["save"]["images"]) == 17
+
+
+def test_the_toybox_reads_chinese_and_japanese(server):
+    prompt = game("美子在白天的海滩轻轻地挥手", "ミコは夜の森で素早く走る", world="toybox")
+    for name in ("draw", "save"):
+        del prompt[name]
+    prompt["first"] = node("StateDisplay", state=["predict1", 0])
+    entry = server.run(prompt)
+    assert [shown(entry, name)["instruction"] for name in ("first", "show")] == [WAVE, RUN]
+    assert shown(entry)["unknown_words"] == []
+    prompt["predict2"]["inputs"]["instruction"] = "美子在海滩弹钢琴"
+    assert "has words that this world does not know: 弹钢琴; say it with its own" in server.refusal(prompt)
+    prompt["play"] = node(
+        "PlayGameStory", model=["load", 0], instructions=f"{WAVE}\n美子在海滩弹钢琴", story="not played", **PLAY
+    )
+    del prompt["predict1"], prompt["predict2"], prompt["show"], prompt["first"]
+    assert "弹钢琴" in server.refusal(prompt)
+    assert not list((server.output_dir / "animegamer").glob("not played/lines/*")), "no line was played"
+
+
+def test_a_shot_begins_from_a_latent(server):
+    """Of another shot, with a node of ComfyUI's own between, or of a picture; with denoise 0 it is decoded as it is."""
+    Image.new("RGB", (300, 400), "teal").save(server.input_dir / "mine.png")
+    prompt = game(WAVE, RUN)
+    prompt["draw"]["inputs"]["seed"] = 5
+
+    def add(name, latent, denoise):
+        prompt[name] = draw(["predict2", 0], latent=latent, denoise=denoise, seed=9)
+        prompt[f"save {name}"] = save_video(name)
+
+    prompt["same"] = node("LatentMultiply", samples=["draw", 4], multiplier=1.0)
+    prompt["mine"] = node("LoadImage", image="mine.png")
+    prompt["encode"] = node("EncodeShotLatent", model=["load", 0], frames=["mine", 0])
+    add("kept", ["same", 0], 0.0)
+    add("begun", ["draw", 4], 0.5)
+    add("from picture", ["encode", 0], 0.5)
+    add("new", ["draw", 4], 1.0)
+    prompt["plain"], prompt["save plain"] = draw(["predict2", 0], seed=9), save_video("plain")
+    entry = server.run(prompt)
+    names = ("save", "save kept", "save begun", "save from picture", "save new", "save plain")
+    frames = {name: read_clip(saved_file(server, entry, name)).frames.tobytes() for name in names}
+    assert frames["save"] == frames["save kept"], "the latent is the whole shot"
+    assert frames["save new"] == frames["save plain"], "denoise 1 keeps nothing of the latent"
+    assert len(set(frames.values())) == 4
+
+
+def test_a_shot_that_began_from_a_latent_is_saved_with_it(server):
+    prompt = game(WAVE)
+    prompt["again"] = draw(["predict1", 0], latent=["draw", 4], denoise=0.5)
+    prompt["keep"] = node("SaveGameStory", shot=["again", 3], story="from a latent")
+    server.run(prompt)
+    (record,) = (server.base / "output" / "animegamer" / "from a latent" / "shots").glob("*.json")
+    key = json.loads(record.read_text(encoding="utf-8"))["key"]
+    assert key["denoise"] == 0.5 and len(key["latent"]) == 64
+
+
+def test_a_latent_of_another_model_is_refused_in_a_sentence(server):
+    prompt = game(WAVE)
+    prompt["empty"] = node("EmptyLatentImage", width=64, height=64, batch_size=1)
+    prompt["draw"]["inputs"] |= {"latent": ["empty", 0], "denoise": 0.5}
+    text = server.refusal(prompt)
+    assert "the latent has shape (1, 4, 8, 8)" in text and "(batch, channels, latent frames, height, width)" in text
 
 
 def test_instructions_are_composed_and_listed(server):

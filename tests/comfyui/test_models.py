@@ -72,6 +72,16 @@ def test_lora_files_change_only_their_model(inside):
     assert found["fingerprints"] == 4, "plain, whole, half, and the file written anew"
 
 
+def test_lora_files_of_comfyuis_own_folder_change_the_decoder(inside):
+    found = inside["usual_loras"]
+    assert found["listed"] == ["loras/anime/line.safetensors", "loras/of 5B.safetensors"]
+    assert found["moved"] and found["version"]
+    errors = found["errors"]
+    assert "'transformer.transformer_blocks.0.attn1.to_q.lora_A.weight' does not fit" in errors["of 5B"]
+    assert "3072" in errors["of 5B"] and "'transformer.transformer_blocks.0.attn.to_q.lora_A.weight'" in errors["flux"]
+    assert "cannot be read" in errors["broken"] and "nor in ComfyUI's folder loras" in errors["outside"]
+
+
 def test_worlds_of_all_model_folders_are_listed(inside):
     worlds = inside["worlds"]
     assert worlds["names"] == ["toybox", "qiqi", "sosuke", "films", "mine", "ponyo", "theirs"]

@@ -5,6 +5,7 @@ import torch
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.latents import shot_clip, start_latent
 from animegamer_core.model.sampler import Schedule
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec
 from animegamer_core.toybox.drawing.draw import draw_shot
@@ -143,3 +144,95 @@ def test_tiled_decoding_changes_the_picture_slightly():
     assert tiled.shape == whole.shape and not torch.equal(tiled, whole)
     assert 10 * torch.log10(4 / (tiled - whole).square().mean()) > 33
     assert not decoder.vae.use_tiling, "clips are encoded without tiles"
+
+
+def start_of(latent, denoise):
+    return start_latent(latent, denoise, TINY.decoder)
+
+
+def test_a_shots_latent_decodes_to_the_shot_and_may_begin_another_one(tiny_decoder, states):
+    shot = tiny_decoder.shoot(states[0], 2.5, seed=7)
+    latent = tiny_decoder.draw_latent(states[0], 2.5, seed=7)
+    frames, channels, height, width = TINY.decoder.latent_shape
+    assert latent.shape == (1, channels, frames, height, width) and latent.dtype == torch.float32
+    assert torch.equal(tiny_decoder.decode_vae(latent.clone())[0], shot)
+    other = torch.randn(latent.shape, generator=torch.Generator().manual_seed(5))
+
+    def drawn(denoise, begin=other, **how):
+        steps = []
+        found = tiny_decoder.draw_latent(
+            states[0], 2.5, seed=7, start=start_of(begin, denoise), on_step=lambda *step: steps.append(step[:2]), **how
+        )
+        assert denoise == 0 or steps[-1][0] == steps[-1][1] == len(steps)
+        return found, len(steps)
+
+    kept, steps = drawn(0.0)
+    assert torch.equal(kept, other) and steps == 0, "denoise 0 keeps the latent"
+    new, steps = drawn(1.0)
+    assert torch.equal(new, latent) and steps == 4, "denoise 1 is the shot without a latent"
+    parts = [drawn(denoise) for denoise in (0.1, 0.5, 0.9)]
+    assert [steps for _, steps in parts] == [4, 4, 4], "as in KSampler, all steps are made"
+    assert torch.equal(drawn(0.5)[0], parts[1][0]) and not torch.equal(drawn(0.5, latent)[0], parts[1][0])
+    assert drawn(0.001, steps=20)[1] == 1, "a schedule has 1000 steps at most"
+
+
+def test_the_more_is_drawn_anew_the_less_of_the_latent_is_left():
+    """A trained decoder draws from an encoded clip of the Toybox."""
+    decoder = open_world("toybox").load_decoder("cpu", torch.float32)
+    frames = torch.from_numpy(draw_shot(sample_game(1).scenes[1])).float().permute(0, 3, 1, 2) / 127.5 - 1
+    latent = decoder.encode_vae(shot_clip(frames, decoder.spec.decoder)[None])
+    drawn = [
+        decoder.draw_latent(
+            decoder.unconditional_ND, 2.5, seed=7, steps=4, start=start_latent(latent, denoise, decoder.spec.decoder)
+        )
+        for denoise in (0.05, 0.3, 0.9, 1.0)
+    ]
+    away = [float((part - latent).abs().mean()) for part in drawn]
+    assert away == sorted(away)
+    assert 2 * away[0] < away[2]
+
+
+def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder):
+    generator = torch.Generator().manual_seed(1)
+    clip = torch.rand(20, 3, 32, 48, generator=generator) * 2 - 1
+    whole = shot_clip(clip, TINY.decoder)
+    assert torch.equal(whole, clip[:17]), "frames of the shot's size stay as they are"
+    latent = tiny_decoder.encode_vae(whole[None])
+    frames, channels, height, width = TINY.decoder.latent_shape
+    assert latent.shape == (1, channels, frames, height, width)
+    expected = tiny_decoder.encode_frames(whole[None]) / tiny_decoder.vae.config.scaling_factor
+    torch.testing.assert_close(latent, expected.permute(0, 2, 1, 3, 4))
+    held = shot_clip(torch.rand(1, 3, 100, 90) * 2 - 1, TINY.decoder)
+    assert held.shape == (17, 3, 32, 48) and torch.equal(held[0], held[16]) and held.abs().max() <= 1
+    with pytest.raises(ValueError, match="the clip has 5 frames and a shot has 17"):
+        shot_clip(clip[:5], TINY.decoder)
+
+
+@pytest.mark.parametrize(
+    "latent, denoise, named",
+    [
+        (torch.zeros(1, 4, 64, 64), 0.5, r"the latent has shape \(1, 4, 64, 64\)"),
+        (torch.zeros(1, 3, 16, 4, 6), 1.0, "the latent has shape"),
+        (None, 0.5, "the latent has shape NoneType"),
+        (torch.zeros(1), -0.1, "denoise is -0.1"),
+        (torch.zeros(1), float("nan"), "denoise is nan"),
+    ],
+)
+def test_a_latent_of_another_model_is_refused(latent, denoise, named):
+    with pytest.raises(ValueError, match=named):
+        start_of(latent, denoise)
+
+
+def test_a_latent_that_is_not_finite_is_refused(tiny_decoder, states):
+    latent = tiny_decoder.draw_latent(states[0], 2.5, seed=7)
+    latent[0, 0, 0, 0, 0] = float("inf")
+    with pytest.raises(ValueError, match="not finite"):
+        start_of(latent, 1.0)
+
+
+def test_a_latent_of_16_bit_weights_decodes_to_the_same_shot(tiny_decoder, states):
+    """It is rounded as the VAE reads it, so nothing is lost on the way through ComfyUI."""
+    decoder = copy_of(tiny_decoder).to(torch.bfloat16)
+    latent = decoder.draw_latent(states[0], 2.5, seed=7)
+    assert latent.dtype == torch.float32
+    assert torch.equal(decoder.decode_vae(latent.contiguous().clone())[0], decoder.shoot(states[0], 2.5, seed=7))

@@ -26,6 +26,7 @@ SOCKETS = {
     "lora",
     "game_dataset",
     "audio",
+    "latent",
 }  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
@@ -43,9 +44,9 @@ NOTES = {"MarkdownNote"}
 ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
 TEXT_WIDGETS = ("instruction", "instructions", "text", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
-PREVIEWED = 454  # height of a Decode Shot with the picture that a run shows in it
+PREVIEWED = 498  # height of a Decode Shot with the picture that a run shows in it
 # Heights to which nodes grow in Nodes 2.0, a run's picture with them.
-NODES_2 = {"DecodeShot": 540, "LoadAnimeGamer": 290, "GameHistory": 276, "LoadGameStory": 260}
+NODES_2 = {"DecodeShot": 584, "LoadAnimeGamer": 290, "GameHistory": 276, "LoadGameStory": 260}
 
 
 def read(path):
@@ -276,7 +277,7 @@ def test_languages_are_those_of_the_pages():
     assert sorted(path.name for path in (ROOT / "locales").iterdir()) == ["ja", "zh"], "English is in the schemas"
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", ["en", "ja", "zh"])
 @pytest.mark.parametrize("kind", FROZEN)
 def test_help_pages_name_every_input_and_output(kind, language):
     text = (ROOT / "js" / "docs" / kind / f"{language}.md").read_text(encoding="utf-8")
@@ -290,5 +291,6 @@ def test_help_pages_name_every_input_and_output(kind, language):
 def test_help_pages_are_for_nodes_that_are_there():
     assert {path.name for path in (ROOT / "js" / "docs").iterdir()} == set(FROZEN)
     assert all(
-        {page.name for page in folder.iterdir()} == {"en.md", "zh.md"} for folder in (ROOT / "js" / "docs").iterdir()
+        {page.name for page in folder.iterdir()} == {"en.md", "ja.md", "zh.md"}
+        for folder in (ROOT / "js" / "docs").iterdir()
     )

@@ -111,6 +111,7 @@ class ComfyStub:
             "models_dir": str(self._base / "models"),
             "add_model_folder_path": self._add_model_folder,
             "get_folder_paths": lambda name: [self.model_folders[name]],
+            "get_filename_list": lambda name: [],
             "get_input_directory": lambda: str(self._base / "input"),
             "get_output_directory": lambda: str(self._base / "output"),
         }

@@ -1,0 +1,72 @@
+"""Latents from outside: the latent that a shot begins from, and clips in the shape that the VAE encodes.
+
+B batch, C channels, T latent frames, F frames, H height, W width. Latents here are as in ComfyUI's LATENT: (B, C, T, H,
+W) in the VAE's own scale, so before the factor that the transformer's latents have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..spec import DecoderSpec
+from .encoder import cropped
+
+
+@dataclass(frozen=True)
+class StartLatent:
+    """The latent that a shot begins from, instead of pure noise.
+
+    latent_BCTHW: (1, C, T, H, W) fp32 on the CPU. denoise: 0 keeps the latent, 1 replaces all of it.
+    """
+
+    latent_BCTHW: Tensor
+    denoise: float
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits: the SHA-256 of the latent's values."""
+        return hashlib.sha256(self.latent_BCTHW.numpy().tobytes()).hexdigest()
+
+
+def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent | None:
+    """The start of a shot from a user's latent; None for denoise 1, which keeps nothing of it.
+
+    ValueError: denoise is not in 0..1, or the latent is not one finite tensor of the spec's shape.
+    """
+    if not 0 <= denoise <= 1:
+        raise ValueError(f"denoise is {denoise}; expected 0 (keep the latent) to 1 (draw all of it anew)")
+    frames, channels, height, width = spec.latent_shape
+    expected = (1, channels, frames, height, width)
+    found = tuple(latent.shape) if isinstance(latent, Tensor) and not latent.is_nested else type(latent).__name__
+    if found != expected:
+        raise ValueError(
+            f"the latent has shape {found}, and shots of this world have {expected} (batch, channels, latent frames, "
+            "height, width); connect the latent of Decode Shot or Encode Shot Latent of the same world"
+        )
+    own = latent.detach().to("cpu", torch.float32).contiguous()
+    if not own.isfinite().all():
+        raise ValueError("the latent has values that are not finite numbers; encode or draw it again")
+    return None if denoise == 1 else StartLatent(own, float(denoise))
+
+
+def shot_clip(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
+    """(F, 3, H, W) clip of a shot's size from a picture, which is held, or from at least as many frames.
+
+    The middle of each frame is cropped to the shot's aspect ratio; later frames are left out. ValueError: fewer frames
+    than a shot has, but more than one.
+    """
+    count = len(frames_FCHW)
+    if count != 1 and count < spec.frames:
+        raise ValueError(
+            f"the clip has {count} frames and a shot has {spec.frames}; give one picture, or at least so many frames"
+        )
+    clip = cropped(frames_FCHW[: spec.frames], spec.width / spec.height)
+    if clip.shape[-2:] != (spec.height, spec.width):
+        clip = F.interpolate(clip, (spec.height, spec.width), mode="bicubic", antialias=True).clamp(-1, 1)
+    return clip.expand(spec.frames, -1, -1, -1)
