@@ -49,15 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--minutes", type=float, help="stop after so many minutes; the same command continues")
     add("--score-only", action="store_true", help="train nothing: score what is trained, and write the table")
-    add(
-        "--seeds",
-        "--seed",
-        nargs="+",
-        type=int,
-        default=[0],
-        metavar="N",
-        help="train and score each variant once with each; claims are decided from 3 on (default 0)",
-    )
+    add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
+    add("--seeds", nargs="+", type=int, metavar="N", help="in place of --seed, several; from 3 on claims are decided")
     add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
     add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
@@ -78,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from ..research.ablations.scores import VariantScorer
     from ..research.ablations.table import write_table
 
-    variants, seeds = chosen(args.variants, share), _checked_seeds(args.seeds)
+    variants, seeds = chosen(args.variants, share), _checked_seeds(args.seeds or [args.seed])
     deadline = Deadline(args.minutes)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     run_dir = _open_run_dir(args, device)
