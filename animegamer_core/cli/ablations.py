@@ -2,8 +2,8 @@
 
 One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share 1/2
 and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also use one
-GPU: run the command several times with the same --work and different --variants. Each variant has its own lock, and the
-process that finishes last writes the whole table.
+GPU: run the command several times with the same --work and different --variants or --seeds. Each variant and seed has
+its own lock, and the process that finishes last writes the whole table.
 """
 # ruff: noqa: T201
 
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, help="stop after so many minutes; the same command continues")
     add("--score-only", action="store_true", help="train nothing: score what is trained, and write the table")
     add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
+    add("--seeds", nargs="+", type=int, metavar="N", help="in place of --seed, several; from 3 on claims are decided")
     add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
     add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from ..research.ablations.scores import VariantScorer
     from ..research.ablations.table import write_table
 
-    variants = chosen(args.variants, share)
+    variants, seeds = chosen(args.variants, share), _checked_seeds(args.seeds or [args.seed])
     deadline = Deadline(args.minutes)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     run_dir = _open_run_dir(args, device)
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.towers != NO_MODELS:
         models = open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim, device=run_dir.device)
     scorer = VariantScorer(run_dir, models)
-    finished = run_ablations(run_dir, scorer, variants, deadline, args.score_only)
+    finished = run_ablations(scorer, variants, seeds, deadline, args.score_only)
     for path in write_table(run_dir, args.out or args.work / "table", command_line()):
         print(path)
     return 0 if finished else UNFINISHED
@@ -106,6 +107,14 @@ def own_part(args: argparse.Namespace, environment: MutableMapping[str, str]) ->
     return share, device
 
 
+def _checked_seeds(seeds: list[int]) -> list[int]:
+    """The seeds, each once; ValueError for a negative one."""
+    for seed in seeds:
+        if seed < 0:
+            raise ValueError(f"--seeds has {seed}; give numbers from 0 on")
+    return list(dict.fromkeys(seeds))
+
+
 def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
     from ..checkpoint import open_world
     from ..research.ablations.budgets import BUDGETS
@@ -117,4 +126,4 @@ def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
         print(f"[{time.monotonic() - begun:6.1f} s] {line}", file=sys.stderr, flush=True)
 
     world, budget = open_world(args.world), BUDGETS[args.budget]
-    return RunDir(args.work, world, budget, say, args.seed, device, args.workers, args.compile)
+    return RunDir(args.work, world, budget, say, device, args.workers, args.compile)

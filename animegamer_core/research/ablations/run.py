@@ -8,48 +8,66 @@ from typing import Any
 from ...evaluate.world.records import differences
 from .run_dir import Deadline, RunDir
 from .scores import Samples, VariantScorer
-from .variants import VARIANTS, Variant
+from .seed_runs import SeedRuns, scores_files
+from .variants import Variant
 
 
 def run_ablations(
-    run_dir: RunDir, scorer: VariantScorer, variants: Sequence[Variant], deadline: Deadline, score_only: bool = False
+    scorer: VariantScorer,
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    deadline: Deadline,
+    score_only: bool = False,
 ) -> bool:
-    """Train and score what is not done yet; False if the time ran out or a variant to score is not trained.
+    """Train and score what is not done yet, seed after seed; False if the time ran out or a variant to score is not
+    trained.
 
     What this or another process has finished is skipped. ValueError if a variant was scored with other scoring models,
     whose similarities cannot be compared with these.
     """
+    run_dir = scorer.run_dir
     _check_models(run_dir, scorer)
     done = True
-    for variant in variants:
-        for family in variant.families:
-            path = run_dir.scores_file(variant.name, family)
-            if path.is_file():
-                continue
-            if not score_only and not run_dir.train(variant, family, deadline):
-                run_dir.say(f"{variant.name}: the time is over; the same command continues here")
-                return False
-            if not all(run_dir.is_trained(*step) for step in variant.path(family)):
-                run_dir.say(f"{variant.name}: not trained yet, so its {family} are not scored")
-                done = False
-                continue
-            if deadline.over:
-                return False
-            # The variant may be trained by others meanwhile, so scoring has a lock of its own.
-            with run_dir.lock(f"variants/{variant.name}/scoring", deadline, path.is_file) as owned:
-                if owned and not path.is_file():
-                    scorer.score(variant, family).save(path)
-                    run_dir.say(f"{variant.name}: {family} scored")
-            if not path.is_file():
-                run_dir.say(f"{variant.name}: the time is over while another process scores its {family}")
-                return False
+    for runs in (SeedRuns(run_dir, seed) for seed in seeds):
+        for variant in variants:
+            for family in variant.families:
+                finished = _finish(runs, scorer, variant, family, deadline, score_only)
+                if finished is None:
+                    return False
+                done = done and finished
     return done
+
+
+def _finish(
+    runs: SeedRuns, scorer: VariantScorer, variant: Variant, family: str, deadline: Deadline, score_only: bool
+) -> bool | None:
+    """Whether one family of a variant's scores is there in the end; None if the time ran out."""
+    path, run_dir, named = runs.scores_file(variant.name, family), runs.run_dir, f"{variant.name}, seed {runs.seed}"
+    if path.is_file():
+        return True
+    if not score_only and not runs.train(variant, family, deadline):
+        run_dir.say(f"{named}: the time is over; the same command continues here")
+        return None
+    if not all(runs.is_trained(*step) for step in variant.path(family)):
+        run_dir.say(f"{named}: not trained yet, so its {family} are not scored")
+        return False
+    if deadline.over:
+        return None
+    # The variant may be trained by others meanwhile, so scoring has a lock of its own.
+    with run_dir.lock(f"{runs.variant_name(variant.name)}/scoring", deadline, path.is_file) as owned:
+        if owned and not path.is_file():
+            scorer.score(runs, variant, family).save(path)
+            run_dir.say(f"{named}: {family} scored")
+    if path.is_file():
+        return True
+    run_dir.say(f"{named}: the time is over while another process scores its {family}")
+    return None
 
 
 def _check_models(run_dir: RunDir, scorer: VariantScorer) -> None:
     now = _files(None if scorer.models is None else scorer.models.facts)
-    for path in (run_dir.scores_file(row.name, family) for row in VARIANTS.values() for family in row.families):
-        if path.is_file() and (found := list(differences(_files(Samples.read(path).facts["towers"]), now))):
+    for path in scores_files(run_dir).values():
+        if found := list(differences(_files(Samples.read(path).facts["towers"]), now)):
             raise ValueError(
                 f"{path} was scored with other scoring models: {'; '.join(found[:3])}; give those, or delete it and "
                 "all files like it to score again"

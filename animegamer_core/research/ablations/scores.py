@@ -35,6 +35,7 @@ from ...toybox.scenes import HEADS, NONE, Labels, labels_of
 from ...train.sampling import generator
 from ..toybox_recipe.calibrate import decoder_response, played_states
 from .run_dir import RunDir
+from .seed_runs import Done, SeedRuns
 from .variants import GAMES, RECONSTRUCTION, Variant
 
 FIRST = 800_000  # seeds of the games that clips come from; the benchmark uses those from 900,000 on
@@ -71,7 +72,7 @@ class VariantScorer:
         self.run_dir = run_dir
         self.models = models
         self._base = EvalContext(run_dir.world, run_dir.device, run_dir.workers)
-        self._tables: dict[tuple[tuple[str, str], ...], MotionTable] = {}  # by stages: windows share one table
+        self._tables: dict[tuple[int, Done], MotionTable] = {}  # by seed and stages: windows share one table
 
     @cached_property
     def true(self) -> TrueShots:
@@ -102,9 +103,9 @@ class VariantScorer:
         """The dataset's own motion values by level."""
         return MotionTable("toybox", self.run_dir.dataset.motion_table.values, self.run_dir.world.motion_table.edges)
 
-    def _calibrated(self, variant: Variant, context: EvalContext) -> MotionTable:
+    def _calibrated(self, runs: SeedRuns, variant: Variant, context: EvalContext) -> MotionTable:
         """The motion values by level that the variant's decoder needs in play."""
-        trained = variant.path(GAMES)
+        trained = runs.seed, variant.path(GAMES)
         if trained not in self._tables:
             table = self._measured
             known = played_states(self.training.scenes, table, context.engine, context.encoder)
@@ -112,12 +113,14 @@ class VariantScorer:
             self._tables[trained] = response.calibrated(table)
         return self._tables[trained]
 
-    def score(self, variant: Variant, family: str) -> Samples:
-        """The scores of a trained variant."""
+    def score(self, runs: SeedRuns, variant: Variant, family: str) -> Samples:
+        """The scores of a variant that is trained with a seed."""
         with tempfile.TemporaryDirectory(dir=self.run_dir.folder) as folder:
-            world = scored_world(self.run_dir, variant, family, Path(folder))
+            world = scored_world(runs, variant, family, Path(folder))
             context = EvalContext(world, self.run_dir.device, self.run_dir.workers)
-            return {RECONSTRUCTION: self._rebuilt, GAMES: self._played}[family](variant, context)
+            if family == RECONSTRUCTION:
+                return self._rebuilt(variant, context)
+            return self._played(variant, context, self._calibrated(runs, variant, context))
 
     def _rebuilt(self, variant: Variant, context: EvalContext) -> Samples:
         """True clips through encoder and decoder, which is conditioned on their measured motion values."""
@@ -130,11 +133,10 @@ class VariantScorer:
         columns = self._shot_scores(context, clips, true.levels, true)
         return Samples(tuple(str(FIRST + index) for index in range(len(values))), columns, self._facts(context))
 
-    def _played(self, variant: Variant, context: EvalContext) -> Samples:
-        """Games that the engine plays; each shot is drawn at the predicted motion level."""
+    def _played(self, variant: Variant, context: EvalContext, table: MotionTable) -> Samples:
+        """Games that the engine plays; each shot is drawn at the predicted motion level, at its value of the table."""
         scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in self.benchmark]
         played = [turn.state for turns in play_games(context.engine, scripts, variant.window) for turn in turns]
-        table = self._calibrated(variant, context)
         values = [table.value(state.motion) for state in played]
         clips = context.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in self.benchmark for turn in game.turns]
@@ -197,12 +199,12 @@ class VariantScorer:
         }
 
 
-def scored_world(run_dir: RunDir, variant: Variant, family: str, folder: Path) -> World:
+def scored_world(runs: SeedRuns, variant: Variant, family: str, folder: Path) -> World:
     """A trained variant as a world folder in float16, as worlds are shipped, with the base world's probes and edges."""
-    parts = run_dir.parts(variant, variant.path(family))
-    world = save_world(folder, parts.spec, motion_table=run_dir.world.motion_table)
+    parts, base = runs.parts(variant, variant.path(family)), runs.run_dir.world
+    world = save_world(folder, parts.spec, motion_table=base.motion_table)
     world = parts.save(world, dtype=torch.float16)
-    shutil.copytree(run_dir.world.folder / FOLDER, folder / FOLDER)
+    shutil.copytree(base.folder / FOLDER, folder / FOLDER)
     return world
 
 

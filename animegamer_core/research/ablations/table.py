@@ -1,6 +1,6 @@
 """The table of the ablations, from the scores on disk: our values beside the paper's, and whether they agree.
 
-A difference to `full` counts only if it is larger than that of two equal training runs (`repeats`).
+A difference to `full` counts only if its interval over games and seeds together excludes 0 (`seeds`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from ...evaluate.similarity.models import STAND_IN
 from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from ...toybox.scenes import HEADS
-from .repeats import run_difference
-from .run_dir import RunDir, trained_with
+from .run_dir import RunDir
 from .scores import Samples
-from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim, Variant
+from .seed_runs import SeedRuns, scores_files, trained_with
+from .seeds import ENOUGH as ENOUGH_SEEDS
+from .seeds import over_seeds
+from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, STAGES, VARIANTS, Claim, Variant
 
 ERRORS = ("mae_f", "states_mae")  # more is worse
 COLUMNS = {  # metric -> the column's head
@@ -47,15 +49,13 @@ TITLES = {
     RECONSTRUCTION: "Held-out clips, encoded and decoded again",
     GAMES: "Games of the frozen benchmark, played",
 }
-YES, NO, OPEN, FEW, UNMEASURED = "yes", "no", "no clear difference", "too few games", "not measured"
-WITHIN, UNREPEATED = "within run-to-run variation", "run-to-run variation unknown"
+YES, NO, OPEN, UNMEASURED = "yes", "no", "no clear difference", "not measured"
+FEW, FEW_SEEDS = "too few games", "too few seeds"
 ENOUGH = 10  # games; a bootstrap interval over fewer is too narrow
 NOTES = (
-    "agrees: the interval of the differences, sample by sample, excludes 0 on the paper's side (yes) or on the "
-    f"other (no); from {ENOUGH} games on.",
-    "Each variant was trained once. A difference whose interval excludes 0 counts only if it is also larger than the "
-    "difference of two equal runs; if no equal runs of a budget were compared, none counts. The two compared runs had "
-    "one seed and equal decoders: the effect of another seed was not measured.",
+    "agrees: the interval of the differences to full, seed by seed and sample by sample, excludes 0 on the paper's "
+    f"side (yes) or on the other (no); from {ENOUGH} games and {ENOUGH_SEEDS} seeds on.",
+    "Intervals hold the spread of games and of training runs with other seeds together; with one seed, of games alone.",
     "The paper's values: those of its ablation table are of one film. Row full of the games has the main table's, of "
     "all films, since by supplement 3.3 the ablation table's row full is of clips decoded without the language model. "
     "CLIP-I with and without adaptation (0.786, 0.683) comes from its text.",
@@ -68,12 +68,15 @@ NOTES = (
     "ACC-F and MAE-F are with calibration: since softer shots move less than the value that conditions them, shots of "
     "training states are measured at eight values for each variant, and the response is inverted, as for the shipped "
     "world. The paper mentions nothing like it.",
-    "Warm-up: the paper trains the encoder alone first, beside a decoder that can already draw. In the Toybox the "
-    "decoder starts from random weights and is trained too, so leaving warm-up out changes only the learning rate's "
-    "schedule; stage joint gets its steps.",
+    "Every variant begins with a decoder that can draw already (stage pretrain, with an encoder that is then thrown "
+    "away and no motion values), as the paper's begins with CogVideoX. Warm-up trains the encoder beside that decoder, "
+    "which stays as it is; without warm-up, stage joint gets its steps.",
     "w/o f_ms: the decoder is conditioned on 0 px a frame for every clip, in training and here.",
-    "no_adaptation and cosine_loss build on full's encoder and decoder; window_N is full, whose own window is 4, with "
-    "another window; its engine is not trained again for it.",
+    "w/o adapt: the decoder is trained for as many steps as full's, with true representations, none predicted.",
+    "text_history: where the prompt has the representation of a past turn, the engine reads zeros, in training and in "
+    "play. Instructions and state changes of past turns stay.",
+    "no_adaptation, cosine_loss and text_history build on full's encoder and decoder; window_N is full, whose own "
+    "window is 4, with another window; its engine is not trained again for it.",
 )
 
 
@@ -81,23 +84,34 @@ NOTES = (
 class ClaimResult:
     """Whether a claim of the paper holds here.
 
-    here: the variant's value and full's. difference: of the variant to `part` times full, sample by sample. varies: the
-    largest difference of two equal runs, None if none were compared.
+    here: the variant's value and full's. difference: of the variant to `part` times full, sample by sample. seeds: how
+    many runs of each were compared.
     """
 
     claim: Claim
     here: tuple[Estimate, Estimate] | None
     difference: Estimate | None
     agrees: str
-    varies: float | None = None
+    seeds: int = 0
 
 
-def estimate(samples: Samples, metric: str) -> Estimate:
-    """A column's estimate: fractions with Wilson's interval over games, means with a bootstrap interval over games."""
-    games = by_game(samples.groups, samples.columns.get(metric, ()))
-    if metric in FRACTIONS:
-        return fraction_over_games([[value > 0.5 for value in values] for values in games])
-    return mean_over_games(games)
+def estimate(samples: Sequence[Samples], metric: str) -> Estimate:
+    """A column's estimate from the samples of each seed: fractions with Wilson's interval over games, means with a
+    bootstrap interval over games, both widened by how far the seeds differ.
+    """
+    return _estimate([(row.groups, row.columns.get(metric, ())) for row in samples], metric in FRACTIONS)
+
+
+def _estimate(seeds: Sequence[tuple[Sequence[str], Sequence[float | None]]], is_fraction: bool = False) -> Estimate:
+    """seeds: of each, the game and the value of every sample."""
+    pooled = [pair for groups, values in seeds for pair in zip(groups, values, strict=False)]
+    games = by_game([group for group, _ in pooled], [value for _, value in pooled])
+    if is_fraction:
+        found = fraction_over_games([[value > 0.5 for value in values] for values in games])
+    else:
+        found = mean_over_games(games)
+    measured = [[value for value in values if value is not None] for _, values in seeds]
+    return over_seeds(found, [sum(values) / len(values) for values in measured if values])
 
 
 def by_game(groups: Sequence[str], values: Sequence[float | None]) -> list[list[float]]:
@@ -109,85 +123,97 @@ def by_game(groups: Sequence[str], values: Sequence[float | None]) -> list[list[
     return list(games.values())
 
 
-def check_claim(claim: Claim, variant: Samples | None, full: Samples | None, varies: float | None) -> ClaimResult:
-    """A claim of the paper, tested on the differences of equal samples.
+def check_claim(claim: Claim, variant: Mapping[int, Samples], full: Mapping[int, Samples]) -> ClaimResult:
+    """A claim of the paper, tested on the differences of equal samples of the seeds that both have.
 
-    Their interval must exclude 0, and their mean must exceed `varies`, the largest difference of two equal runs; with
-    None no claim is decided, nor with fewer than ENOUGH games.
+    Their interval must exclude 0. No claim is decided with fewer than ENOUGH games or ENOUGH_SEEDS seeds.
     """
-    if variant is None or full is None or not (claim.metric in variant.columns and claim.metric in full.columns):
-        return ClaimResult(claim, None, None, UNMEASURED, varies)
-    pairs = zip(variant.columns[claim.metric], full.columns[claim.metric], strict=True)
-    changes = [None if None in pair else pair[0] - claim.part * pair[1] for pair in pairs]
-    games = by_game(variant.groups, changes)
-    difference = mean_over_games(games)
-    agrees = _agreement(difference, claim.metric in ERRORS, varies)
+    pairs = [(variant[seed], full[seed]) for seed in sorted(variant.keys() & full.keys())]
+    pairs = [pair for pair in pairs if all(claim.metric in row.columns for row in pair)]
+    differences = [(ours.groups, _differences(claim, ours, theirs)) for ours, theirs in pairs]
+    difference = _estimate(differences)
+    if not difference.count:
+        return ClaimResult(claim, None, None, UNMEASURED, len(pairs))
+    games = {
+        game for groups, values in differences for game, value in zip(groups, values, strict=True) if value is not None
+    }
+    agrees = _agreement(difference, claim.metric in ERRORS)
+    if len(pairs) < ENOUGH_SEEDS:
+        agrees = FEW_SEEDS
     if len(games) < ENOUGH:
-        agrees = FEW if games else UNMEASURED
-    here = estimate(variant, claim.metric), estimate(full, claim.metric)
-    return ClaimResult(claim, here, difference, agrees, varies)
+        agrees = FEW
+    here = tuple(estimate([pair[side] for pair in pairs], claim.metric) for side in (0, 1))
+    return ClaimResult(claim, here, difference, agrees, len(pairs))
 
 
-def _agreement(difference: Estimate, error: bool, varies: float | None) -> str:
+def _differences(claim: Claim, variant: Samples, full: Samples) -> list[float | None]:
+    pairs = zip(variant.columns[claim.metric], full.columns[claim.metric], strict=True)
+    return [None if None in pair else pair[0] - claim.part * pair[1] for pair in pairs]
+
+
+def _agreement(difference: Estimate, error: bool) -> str:
     """What a difference says about the claim that it is below 0 (above 0 for an error)."""
     low, high = (-difference.high, -difference.low) if error else (difference.low, difference.high)
     if not (high < 0 or low > 0):
         return OPEN
-    if varies is None:
-        return UNREPEATED
-    if abs(difference.value) <= varies:
-        return WITHIN
     return YES if high < 0 else NO
 
 
 def tally(results: Sequence[ClaimResult]) -> str:
-    """One sentence with the counts; only differences above run-to-run variation are for or against a claim."""
-    counts = {name: sum(result.agrees == name for result in results) for name in (YES, NO, WITHIN, UNREPEATED)}
+    """One sentence with the counts."""
+    counts = {name: sum(result.agrees == name for result in results) for name in (YES, NO, OPEN)}
+    undecided = len(results) - sum(counts.values())
     return (
-        f"{counts[YES]} of {counted(len(results), 'claim')} hold, {counts[NO]} fail by more than two equal runs differ."
-        f" {counts[WITHIN]} differ by less than that; for {counts[UNREPEATED]} run-to-run variation is unknown."
+        f"{counts[YES]} of {counted(len(results), 'claim')} hold, {counts[NO]} fail. {counts[OPEN]} cannot be told "
+        f"from no difference. {undecided} {'has' if undecided == 1 else 'have'} too few games or seeds, or none."
     )
 
 
-def read_scores(run_dir: RunDir) -> dict[tuple[str, str], Samples]:
-    """(variant, family) -> its samples, for all scored variants."""
-    keys = [(row.name, family) for row in VARIANTS.values() for family in FAMILIES]
-    return {key: Samples.read(path) for key in keys if (path := run_dir.scores_file(*key)).is_file()}
+Scores = Mapping[tuple[str, str], Mapping[int, Samples]]  # (variant, family) -> seed -> its samples
 
 
-def claim_results(scores: Mapping[tuple[str, str], Samples], budget: str) -> tuple[ClaimResult, ...]:
-    """All claims against full's scores of the same family. budget: the one of the run-to-run variation."""
+def read_scores(run_dir: RunDir) -> Scores:
+    """All scores that are there."""
+    found: dict[tuple[str, str], dict[int, Samples]] = {}
+    for (name, family, seed), path in scores_files(run_dir).items():
+        found.setdefault((name, family), {})[seed] = Samples.read(path)
+    return {key: dict(sorted(rows.items())) for key, rows in found.items()}
+
+
+def claim_results(scores: Scores) -> tuple[ClaimResult, ...]:
+    """All claims against full's scores of the same family."""
     found = []
     for claim in CLAIMS:
         family = VARIANTS[claim.variant].families[0]
-        ours = (scores.get((name, family)) for name in (claim.variant, FULL))
-        found.append(check_claim(claim, *ours, run_difference(budget, claim.metric)))
+        found.append(check_claim(claim, *(scores.get((name, family), {}) for name in (claim.variant, FULL))))
     return tuple(found)
 
 
 def write_table(run_dir: RunDir, out: Path, command: str) -> list[Path]:
     """Write ablations.json, ablations.md and every sample (samples.json) from all scores; returns their paths."""
     scores = read_scores(run_dir)
-    results = claim_results(scores, run_dir.budget.name)
+    results = claim_results(scores)
     paths = [out / "ablations.json", out / "ablations.md", out / "samples.json"]
     facts = _facts(run_dir, command, scores)
     rows = [_row(run_dir, VARIANTS[name], family, scores[name, family]) for name, family in scores]
     claims = [_claim(result) for result in results]
     write_json(paths[0], {**facts, "rows": rows, "claims": claims, "tally": tally(results), "notes": NOTES})
     write_text(paths[1], markdown(run_dir, scores, results, facts))
-    samples = {f"{name}/{family}": {"groups": row.groups, **row.columns} for (name, family), row in scores.items()}
+    samples = {
+        f"{name}/{family}/seed {seed}": {"groups": row.groups, **row.columns}
+        for (name, family), rows in scores.items()
+        for seed, row in rows.items()
+    }
     write_json(paths[2], samples)
     return paths
 
 
-def markdown(
-    run_dir: RunDir, scores: Mapping[tuple[str, str], Samples], results: Sequence[ClaimResult], facts: Mapping[str, Any]
-) -> str:
+def markdown(run_dir: RunDir, scores: Scores, results: Sequence[ClaimResult], facts: Mapping[str, Any]) -> str:
     """The table as text."""
-    stand_in = any((row.facts["towers"] or {}).get("stand_in") for row in scores.values())
+    stand_in = any((row.facts["towers"] or {}).get("stand_in") for rows in scores.values() for row in rows.values())
     lines = ["# Ablations in the Toybox", "", *_heading(run_dir, facts), ""]
     for family in FAMILIES:
-        rows = [(VARIANTS[name], row) for (name, kind), row in scores.items() if kind == family]
+        rows = [(VARIANTS[name], list(row.values())) for (name, kind), row in scores.items() if kind == family]
         if rows:
             lines += [f"## {TITLES[family]}", "", *_table(rows, family, stand_in), ""]
     lines += ["## What the paper says", "", *_claims(results), "", tally(results)]
@@ -197,26 +223,26 @@ def markdown(
 
 def _heading(run_dir: RunDir, facts: Mapping[str, Any]) -> list[str]:
     budget = run_dir.budget
-    steps = ", ".join(f"{stage} {row['steps']}" for stage, row in trained_with(run_dir, VARIANTS[FULL], GAMES).items())
+    steps = ", ".join(f"{stage} {budget.config(VARIANTS[FULL], stage, 0).steps}" for stage in STAGES[GAMES])
     waiting, gpu = facts["not_scored"], facts["machine"]["gpu"]
     return [
         f"Budget `{budget.name}`: steps {steps} for every variant alike; {budget.clips} clips, "
-        f"{counted(budget.games, 'game')} of {budget.turns} turns; seed {run_dir.seed}; "
+        f"{counted(budget.games, 'game')} of {budget.turns} turns; seeds {', '.join(map(str, facts['seeds']))}; "
         f"{'no GPU' if gpu == 'none' else gpu}, torch {facts['machine']['torch']}.",
         f"Values with 95 % intervals; in brackets the paper's ({SOURCE}), if it gives one. `{facts['command']}`",
         *([f"Not scored yet: {', '.join(waiting)}."] if waiting else []),
     ]
 
 
-def _table(rows: Sequence[tuple[Variant, Samples]], family: str, stand_in: bool) -> list[str]:
-    scored = {name for _, row in rows for name in row.columns}.difference(NOT_SHOWN[family])
+def _table(rows: Sequence[tuple[Variant, Sequence[Samples]]], family: str, stand_in: bool) -> list[str]:
+    scored = {name for _, seeds in rows for row in seeds for name in row.columns}.difference(NOT_SHOWN[family])
     seen = [name for name in COLUMNS if name in scored]
     heads = [f"{COLUMNS[name]} ({STAND_IN})" if stand_in and name in SIMILARITIES else COLUMNS[name] for name in seen]
-    lines = [f"| variant | {' | '.join(heads)} |", f"| --- | {' | '.join('---' for _ in seen)} |"]
-    for variant, row in rows:
+    lines = [f"| variant | seeds | {' | '.join(heads)} |", f"| --- | --- | {' | '.join('---' for _ in seen)} |"]
+    for variant, seeds in rows:
         paper = variant.published(family).values
-        cells = (_cell(estimate(row, name), paper.get(name)) for name in seen)
-        lines.append(f"| {variant.name} | {' | '.join(cells)} |")
+        cells = (_cell(estimate(seeds, name), paper.get(name)) for name in seen)
+        lines.append(f"| {variant.name} | {len(seeds)} | {' | '.join(cells)} |")
     lines.append("")
     for variant, _ in rows:
         paper = variant.published(family)
@@ -234,7 +260,7 @@ def _cell(found: Estimate, paper: float | None) -> str:
 
 
 def _claims(results: Sequence[ClaimResult]) -> list[str]:
-    lines = ["| the paper says | there | here | difference | two equal runs | agrees |", "| --- " * 6 + "|"]
+    lines = ["| the paper says | there | here | difference | seeds | agrees |", "| --- " * 6 + "|"]
     for result in results:
         claim, paper = result.claim, "-"
         if claim.published is not None:
@@ -245,17 +271,16 @@ def _claims(results: Sequence[ClaimResult]) -> list[str]:
             here = f"{result.here[0].value:.3f}, full {result.here[1].value:.3f}"
             whole = "full" if claim.part == 1 else f"{claim.part:g} full"
             apart = f"{_cell(result.difference, None)} to {whole}"
-        varies = "-" if result.varies is None else f"{result.varies:.3f}"
-        lines.append(f"| {claim.says} | {paper} | {here} | {apart} | {varies} | {result.agrees} |")
+        lines.append(f"| {claim.says} | {paper} | {here} | {apart} | {result.seeds} | {result.agrees} |")
     return lines
 
 
-def _facts(run_dir: RunDir, command: str, scores: Mapping[tuple[str, str], Samples]) -> dict[str, Any]:
+def _facts(run_dir: RunDir, command: str, scores: Scores) -> dict[str, Any]:
     due = [f"{row.name}/{family}" for row in VARIANTS.values() for family in row.families]
     return {
         "command": command,
         "budget": asdict(run_dir.budget),
-        "seed": run_dir.seed,
+        "seeds": sorted({seed for rows in scores.values() for seed in rows}),
         "base_world": {"name": run_dir.world.spec.name, "fingerprint": run_dir.world.fingerprint},
         "device": run_dir.device,
         "machine": machine(),
@@ -263,16 +288,16 @@ def _facts(run_dir: RunDir, command: str, scores: Mapping[tuple[str, str], Sampl
     }
 
 
-def _row(run_dir: RunDir, variant: Variant, family: str, samples: Samples) -> dict[str, Any]:
-    paper = variant.published(family)
+def _row(run_dir: RunDir, variant: Variant, family: str, samples: Mapping[int, Samples]) -> dict[str, Any]:
+    paper, rows = variant.published(family), list(samples.values())
     return {
         "variant": variant.name,
         "family": family,
         "about": variant.about,
         "paper": {"table": paper.table, "name": paper.row, "figures": dict(paper.values)},
-        "trained": trained_with(run_dir, variant, family),
-        "scored_with": samples.facts,
-        "figures": {name: _plain(estimate(samples, name)) for name in samples.columns},
+        "trained": {seed: trained_with(SeedRuns(run_dir, seed), variant, family) for seed in samples},
+        "scored_with": {seed: row.facts for seed, row in samples.items()},
+        "figures": {name: _plain(estimate(rows, name)) for name in rows[0].columns},
     }
 
 
@@ -281,7 +306,7 @@ def _claim(result: ClaimResult) -> dict[str, Any]:
     return {
         **asdict(result.claim),
         "paper": result.claim.published,
-        "two_equal_runs": result.varies,
+        "seeds": result.seeds,
         "here": None if here is None else [_plain(value) for value in here],
         "difference": None if difference is None else _plain(difference),
         "agrees": result.agrees,

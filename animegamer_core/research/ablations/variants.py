@@ -15,12 +15,16 @@ from ...evaluate.world.paper import ABLATION_TABLE, ABLATIONS, ADAPTATION, MAIN_
 from ...state import DEFAULT_WINDOW
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
+# A decoder that can already draw, as CogVideoX can before the paper's training: stage joint with an encoder that is
+# thrown away afterwards.
+PRETRAIN = "pretrain"
 STAGES = {  # training stages before a world is scored
-    RECONSTRUCTION: ("warmup", "joint"),
-    GAMES: ("warmup", "joint", "predict", "adapt"),
+    RECONSTRUCTION: (PRETRAIN, "warmup", "joint"),
+    GAMES: (PRETRAIN, "warmup", "joint", "predict", "adapt"),
 }
 BUDGET_NAMES = ("full", "short", "quick")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+READS_SHOTS = "project_in"  # the engine's module that takes in past representations
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Variant:
 
     paper: its name in the paper's ablation table, "" if it is not there. own: the stages that it trains itself; the
     others are those of `full`. skipped: stages that are left out. prolonged: the stage that takes the steps of skipped
-    ones, so that the total stays the same. changes: fields of StageConfig by stage.
+    ones, so that the total stays the same. changes: fields of StageConfig by stage. reads_shots: whether the engine
+    reads the representations of past turns beside what was said of them.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Variant:
     encoder: str = "mlp"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
     window: int = DEFAULT_WINDOW
+    reads_shots: bool = True
 
     def published(self, family: str) -> Published:
         """The paper's row for this variant in a family.
@@ -80,7 +86,7 @@ class Variant:
 
 def _both(**changes: Any) -> dict[str, dict[str, Any]]:
     """The same changes for both stages that train the encoder."""
-    return {stage: changes for stage in STAGES[RECONSTRUCTION]}
+    return {stage: changes for stage in _ENCODED}
 
 
 def _window(size: int) -> Variant:
@@ -88,7 +94,7 @@ def _window(size: int) -> Variant:
 
 
 FULL = "full"
-_TRAINED = STAGES[RECONSTRUCTION]
+_ENCODED = ("warmup", "joint")
 _ROWS = (
     Variant(FULL, f"the whole recipe (window {DEFAULT_WINDOW})", FAMILIES, "full", own=STAGES[GAMES]),
     Variant(
@@ -96,20 +102,20 @@ _ROWS = (
         "the encoder reads a random frame of the clip, in training and in scoring",
         (RECONSTRUCTION,),
         "w/ random frame",
-        own=_TRAINED,
+        own=_ENCODED,
         changes=_both(encoder_frame="random"),
     ),
     Variant(
-        "less_parameters", "one linear layer in place of each MLP", (RECONSTRUCTION,), own=_TRAINED, encoder="linear"
+        "less_parameters", "one linear layer in place of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
     ),
     Variant(
-        "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_TRAINED, encoder="addition"
+        "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_ENCODED, encoder="addition"
     ),
     Variant(
         "cross_attention",
         "each side's tokens attend to the other's",
         (RECONSTRUCTION,),
-        own=_TRAINED,
+        own=_ENCODED,
         encoder="cross_attention",
     ),
     Variant(
@@ -126,11 +132,24 @@ _ROWS = (
         "the decoder gets one motion value for all clips, in training and in scoring",
         (RECONSTRUCTION,),
         "w/o f_ms",
-        own=_TRAINED,
+        own=_ENCODED,
         changes=_both(motion_scope=False),
     ),
     Variant(
-        "no_adaptation", "full's engine and its decoder before adaptation", (GAMES,), "w/o adapt", skipped=("adapt",)
+        "no_adaptation",
+        "stage adapt reads true representations only, never the engine's predictions",
+        (GAMES,),
+        "w/o adapt",
+        own=("adapt",),
+        changes={"adapt": {"true_states": 1.0}},
+    ),
+    Variant(
+        "text_history",
+        "the engine reads of past turns what was said and the state changes, not their representations",
+        (GAMES,),
+        own=("predict", "adapt"),
+        changes={"predict": {"trainable": (rf"^engine\.(?!{READS_SHOTS}\.)",)}},
+        reads_shots=False,
     ),
     Variant(
         "cosine_loss",
@@ -146,7 +165,7 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _RO
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper's values say about a variant against `full`.
+    """What the paper says about a variant against `full`: most by its values, some in its text only.
 
     metric: a column of the scores. part: the variant's value is below this fraction of full's (1: simply below it). For
     errors it is above full's.
@@ -179,6 +198,9 @@ CLAIMS = (
     Claim("a random frame lowers ACC-F", "random_frame", "acc_f"),
     Claim("no warm-up lowers DreamSim", "no_warm_up", "dreamsim"),
     Claim("no warm-up lowers CLIP-I", "no_warm_up", "clip_i"),
+    Claim("a history of text alone lowers DreamSim", "text_history", "dreamsim"),
+    Claim("a history of text alone lowers CLIP-I", "text_history", "clip_i"),
+    Claim("with a history of text alone, fewer colours named before are kept", "text_history", "remembered"),
     Claim("no adaptation lowers CLIP-I", "no_adaptation", "clip_i"),
     Claim("no adaptation lowers DreamSim", "no_adaptation", "dreamsim"),
     Claim("no adaptation lowers ACC-F", "no_adaptation", "acc_f"),
