@@ -7,7 +7,9 @@ import ipaddress
 import json
 import sys
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 if typing.TYPE_CHECKING:
@@ -17,6 +19,7 @@ if typing.TYPE_CHECKING:
 
 PACK = Path(__file__).parent.parent
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
+_GIVES_WAY: ContextVar[bool] = ContextVar("gives_way", default=False)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
@@ -103,11 +106,28 @@ def require(*packages: str) -> None:
             )
 
 
+class OthersWait(Exception):
+    """Stops work that gives way, since another prompt waits in the queue."""
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """Within the block, the checks for interrupts also end work, with OthersWait, once another prompt waits."""
+    token = _GIVES_WAY.set(True)
+    try:
+        yield
+    finally:
+        _GIVES_WAY.reset(token)
+
+
 def stop_if_interrupted(*_: object) -> None:
     """Raise ComfyUI's interrupt exception if the user asked to stop. Call it in every loop."""
     import comfy.model_management
 
     comfy.model_management.throw_exception_if_processing_interrupted()
+    server = _server() if _GIVES_WAY.get() else None
+    if server is not None and server.prompt_queue.get_tasks_remaining() > 1:  # the running one counts too
+        raise OthersWait
 
 
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
