@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ..animegamer_core.runtime.interrupts import check_before_layers
+
 if typing.TYPE_CHECKING:
     import torch
     from PIL import Image
@@ -131,21 +133,11 @@ def stop_if_interrupted(*_: object) -> None:
 
 
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
-    """Check for an interrupt before every layer of the model's stacks, so that it takes effect within one pass.
+    """Check for an interrupt before every layer of a model, so that it takes effect within one pass.
 
-    3-D convolutions check too, since a stack of the VAE may take seconds. compiled: modules that torch compiles. They
-    check only before they start, since the check cannot be compiled.
+    compiled: modules that torch compiles.
     """
-    from torch import compiler, nn
-
-    inside = {layer for module in compiled for layer in module.modules()}
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    slow = [module for module in model.modules() if isinstance(module, nn.Conv3d)]
-    for layer in dict.fromkeys([*(layer for stack in stacks for layer in stack), *slow]):
-        if layer not in inside:
-            layer.register_forward_pre_hook(stop_if_interrupted)
-    for module in compiled:  # torch would compile the hook with the module, unless the hook is excluded
-        module.register_forward_pre_hook(compiler.disable(stop_if_interrupted))
+    check_before_layers(model, stop_if_interrupted, compiled)
 
 
 def progress(total: int) -> Callable[..., None]:
