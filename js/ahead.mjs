@@ -23,6 +23,7 @@ export class Ahead {
   #job = null; // {id, place, began} of the prompt in the queue
   #sending = false;
   #spent = []; // [ended, ms] of the prompts of the last minute
+  #past = []; // ids of prompts that have ended and may be in the history
   #waits = false;
   #failed = false; // then no more is drawn until the page is loaded again or a setting changes
 
@@ -116,6 +117,7 @@ export class Ahead {
 
   /** The queue has changed, or the connection is back: find out what has happened to our prompt. */
   async catchUp() {
+    await this.#clean();
     const id = this.#job?.id;
     if (!id) return this.react();
     const events = await missedEvents(this.port, id).catch(() => []);
@@ -165,8 +167,17 @@ export class Ahead {
     const now = this.page.now();
     this.#spent.push([now, now - this.#job.began]);
     this.#job = null;
-    await this.port.forget([id]).catch(() => {});
+    this.#past.push(id);
     await this.react();
+  }
+
+  /** Remove our prompts from the history. They get there, and leave the queue, a moment after they have ended. */
+  async #clean() {
+    if (!this.#past.length) return;
+    const { running } = await this.port.queued().catch(() => ({ running: this.#past }));
+    const over = this.#past.filter((id) => !running.includes(id));
+    this.#past = this.#past.filter((id) => running.includes(id));
+    if (over.length) await this.port.forget(over).catch(() => {});
   }
 
   /** How many ms to wait until a further prompt is within the seconds a minute that may be spent. */

@@ -1,4 +1,4 @@
-"""Options of `play --suggest` for turns that are drawn ahead, and the thread that draws them while the player thinks."""
+"""Turns drawn ahead in `play --suggest`: its options, and the thread that draws while the player thinks."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ async function run(server, session, ahead) {
   const both = (method) => (detail) => Promise.all([session[method](detail), ahead[method](detail)]);
   const methods = ["began", "progressed", "executed", "succeeded", "failed", "interrupted"];
   await server.run(Object.fromEntries(methods.map((method) => [method, both(method)])), 1);
+  await ahead.catchUp?.(); // the queue has changed
   await settled();
 }
 
@@ -125,6 +126,7 @@ test("the seconds a minute are kept to", async () => {
     const [{ id }] = server.waiting;
     const heard = { ...hearing(ahead), executed: () => (page.clock += 4000) };
     await run(server, session, heard);
+    await ahead.catchUp();
     assert.equal(server.done[id], undefined);
   }
   assert.equal(server.waiting.length, 0, "12 of 10 seconds are spent");

@@ -38,7 +38,7 @@ PLAYED = """
   const look = () => {
     const video = stage.querySelector(".ag-screen video");
     if (!frame && number() === wanted && video?.readyState >= 2) frame = performance.now() - begun;
-    const saved = frame && document.querySelector(".ag-doing").hidden;
+    const saved = frame && document.querySelector(".ag-stop-button").hidden;
     if (saved) resolve([frame, performance.now() - begun]);
     else requestAnimationFrame(look);
   };
