@@ -53,7 +53,7 @@ LISTEN = "() => app.api.addEventListener('execution_start', () => { window.measu
 class Game:
     """A page with an open story."""
 
-    def __init__(self, page, comfy, story):
+    def __init__(self, page, comfy, story, steps):
         self.page, self.comfy = page, comfy
         page.goto(comfy.url, wait_until="domcontentloaded")
         page.wait_for_function("() => Boolean(window.app?.extensionManager && app.graph)", timeout=120_000)
@@ -68,6 +68,9 @@ class Game:
         page.select_option(".ag-new select", "toybox")
         page.locator(".ag-new .ag-main").click()
         page.wait_for_selector(".ag-game:visible")
+        page.locator(".ag-fold summary").nth(1).click()
+        page.fill("input[name=steps]", str(steps))
+        page.locator(".ag-fold summary").nth(1).click()
         self.type("Character: Miko; Motion: gently wave hello with a red scarf; Background: day beach.")
         page.wait_for_selector(".ag-proposals .ag-story")
 
@@ -195,6 +198,7 @@ def measure_rest(game, root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=30, help="turns of each measurement")
+    parser.add_argument("--steps", type=int, default=20, help="sampling steps of each shot")
     parser.add_argument("--thinks", type=float, nargs="*", default=[2, 6, 12], help="seconds before a choice")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -203,10 +207,9 @@ def main():
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
         try:
             version = comfy.get("/system_stats")["system"]["comfyui_version"]
-            print(f"ComfyUI {version}, Toybox at its 20 steps", flush=True)
-            game = Game(
-                browser.new_page(viewport={"width": 1400, "height": 1000}), comfy, f"measured {time.time():.0f}"
-            )
+            print(f"ComfyUI {version}, Toybox at {args.steps} steps", flush=True)
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            game = Game(page, comfy, f"measured {time.time():.0f}", args.steps)
             measure_hits(game, args.turns)
             for seconds in args.thinks:
                 measure_rate(game, args.turns, seconds, 1)
