@@ -79,8 +79,9 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
     for written, size, paths in stored:
         total += size
         if total > largest or time.time() - written > oldest:
-            for path in paths:
-                path.unlink(missing_ok=True)
+            with suppress(PermissionError):  # on Windows, while somebody reads it
+                for path in paths:
+                    path.unlink(missing_ok=True)
     for folder in (root / AHEAD).glob("*"):
         if not any(path.is_file() for path in folder.rglob("*")):
             _remove_folders(folder)

@@ -11,6 +11,7 @@ import os
 import shutil
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -179,7 +180,8 @@ class ContentStore:
                     link_or_copy(other.folder / f"{address}{suffix}", part)
         except FileNotFoundError:  # deleted meanwhile
             return False
-        other.remove(address)
+        with suppress(PermissionError):  # on Windows, while somebody reads it
+            other.remove(address)
         return True
 
     def remove(self, address: str) -> None:
