@@ -22,6 +22,7 @@ from chromium import FLAGS, find_chromium
 from comfy_server import ComfyServer
 from play_tab import TAB
 from playwright.sync_api import sync_playwright
+from tiny_world import save_tiny_world
 
 from animegamer_core.story.ahead_store import LARGEST_AHEAD, OLDEST_AHEAD, ahead_bytes
 
@@ -53,7 +54,7 @@ LISTEN = "() => app.api.addEventListener('execution_start', () => { window.measu
 class Game:
     """A page with an open story."""
 
-    def __init__(self, page, comfy, story, steps):
+    def __init__(self, page, comfy, world, steps):
         self.page, self.comfy = page, comfy
         page.goto(comfy.url, wait_until="domcontentloaded")
         page.wait_for_function("() => Boolean(window.app?.extensionManager && app.graph)", timeout=120_000)
@@ -64,8 +65,8 @@ class Game:
         page.evaluate(LISTEN)
         page.locator(TAB).click()
         page.wait_for_selector(".ag-play[aria-busy=false]")
-        page.fill(".ag-new input", story)
-        page.select_option(".ag-new select", "toybox")
+        page.fill(".ag-new input", f"measured {time.time():.0f}")
+        page.select_option(".ag-new select", world)
         page.locator(".ag-new .ag-main").click()
         page.wait_for_selector(".ag-game:visible")
         page.locator(".ag-fold summary").nth(1).click()
@@ -198,18 +199,20 @@ def measure_rest(game, root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=30, help="turns of each measurement")
+    parser.add_argument("--world", choices=("toybox", "tiny"), default="toybox", help="tiny: random weights, quick")
     parser.add_argument("--steps", type=int, default=20, help="sampling steps of each shot")
     parser.add_argument("--thinks", type=float, nargs="*", default=[2, 6, 12], help="seconds before a choice")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         comfy = ComfyServer(Path(folder) / "comfy")
+        save_tiny_world(comfy.models_dir / "animegamer" / "tiny")
         comfy.start()
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
         try:
             version = comfy.get("/system_stats")["system"]["comfyui_version"]
-            print(f"ComfyUI {version}, Toybox at {args.steps} steps", flush=True)
+            print(f"ComfyUI {version}, world {args.world}, {args.steps} steps", flush=True)
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            game = Game(page, comfy, f"measured {time.time():.0f}", args.steps)
+            game = Game(page, comfy, args.world, args.steps)
             measure_hits(game, args.turns)
             for seconds in args.thinks:
                 measure_rate(game, args.turns, seconds, 1)

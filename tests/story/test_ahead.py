@@ -242,8 +242,8 @@ def test_kills_while_drawing_ahead_lose_only_what_is_in_progress(world, models, 
     whole = time.monotonic() - begun
     assert content(game.ahead.folder) == wanted, "the same bytes each time"
     kills = 0
-    for _ in range(60):
-        if kills == 12:
+    for _ in range(30):
+        if kills == 6:
             break
         shutil.rmtree(tmp_path / AHEAD, ignore_errors=True)
         kills += forked(lambda: draw_all(game), tmp_path / "log", rng.uniform(0, whole))
@@ -255,7 +255,7 @@ def test_kills_while_drawing_ahead_lose_only_what_is_in_progress(world, models, 
         draw_all(again)
         finished = {name: data for name, data in content(game.ahead.folder).items() if "part-" not in name}
         assert (finished, notes) == (wanted, []), "it goes on where it was, and nothing was damaged"
-    assert kills == 12
+    assert kills == 6
 
 
 def test_a_kill_while_a_turn_is_taken_loses_nothing(world, models, game, tmp_path):
@@ -265,7 +265,7 @@ def test_a_kill_while_a_turn_is_taken_loses_nothing(world, models, game, tmp_pat
     plain = opened(world, models, tmp_path / "plain", store=False)
     plain.play([FIRST, offered[0]])
     wanted = content(tmp_path / "plain" / "game")
-    for _ in range(12):
+    for _ in range(8):
         root = tmp_path / "killed"
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(saved, root)
