@@ -3,6 +3,7 @@
 
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
+import { Ahead } from "./ahead.mjs";
 import { aboutBadges, tellEnded, tellTrained } from "./about.mjs";
 import { Autoplay } from "./autoplay.mjs";
 import { createCommands, KEYBINDINGS, OPEN } from "./commands.mjs";
@@ -70,16 +71,26 @@ let whenOpen = () => {};
 const server = createServer(api);
 const session = new PlaySession(server, localStorage, (now, event) => {
   autoplay.react(event);
+  ahead.react();
   if (tab) tab.show(now, event);
   else if (setting(MESSAGES)) tellEnded(now, event, words(), tell);
 });
 const autoplay = new Autoplay(session);
+const aheadSettings = { mode: "off", turns: 1, seconds: 30 }; // ComfyUI says the settings' values when they are registered
+const ahead = new Ahead(session, server, {
+  now: () => performance.now(),
+  later: (ms, act) => setTimeout(act, ms),
+  visible: () => Boolean(tab) && document.visibilityState === "visible",
+  wanted: () => aheadSettings,
+  changed: () => tab?.showReady(),
+});
 const page = {
   address: (path) => api.apiURL(path),
   post: server.postJson,
   openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
   getWeights,
   autoplay,
+  ahead,
   clipsMove: true, // the setting's value; reading the setting itself in `render` would draw the tab anew at each change
   moveClips: (wanted) => manager().setting.set(CLIPS, wanted),
   tell,
@@ -101,16 +112,23 @@ const badges = []; // ComfyUI reads them when its About page opens
 
 app.registerExtension({
   name: "animegamer.play",
-  settings: createSettings((wanted) => {
-    page.clipsMove = wanted;
-    tab?.moveClips(wanted);
-  }),
+  settings: createSettings(
+    (wanted) => {
+      page.clipsMove = wanted;
+      tab?.moveClips(wanted);
+    },
+    (changed) => {
+      Object.assign(aheadSettings, changed);
+      ahead.changed();
+    },
+  ),
   commands: createCommands(session, openTab),
   keybindings: KEYBINDINGS,
   aboutPageBadges: badges,
   setup() {
     const say = words();
     listen(api, session);
+    listen(api, ahead);
     api.addEventListener("b_preview", ({ detail }) => setting(PREVIEW) && tab?.preview(detail));
     server.getJson("/animegamer/about").then((about) => badges.push(...aboutBadges(about, page.address)));
     manager().registerSidebarTab({
@@ -129,6 +147,7 @@ app.registerExtension({
       destroy: () => {
         tab?.destroy();
         tab = null;
+        ahead.react();
       },
     });
   },

@@ -1,18 +1,22 @@
-// Clips: muted, looping videos from /view URLs. They are cached by URL, so that a redraw does not restart them.
+// Clips: muted, looping videos from /view URLs. They are cached by URL, or by their content's address where that is their
+// name, so that a redraw does not restart them.
 
 import { el, set } from "./dom.mjs";
 import { viewPath } from "./prompt.mjs";
 import { instructionLines } from "./instruction.mjs";
 
+const ADDRESS = /^[0-9a-f]{64}\./; // a file that is named by its content, which is the same in every folder
+
 /** Creates and caches the videos of a page; `address(path)` is the full URL of a server path. They move if `moving`. */
 export function createClips(address, moving = !reducedMotion()) {
   const videos = new Map();
+  const sources = new Map(); // the newest source of each video
   let paused = !moving;
 
   /** The video element for a place, created again only if the clip has changed. A `still` one plays only on hover. */
   function video(place, clip, { words = null, still = false } = {}) {
     const source = address(viewPath(clip));
-    const key = `${place} ${source}`;
+    const key = `${place} ${ADDRESS.test(clip.filename) ? clip.filename : source}`;
     if (!videos.has(key)) {
       const element = el("video", {
         src: source,
@@ -23,8 +27,13 @@ export function createClips(address, moving = !reducedMotion()) {
         disablepictureinpicture: true,
       });
       element.muted = true;
+      element.addEventListener("error", () => {
+        const now = sources.get(key);
+        if (now && element.getAttribute("src") !== now) element.src = now; // it was moved into its story
+      });
       videos.set(key, element);
     }
+    sources.set(key, source);
     return set(videos.get(key), { "aria-label": words, "data-still": still });
   }
 
@@ -44,6 +53,7 @@ export function createClips(address, moving = !reducedMotion()) {
     element.removeAttribute("src");
     element.load();
     videos.delete(key);
+    sources.delete(key);
   }
 
   /** Release all clips before the page is removed. */

@@ -43,17 +43,18 @@ export function createStage(say, clips, more, move) {
     set(pause.firstChild, { class: `pi pi-${clips.isPaused() ? "play" : "pause"}` });
   }
 
-  function show({ here, busy }) {
-    const turn = here.turn;
+  function show({ here: { turn: last, number: lastNumber }, busy, early }) {
+    const turn = early ?? last;
+    const shown = early ? early.number : lastNumber;
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip;
     draft.hidden = !turn?.clip || !turn.draft;
     draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
-    number.textContent = here.number || "";
-    number.hidden = !here.number;
+    number.textContent = shown || "";
+    number.hidden = !shown;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
-    const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
+    const label = turn && say("clipOf", { number: shown, instruction: turn.instruction });
     const picture = turn?.clip
       ? clips.video("stage", turn.clip, { words: label })
       : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });

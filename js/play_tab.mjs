@@ -16,7 +16,7 @@ import { pathTo } from "./tree.mjs";
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
 /**
- * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay; whether
+ * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay, ahead; whether
  * clips move as `clipsMove`, and moveClips(wanted), which is called when the player changes it; tell(severity, summary,
  * detail) for a message outside of the tab; and as `trash` the {name, ticket} of the story that was deleted last.
  * show(session, event) draws it; destroy() ends its clips. play(), undo() and takeBack() are what its buttons do.
@@ -57,7 +57,8 @@ export function createPlayTab(session, say, page) {
     undo: game.undo,
     takeBack: start.takeBack,
     moveClips: game.moveClips,
-    preview: (blob) => session.running && game.preview(blob),
+    preview: (blob) => session.running && !session.early && game.preview(blob),
+    showReady: game.showReady,
   };
 }
 
@@ -136,16 +137,19 @@ function createGame(say, session, clips, page) {
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const suggestions = createSuggestions(say, {
-    suggest: (seed) => session.suggest(seed),
-    choose: (words) => form.put(words),
+  const suggestions = createSuggestions(say, clips, {
+    suggest: (seed, quiet) => session.suggest(seed, quiet),
+    offered: (proposals) => page.ahead.offer(proposals, () => form.settings()),
+    ready: (words) => page.ahead.ready(words),
+    play: (words) => play(words, 1, form.settings()),
+    edit: (words) => form.put(words),
     autoplay: (count) => page.autoplay.start(count, form.settings()),
     keep: (count) => session.keep({ autoplay: count }),
   });
   const form = createForm(
     say,
     {
-      play: (...request) => session.play(...request),
+      play,
       stop: () => {
         page.autoplay.end();
         return session.stop();
@@ -156,6 +160,11 @@ function createGame(say, session, clips, page) {
     suggestions.element,
   );
   let restored = false;
+
+  function play(words, takes, settings) {
+    return session.play(words, takes, settings, page.ahead.ready(words));
+  }
+
   const element = el(
     "div",
     { class: "ag-game" },
@@ -204,6 +213,7 @@ function createGame(say, session, clips, page) {
     focus: () => form.focus(),
     moveClips: stage.moveClips,
     preview: stage.showPreview,
+    showReady: suggestions.showReady,
   };
 }
 

@@ -23,6 +23,19 @@ export function turnPrompt({ world, film, ...turn }) {
 }
 
 /**
+ * The next missing piece of the turns that may follow turn `after`: the state or shot of a line of `instruction`, or of the
+ * turns after the first line, up to `turns` ahead. The other fields are as of a turn.
+ */
+export function aheadPrompt({ world, turns = 1, ...turn }) {
+  const { export: _, ...inputs } = gameInputs(turn);
+  const ahead = { model: [WORLD_NODE, 0], ...inputs, turns_ahead: turns, pieces: 1, suggestion_seed: 0 };
+  return {
+    [WORLD_NODE]: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
+    [TURN_NODE]: { class_type: "DrawTurnsAhead", inputs: ahead },
+  };
+}
+
+/**
  * The story up to a turn as a graph. Its last turns with the same settings are in the node as text; the turns before
  * them are read from the story. So running the graph computes nothing again.
  */

@@ -34,6 +34,9 @@ export function createServer(api) {
     prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
     history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
+    forget: async (ids) => {
+      for (const id of ids) await api.deleteItem("history", id);
+    },
     cancel: async (ids) => {
       for (const id of ids) await api.deleteItem("queue", id);
       for (const id of ids) await api.interrupt(id);

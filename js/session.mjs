@@ -17,6 +17,7 @@ export class PlaySession {
   #settled = Promise.resolve();
   #started = null; // the promise of `start`
   #opening = false;
+  #drawnAhead = null; // see `early`
 
   constructor(port, store, onChange) {
     Object.assign(this, { port, onChange, storage: createStorage(store) });
@@ -24,7 +25,7 @@ export class PlaySession {
     this.absent = []; // the worlds that are not installed
     this.stories = [];
     this.starting = true; // until `start` has opened the story that was open before a reload, if there was one
-    this.settings = null; // seed, motion, motionValue, steps; null until the player changes one
+    this.settings = null; // seed, motion, motionValue, steps, pace ...; null until one is known
     this.leave();
   }
 
@@ -104,11 +105,21 @@ export class PlaySession {
     return progressOf(this);
   }
 
+  /** The turn that is being played, if it was drawn ahead: {instruction, number, clip, shot}; else null. */
+  get early() {
+    const early = this.#drawnAhead;
+    return early && this.busy && early.place === this.here ? early : null;
+  }
+
   /**
    * Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. Where a judge
-   * can look at them, one prompt draws all takes and keeps the best; elsewhere each take is a prompt.
+   * can look at them, one prompt draws all takes and keeps the best; elsewhere each take is a prompt. `ahead` is the
+   * {clip, shot} of a turn that was drawn ahead; it is shown while its prompt moves it into the story.
    */
-  async play(instruction, takes = 1, settings = {}) {
+  async play(instruction, takes = 1, settings = {}, ahead = null) {
+    if (this.busy) return;
+    const number = this.here.number + 1;
+    this.#drawnAhead = ahead && takes === 1 ? { ...ahead, instruction, number, place: this.here } : null;
     const after = this.here.number;
     const alike = this.here.children.filter((child) => isSaidAs(child.turn, instruction));
     const drawn = alike.flatMap(judgedTakesOf).map((take) => take.seed);
@@ -123,10 +134,11 @@ export class PlaySession {
     await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1 }]);
   }
 
-  /** Proposals for the next turn; none if there is an error. Another seed proposes others. */
-  async suggest(seed = 0) {
+  /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
+  async suggest(seed = 0, quiet = false) {
     const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed };
-    const found = await this.#guard(() => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`));
+    const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
+    const found = await (quiet ? read().catch(() => null) : this.#guard(read));
     return found?.suggestions ?? [];
   }
 
@@ -217,6 +229,8 @@ export class PlaySession {
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
     const notes = output?.animegamer_notes ?? [];
+    const pace = output?.animegamer_pace?.[0];
+    if (pace && this.jobs.some((job) => job.id === id)) this.settings = { ...this.settings, pace };
     this.#update(id, { result: result && { line: result.line, files: result.files ?? [] }, notes });
   }
 

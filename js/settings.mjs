@@ -5,10 +5,17 @@ import { reducedMotion } from "./clips.mjs";
 export const CLIPS = "AnimeGamer.PlayTab.ClipsMove";
 export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
+const AHEAD = "AnimeGamer.Ahead.Mode";
+const AHEAD_TURNS = "AnimeGamer.Ahead.Turns";
+const AHEAD_SECONDS = "AnimeGamer.Ahead.Seconds";
 
-/** The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS. */
-export function createSettings(clipsChanged) {
+/**
+ * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
+ * `aheadChanged(changed)` with one of {mode, turns, seconds}.
+ */
+export function createSettings(clipsChanged, aheadChanged) {
   return [
+    ...aheadSettings(aheadChanged),
     {
       id: CLIPS,
       category: ["AnimeGamer", "Play tab", "Clips"],
@@ -33,6 +40,50 @@ export function createSettings(clipsChanged) {
       tooltip: "A short message at the edge of the page: a turn is played or has failed, a training has ended.",
       type: "boolean",
       defaultValue: true,
+    },
+  ];
+}
+
+/** The settings of turns that are drawn ahead. */
+function aheadSettings(changed) {
+  const number = (id, words, tooltip, max, defaultValue, onChange) => ({
+    id,
+    category: ["AnimeGamer", "Turns drawn ahead", words],
+    name: words,
+    tooltip,
+    type: "slider",
+    attrs: { min: 1, max, step: 1 },
+    defaultValue,
+    onChange,
+  });
+  return [
+    number(
+      AHEAD_SECONDS,
+      "Seconds a minute",
+      "How much of each minute may be spent on turns that are drawn ahead. 60: all of it.",
+      60,
+      30,
+      (seconds) => changed({ seconds }),
+    ),
+    number(
+      AHEAD_TURNS,
+      "Turns ahead",
+      "2 and 3 also draw the turns that would follow the first proposal.",
+      3,
+      1,
+      (turns) => changed({ turns }),
+    ),
+    {
+      id: AHEAD,
+      category: ["AnimeGamer", "Turns drawn ahead", "Mode"],
+      name: "Draw proposed turns ahead",
+      tooltip:
+        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: unless " +
+        "turns are drawn on a CPU and take longer than their clips.",
+      type: "combo",
+      options: ["auto", "on", "off"],
+      defaultValue: "auto",
+      onChange: (mode) => changed({ mode }),
     },
   ];
 }

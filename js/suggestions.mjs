@@ -1,19 +1,21 @@
 // What may happen next: proposed instructions, and turns that the world plays by itself. A part of the Play tab's form.
 
 import { turnCount } from "./autoplay.mjs";
-import { el, wordButton } from "./dom.mjs";
+import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
 
 /**
- * `act` has suggest(seed) -> proposals, choose(instruction), autoplay(count) and keep(count). `show` follows the
- * session; proposals of another turn are removed.
+ * `act` has suggest(seed, quiet) -> proposals, offered(proposals), play(instruction), edit(instruction), autoplay(count),
+ * keep(count), and ready(instruction) -> {clip} if that turn is drawn ahead. After each turn it asks for proposals by
+ * itself. `show` follows the session; proposals of another turn are removed.
  */
-export function createSuggestions(say, act) {
+export function createSuggestions(say, clips, act) {
   const list = el("div", { class: "ag-proposals", role: "group", "aria-label": say("proposals"), hidden: true });
+  const loaded = el("div", { hidden: true }); // clips that were drawn ahead, so that they are there at a click
   const ask = wordButton("lightbulb", say("suggest"), {
     class: "ag-quiet ag-suggest",
     title: say("suggestHelp"),
-    on: { click: suggest },
+    on: { click: () => suggest(false) },
   });
   const count = el("input", {
     type: "number",
@@ -32,42 +34,68 @@ export function createSuggestions(say, act) {
     on: { click: () => act.autoplay(turnCount(count.value)) },
   });
   const left = el("span", { class: "ag-faint", role: "status" });
-  const element = el("div", { class: "ag-suggestions" }, list, el("div", { class: "ag-ask" }, ask, auto, count, left));
+  const buttons = el("div", { class: "ag-ask" }, ask, auto, count, left);
+  const element = el("div", { class: "ag-suggestions" }, list, buttons, loaded);
   let place = "";
   let asked = 0;
+  let askedFor = ""; // the place for which proposals were asked without a click
+  let marks = new Map(); // instruction -> the mark of its button
 
-  async function suggest() {
+  async function suggest(quiet) {
     const wanted = place;
     ask.disabled = true;
-    const proposals = await act.suggest(asked);
+    const proposals = await act.suggest(asked, quiet);
     ask.disabled = false;
     if (wanted !== place) return;
     asked += 1; // asking again gives others
+    marks = new Map();
     list.replaceChildren(...proposals.map(proposal));
     list.hidden = !proposals.length;
-    list.querySelector("button")?.focus();
+    if (!quiet) list.querySelector("button")?.focus();
+    act.offered(proposals.map(({ instruction }) => instruction));
   }
 
   function proposal({ instruction, reason, label }) {
     const called = reason && label === reason ? say(reason) : label;
-    return el(
+    const mark = el("i", { class: "ag-ready pi pi-bolt", role: "img", "aria-label": say("ready"), hidden: true });
+    marks.set(instruction, mark);
+    const play = el(
       "button",
-      { type: "button", class: "ag-story", title: instruction, on: { click: () => act.choose(instruction) } },
+      { type: "button", class: "ag-story", title: instruction, on: { click: () => act.play(instruction) } },
+      mark,
       el("span", { class: "ag-story-name", text: instructionLines(instruction).join(", ") }),
       el("span", { class: "ag-faint", text: reason ? say("low", { stat: called }) : "" }),
+    );
+    const edit = iconButton("pencil", say("editProposal"), () => act.edit(instruction), { class: "ag-icon ag-edit" });
+    return el("div", { class: "ag-proposal" }, play, edit);
+  }
+
+  /** Mark the proposals that are drawn ahead, and load their clips. */
+  function showReady() {
+    const found = [...marks].map(([instruction, mark]) => [mark, act.ready(instruction)]);
+    for (const [mark, ready] of found) set(mark, { hidden: !ready });
+    loaded.replaceChildren(
+      ...found.filter(([, ready]) => ready).map(([, ready]) => clips.video("stage", ready.clip, { still: true })),
     );
   }
 
   function show(session, turnsLeft) {
     const now = `${session.story} ${session.here.key}`;
     if (now !== place || session.busy) {
+      marks = new Map();
       list.replaceChildren();
       list.hidden = true;
+      asked = 0;
+      askedFor = "";
     }
-    if (now !== place) asked = 0;
     place = now;
     ask.disabled = auto.disabled = session.busy;
     left.textContent = turnsLeft ? say(turnsLeft === 1 ? "autoplayLast" : "autoplayLeft", { count: turnsLeft }) : "";
+    if (session.here.turn && !session.busy && !session.starting && !turnsLeft && askedFor !== place) {
+      askedFor = place;
+      suggest(true);
+    }
+    showReady();
   }
 
   /** Restore the number of turns from before a reload. */
@@ -75,5 +103,5 @@ export function createSuggestions(say, act) {
     if (Number.isFinite(saved)) count.value = turnCount(saved);
   }
 
-  return { element, show, restore };
+  return { element, show, showReady, restore };
 }

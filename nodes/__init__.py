@@ -6,7 +6,8 @@ import typing
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, routes, story_routes, templates
+from . import ahead_routes, comfyui, routes, story_routes, templates
+from .ahead import DrawTurnsAhead
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
@@ -39,6 +40,7 @@ NODE_CLASS_MAPPINGS = {
     "GetAnimeGamerWeights": GetAnimeGamerWeights,
     "ExportGameStory": ExportGameStory,
     "PlayGameBatch": PlayGameBatch,
+    "DrawTurnsAhead": DrawTurnsAhead,
 }
 
 
@@ -59,5 +61,6 @@ class AnimeGamerExtension(ComfyExtension):
         comfyui.register_folders()
         routes.register()
         story_routes.register()
+        ahead_routes.register()
         templates.register()
         return list(NODE_CLASS_MAPPINGS.values())

@@ -7,8 +7,12 @@ import ipaddress
 import json
 import sys
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+
+from ..animegamer_core.runtime.interrupts import check_before_layers
 
 if typing.TYPE_CHECKING:
     import torch
@@ -17,6 +21,7 @@ if typing.TYPE_CHECKING:
 
 PACK = Path(__file__).parent.parent
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
+_GIVES_WAY: ContextVar[bool] = ContextVar("gives_way", default=False)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
@@ -111,29 +116,36 @@ def require(*packages: str) -> None:
             )
 
 
+class OthersWait(Exception):
+    """Stops work that gives way, since another prompt waits in the queue."""
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """Within the block, the checks for interrupts also end work, with OthersWait, once another prompt waits."""
+    token = _GIVES_WAY.set(True)
+    try:
+        yield
+    finally:
+        _GIVES_WAY.reset(token)
+
+
 def stop_if_interrupted(*_: object) -> None:
     """Raise ComfyUI's interrupt exception if the user asked to stop. Call it in every loop."""
     import comfy.model_management
 
     comfy.model_management.throw_exception_if_processing_interrupted()
+    server = _server() if _GIVES_WAY.get() else None
+    if server is not None and server.prompt_queue.get_tasks_remaining() > 1:  # the running one counts too
+        raise OthersWait
 
 
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
-    """Check for an interrupt before every layer of the model's stacks, so that it takes effect within one pass.
+    """Check for an interrupt before every layer of a model, so that it takes effect within one pass.
 
-    3-D convolutions check too, since a stack of the VAE may take seconds. compiled: modules that torch compiles. They
-    check only before they start, since the check cannot be compiled.
+    compiled: modules that torch compiles.
     """
-    from torch import compiler, nn
-
-    inside = {layer for module in compiled for layer in module.modules()}
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    slow = [module for module in model.modules() if isinstance(module, nn.Conv3d)]
-    for layer in dict.fromkeys([*(layer for stack in stacks for layer in stack), *slow]):
-        if layer not in inside:
-            layer.register_forward_pre_hook(stop_if_interrupted)
-    for module in compiled:  # torch would compile the hook with the module, unless the hook is excluded
-        module.register_forward_pre_hook(compiler.disable(stop_if_interrupted))
+    check_before_layers(model, stop_if_interrupted, compiled)
 
 
 def progress(total: int) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import typing
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from .director import autoplay_inputs
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
-from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
+from .saved_stories import ahead_store, choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
 from .schemas import schema
 from .takes import bar_inputs, played_notes, takes_input, takes_of
 from .values import (
@@ -54,6 +55,7 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.model.sampler import OnStep
     from ..animegamer_core.runtime.models import PlaySettings
     from ..animegamer_core.story.story import Story
+    from .ahead import AheadInputs
 
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
 TURN_EVENT = "animegamer.turn"
@@ -157,8 +159,9 @@ class PlayGameStory(io.ComfyNode):
         story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
         with story.lock():
             after = choose_turn(story, given.after, given.line, reading=not count)
-            settings = _settings(given, range(after + 1, after + 1 + count))
-            player = Player(world, story, settings, after, given.model, _opening(given, after, story), takes)
+            settings = settings_of(given, range(after + 1, after + 1 + count))
+            opening, ahead = opening_of(given, after, story), ahead_store(world.fingerprint)
+            player = Player(world, story, settings, after, given.model, opening, takes, ahead)
             for line in instructions:  # a line that cannot be read is named before any turn is played
                 player.read(line)
             game = GameRun(player, given.model)
@@ -171,14 +174,14 @@ class PlayGameStory(io.ComfyNode):
             return output
 
 
-def _settings(given: PlayInputs, turns: range) -> PlaySettings:
+def settings_of(given: PlayInputs | AheadInputs, turns: range) -> PlaySettings:
     """How the game is played; a chosen motion applies to these turns."""
     model, motion = given.model, motion_of_turns(given.motion, given.motion_value, turns, given.model)
     window, memory = window_of(given.window), memory_of(given.memory, given.recalled_turns)
     return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
 
 
-def _opening(given: PlayInputs, after: int, story: Story) -> GameSession | None:
+def opening_of(given: PlayInputs | AheadInputs, after: int, story: Story) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named. A story keeps the rules it began with."""
     rules = story.rules or given.model.world.life.rules
     start = GameSession(opening=CharacterState(**rules.start))
@@ -195,6 +198,7 @@ class GameRun:
         self.story = player.story
         self.model = model
         self.notes = list(model.world.warnings_for(player.session.window))
+        self.seconds: float | None = None  # that the last turn took to be predicted and drawn
 
     @property
     def last(self) -> int:
@@ -219,12 +223,13 @@ class GameRun:
         steps *= 1 if takes is None else max(takes.count, takes.most)
         report = comfyui.progress(max(1, count) * steps)
         for index in range(count):
-            on_step = self._on_step(report, index * steps)
+            on_step, started = self._on_step(report, index * steps), time.perf_counter()
             played = (
                 self.player.step(instructions[index], on_step)
                 if index < len(instructions)
                 else next(self.player.autoplay(self._director(seed), 1, on_step))
             )
+            self.seconds = time.perf_counter() - started if played.predicted and played.drawn else None
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
@@ -254,6 +259,10 @@ class GameRun:
             values["animegamer_state"] = [state_item(moment)]
         if self.notes:
             values["animegamer_notes"] = self.notes
+        if self.seconds is not None:
+            clip = self.model.world.spec.decoder.frames / fps
+            pace = {"seconds": self.seconds, "clip": clip, "cpu": self.model.draws_on_cpu}
+            values["animegamer_pace"] = [pace]
         values |= draft_ui(self.player.settings.steps, self.model.usual_steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 

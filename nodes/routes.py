@@ -65,7 +65,7 @@ def register() -> None:
     reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
     reading |= {"about": _about, "docs": _docs, "training": training}
     for path, read in reading.items():
-        add_route("GET", f"/animegamer/{path}", _read_with(read))
+        add_route("GET", f"/animegamer/{path}", read_with(read))
 
 
 def add_route(method: str, path: str, handler: Handler) -> None:
@@ -111,7 +111,7 @@ def _check_host(headers: typing.Mapping[str, str]) -> None:
         )
 
 
-def _read_with(read: Callable[[typing.Mapping[str, str]], Json | str]) -> Callable[..., typing.Any]:
+def read_with(read: Callable[[typing.Mapping[str, str]], Json | str]) -> Callable[..., typing.Any]:
     """A handler that reads files, outside the event loop."""
 
     async def handler(request: web.Request) -> tuple[int, Json | str]:
@@ -121,15 +121,25 @@ def _read_with(read: Callable[[typing.Mapping[str, str]], Json | str]) -> Callab
 
 
 async def _turn(request: web.Request) -> tuple[int, Json]:
-    asked = parse_json(await body_of(request), TurnRequest, "the turn")
-    prompt = await asyncio.to_thread(turn_prompt, asked)
-    status, answer = await comfyui.queue_prompt(prompt)
+    prompt_id = await queued(parse_json(await body_of(request), TurnRequest, "the turn"), turn_prompt)
+    if not wants_to_wait(request):
+        return 202, {"prompt_id": prompt_id}
+    (state,), (clip,) = await ended(prompt_id, "animegamer_state", "images")
+    clip = f"/view?{urllib.parse.urlencode(clip)}"
+    return 200, {"prompt_id": prompt_id, "turn": state["turn"], "state": state, "clip": clip}
+
+
+async def queued(asked: typing.Any, prompt_of: Callable[[typing.Any], Json]) -> str:
+    """The id of the prompt that does what is asked, now in the queue; Refused if ComfyUI refuses it."""
+    status, answer = await comfyui.queue_prompt(await asyncio.to_thread(prompt_of, asked))
     if status != 200:
         raise Refused(status, _refusal(answer))
-    prompt_id = answer["prompt_id"]
-    if request.query.get("wait", "0") in ("", "0", "false"):
-        return 202, {"prompt_id": prompt_id}
-    return 200, {"prompt_id": prompt_id, **await _played(prompt_id)}
+    return answer["prompt_id"]
+
+
+def wants_to_wait(request: web.Request) -> bool:
+    """Whether a request is to be answered once its prompt has ended."""
+    return request.query.get("wait", "0") not in ("", "0", "false")
 
 
 async def body_of(request: web.Request) -> bytes:
@@ -146,29 +156,32 @@ async def body_of(request: web.Request) -> bytes:
 
 def turn_prompt(asked: TurnRequest) -> Json:
     """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
-    if asked.world not in worlds.world_names():
-        raise ValueError(f"world {brief(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
     instruction = clean_text(asked.instruction)
     if read_instructions(instruction) != (instruction,):
         raise ValueError("the instruction is empty or begins with #")
-    motion, value = _motion(asked.motion)
     inputs = {
-        "model": [WORLD_NODE, 0],
         "instructions": instruction,
         "story": story_name(asked.story),
         "after": asked.after,
         "line": asked.line,
         "seed": asked.seed,
-        "motion": motion,
-        "motion_value": value,
+        **motion_widgets(asked.motion),
         "export": False,
         "takes": asked.takes,
         "bar": asked.bar,
         "most_takes": asked.most_takes,
     }
+    return world_prompt(asked.world, PlayGameStory, inputs)
+
+
+def world_prompt(world: str, node: type[io.ComfyNode], inputs: Json) -> Json:
+    """The prompt of a world and one node that plays in it, with these of its widgets; ValueError: an unknown world."""
+    if world not in worlds.world_names():
+        raise ValueError(f"world {brief(world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
+    inputs = {**_widgets(node), "model": [WORLD_NODE, 0], **inputs}
     return {
-        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": asked.world}},
-        TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **inputs}},
+        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": world}},
+        TURN_NODE: {"class_type": node.define_schema().node_id, "inputs": inputs},
     }
 
 
@@ -178,13 +191,12 @@ def _widgets(node: type[io.ComfyNode]) -> Json:
     return {name: default for name, default in inputs if default is not None}
 
 
-def _motion(value: str | float) -> tuple[str, float]:
-    """The widgets (motion, motion_value) for the name of a motion scope or a number of pixels per frame."""
+def motion_widgets(value: str | float) -> Json:
+    """The widgets motion and motion_value for the name of a motion scope or a number of pixels per frame."""
     if not isinstance(value, str):
-        return "custom", value
-    if value == "predicted":
-        return "predicted", 0.0
-    return MotionScope.parse(value).name.lower(), 0.0
+        return {"motion": "custom", "motion_value": value}
+    name = value if value == "predicted" else MotionScope.parse(value).name.lower()
+    return {"motion": name, "motion_value": 0.0}
 
 
 def _refusal(answer: Json) -> str:
@@ -194,8 +206,8 @@ def _refusal(answer: Json) -> str:
     return f"{errors[0]['message']}: {errors[0]['details']}".rstrip(": ")
 
 
-async def _played(prompt_id: str) -> Json:
-    """The result of a queued turn; Refused if it was removed, interrupted or failed."""
+async def ended(prompt_id: str, *wanted: str) -> list[list[typing.Any]]:
+    """These `ui` values of a queued prompt, once it has ended; Refused if it was removed, interrupted or failed."""
     while True:
         ahead, entry = comfyui.prompt_result(prompt_id)
         if entry is not None:
@@ -204,10 +216,9 @@ async def _played(prompt_id: str) -> Json:
             raise Refused(409, "the turn was removed from the queue before it was played")
         await asyncio.sleep(POLL_SECONDS)
     shown = entry["outputs"].get(TURN_NODE, {})
-    if "animegamer_state" not in shown:
+    if wanted[0] not in shown:
         raise Refused(*_failure(entry))
-    state = shown["animegamer_state"][0]
-    return {"turn": state["turn"], "state": state, "clip": f"/view?{urllib.parse.urlencode(shown['images'][0])}"}
+    return [shown[name] for name in wanted]
 
 
 def _failure(entry: Json) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import typing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from ..animegamer_core.evaluate.judges import has_judge
 from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
+from ..animegamer_core.story.ahead_store import AheadStore
 from ..animegamer_core.story.index import check_story_name, check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -45,6 +47,11 @@ def choose_turn(story: Story, after: int, branch: str, reading: bool = False) ->
     if branch:
         story.use(branch)
     return len(story.entries) if after < 0 or (reading and after == 0) else after
+
+
+def ahead_store(fingerprint: str) -> AheadStore:
+    """What was drawn ahead in a world; damaged files are named in the log."""
+    return AheadStore(comfyui.output_folder(), fingerprint, lambda line: logging.warning("AnimeGamer: %s", line))
 
 
 def list_stories() -> list[str]:

@@ -125,11 +125,14 @@ def test_playing_as_the_page_says(tmp_path, monkeypatch):
     assert {"turn-001.mp4", "turn-002.mp4", "story.mp4", "contact-sheet.png"} <= {path.name for path in story.iterdir()}
 
 
-def test_the_python_example_runs(tmp_path):
-    example = re.search(r"```python\n(.*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
+def test_the_python_examples_run(tmp_path, monkeypatch):
+    """In their order: the second goes on from the first."""
+    monkeypatch.chdir(tmp_path)
+    example = "\n".join(re.findall(r"```python\n(.*?)```", PAGES["docs/playing.md"], re.DOTALL))
     (tmp_path / "example.py").write_text(example.replace("seed=1)", "seed=1, steps=2)"), encoding="utf-8")
     values = runpy.run_path(str(tmp_path / "example.py"))
     assert tuple(values["frames"].shape) == (17, 3, 96, 144)
+    assert values["played"].ahead and values["played"].clip.is_file()
 
 
 def test_a_film_becomes_a_dataset_as_the_page_says(tmp_path, monkeypatch):

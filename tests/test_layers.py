@@ -30,7 +30,8 @@ RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
-    "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.branches story.content_store "
+    "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.ahead story.ahead_store "
+    "story.branches story.content_store "
     "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
@@ -127,10 +128,13 @@ PUBLIC = {
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",
     "runtime/device": "choose_device",
     "story/player": "PlayedTurn Player export put_shot save_turn",
-    "story/turn": "Prediction draw_turn draw_turn_latent predict_turn shot_key state_key",
+    "story/turn": "Prediction StateSource draw_turn draw_turn_latent known_turn next_key predict_turn shot_key "
+    "state_key",
+    "story/ahead": "Ahead AheadTurn Piece",
+    "story/ahead_store": "AheadStore ahead_bytes prune_ahead",
     "media/contact_sheet": "contact_sheet",
-    "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of key_fields "
-    "opening_address opening_key read_representation state_of with_opening_address write_representation",
+    "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of key_fields link_or_copy "
+    "opening_address opening_key put_state read_representation state_of with_opening_address write_representation",
     "life": "Act Consequence Life Rules Stat Words",
     "recall": "Memory Named Seen chosen_memory named_in names_of turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "

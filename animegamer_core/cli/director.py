@@ -6,12 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
 from ..story.everyday import director_for
 from ..story.player import PlayedTurn, Player
+from .ahead import DrawingAhead
 
 AUTO, EDIT = "@auto", "@edit"
 
@@ -40,11 +42,12 @@ def check_director(args: argparse.Namespace) -> None:
 
 @dataclass
 class Suggestions:
-    """What the director offers to a player who types. offers: with --suggest."""
+    """What the director offers to a player who types. offers: with --suggest. ahead: draws it while they think."""
 
     player: Player
     seed: int
     offers: bool
+    ahead: DrawingAhead
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
     def proposer(self) -> Proposer:
@@ -55,6 +58,7 @@ class Suggestions:
         """Print the proposals for the next turn."""
         if not self.offers:
             return
+        self.shown = ()
         try:
             self.shown = self.proposer()(self.player.session, SUGGESTIONS)
         except ValueError as error:
@@ -63,6 +67,10 @@ class Suggestions:
         for number, proposal in enumerate(self.shown, start=1):
             why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
             _note(f"  {number}. {proposal.instruction}{why}")
+
+    def drawn_ahead(self) -> AbstractContextManager[None]:
+        """Within the block, the proposals are drawn ahead."""
+        return self.ahead.while_waiting([one.instruction for one in self.shown], self.proposer)
 
     def instruction_of(self, line: str) -> str:
         """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if

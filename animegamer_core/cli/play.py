@@ -17,11 +17,13 @@ from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
 from ..state import MotionScope, MotionTable, read_instructions, scope_name
+from ..story.ahead_store import AheadStore
 from ..story.batch import game_text
 from ..story.index import check_there
 from ..story.languages import read_instruction
 from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
+from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
 from .director import AUTO, EDIT, Suggestions, add_director_arguments, check_director, proposer_for
 from .options import add_adapter_option
 from .takes import add_takes_arguments, takes_line, takes_of
@@ -78,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
     )
     add_director_arguments(parser)
+    add_ahead_arguments(parser)
     add_takes_arguments(parser)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     parser.add_argument(
@@ -96,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
     check_director(args)
+    check_ahead(args)
     world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
@@ -112,7 +116,8 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
-        player = Player(world, story, settings, after, models, takes=takes)
+        ahead = AheadStore(args.out, world.fingerprint, _print_note)
+        player = Player(world, story, settings, after, models, takes=takes, ahead=ahead)
         return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
@@ -126,7 +131,8 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
     progress = _Progress(sys.stderr.isatty(), after + count, (player.session.rules or PUBLISHED_RULES).label)
     try:
         if instructions is None:
-            _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest))
+            ahead = DrawingAhead(player, args, _print_note)
+            _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest, ahead))
         else:
             _warn_of_unknown_words(player.world, *map(player.read, instructions))
             _warn_of_unused_motion(player.settings, after + 1, after + count)
@@ -257,7 +263,10 @@ def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -
             _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
             if _is_readable(player, line):
-                progress.turn(player.step(line, progress.step))
+                began = time.perf_counter()
+                played = player.step(line, progress.step)
+                suggestions.ahead.timed(played, time.perf_counter() - began)
+                progress.turn(played)
         elif player.session.next_number > 1:
             player.rewind(player.session.next_number - 2)
             _print_note(f"back after turn {player.session.next_number - 1}")
@@ -280,7 +289,8 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
         suggestions.offer()
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        with suggestions.drawn_ahead():
+            line = sys.stdin.readline()
         if not line:
             return
         yield from filter(None, map(suggestions.instruction_of, read_instructions(line)))
@@ -321,7 +331,8 @@ class _Progress:
         for name, change in turn.moved.items():
             stats.append(f"{self.label(name)} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
         motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
-        how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
+        known = "drawn ahead" if played.ahead else "known"
+        how = f"{seconds:.1f} s" if played.predicted or played.drawn else known
         print(f"turn {turn.number}{of}  {turn.instruction}")
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
         if turn.refused:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -172,12 +176,42 @@ class ContentStore:
         record = {**(self.record(address) or {}), **values}
         write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
 
+    def take(self, other: ContentStore, address: str) -> bool:
+        """Move a file and its record here from another store, byte for byte; False if it has none that is intact."""
+        record = other.find(address)
+        if record is None:
+            return False
+        try:
+            for suffix in (record["suffix"], ".json"):
+                with replacing(self.folder / f"{address}{suffix}") as part:
+                    link_or_copy(other.folder / f"{address}{suffix}", part)
+        except FileNotFoundError:  # deleted meanwhile
+            return False
+        with suppress(PermissionError):  # on Windows, while somebody reads it
+            other.remove(address)
+        return True
+
+    def remove(self, address: str) -> None:
+        """Delete what is stored under an address: first the record, then the file."""
+        for suffix in (".json", *self.suffixes):
+            (self.folder / f"{address}{suffix}").unlink(missing_ok=True)
+
     def _path(self, address: str, suffix: str) -> Path:
         if suffix not in self.suffixes:
             raise ValueError(
                 f"{self.folder / address}: unexpected suffix {suffix!r}; expected {', '.join(self.suffixes)}"
             )
         return self.folder / f"{address}{suffix}"
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make `target` a hard link of `source`, or a copy if the disk has no hard links."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _digest(path: Path) -> str:
@@ -212,6 +246,12 @@ def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
     except JsonError:
         return None
     return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])
+
+
+def put_state(store: ContentStore, key: StateKey, state: GameState) -> str:
+    """Store a prediction; returns its address."""
+    values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
+    return store.put(key, ".safetensors", values, partial(write_representation, state.representation))
 
 
 def write_representation(representation: Tensor | None, path: Path) -> None:

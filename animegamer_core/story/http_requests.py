@@ -11,6 +11,7 @@ from .takes import MOST_TAKES
 
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
 LAST_TURN = 1_000_000
+MOST_OFFERED, MOST_TURNS_AHEAD, MOST_PIECES = 10, 3, 100
 
 
 class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,8 +31,33 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
     most_takes: Annotated[int, msgspec.Meta(ge=0, le=MOST_TAKES)] = 0
 
     def __post_init__(self) -> None:
-        if self.seed > MAX_SEED:  # msgspec compares with smaller numbers only
-            raise ValueError(f"seed is {brief(self.seed, 60)}; expected at most {MAX_SEED}")
+        _check_seed("seed", self.seed)
+
+
+class AheadRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What POST /animegamer/ahead takes. instructions: the turns that may come next; none: those that are proposed with
+    `suggestion_seed`. pieces: how many states and shots are made; 0 makes all. The others are as of a turn.
+    """
+
+    world: str
+    story: str
+    instructions: Annotated[list[str], msgspec.Meta(max_length=MOST_OFFERED)] = []  # noqa: RUF012  msgspec copies it
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    motion: str | Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
+    after: Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
+    line: str = ""
+    turns_ahead: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS_AHEAD)] = 1
+    pieces: Annotated[int, msgspec.Meta(ge=0, le=MOST_PIECES)] = 0
+    suggestion_seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "suggestion_seed"):
+            _check_seed(name, getattr(self, name))
+
+
+def _check_seed(name: str, seed: int) -> None:
+    if seed > MAX_SEED:  # msgspec compares with smaller numbers only
+        raise ValueError(f"{name} is {brief(seed, 60)}; expected at most {MAX_SEED}")
 
 
 class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from .director import Proposer
 from .languages import read_instruction
 from .story import Story
 from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
-from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
+from .turn import Prediction, draw_turn, next_key, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np
@@ -30,6 +30,7 @@ if typing.TYPE_CHECKING:
     from ..checkpoint import World
     from ..model.engine import GameEngine
     from ..model.sampler import OnStep
+    from .ahead_store import AheadStore
 
 TYPED = "typed"  # beside a turn's words: the player's own text, where it was read as another one
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
@@ -39,7 +40,7 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 class PlayedTurn:
     """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story.
 
-    takes: those that the shot was chosen from, if it was.
+    takes: those that the shot was chosen from, if it was. ahead: its shot was drawn ahead.
     """
 
     turn: Turn
@@ -48,6 +49,7 @@ class PlayedTurn:
     predicted: bool
     drawn: bool
     takes: tuple[JudgedTake, ...] = ()
+    ahead: bool = False
 
 
 class Player:
@@ -62,17 +64,20 @@ class Player:
         models: Models | None = None,
         opening: GameSession | None = None,
         takes: Takes | None = None,
+        ahead: AheadStore | None = None,
     ) -> None:
         """Begin after turn `after` of the story's branch (0: at the beginning).
 
         models: None loads the world's own when first needed. opening: the stats and picture that the game begins with;
-        None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one.
+        None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one. ahead: turns
+        that may have been drawn ahead; those that are played are moved into the story.
         ValueError if the branch has turns and began with another opening.
         """
         self.world = world
         self.story = story
         self.settings = settings
         self.takes = takes
+        self.ahead = ahead
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
@@ -92,7 +97,7 @@ class Player:
     ) -> PlayedTurn:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
         read = self._begin(instruction)
-        prediction = predict_turn(self.world, self.models, self.session, read, self.story)
+        prediction = self._predict(self.session, read)
         words = {"proposed_by": proposed_by} if proposed_by else {}
         words |= _typed(instruction, read)
         return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, words)
@@ -143,7 +148,7 @@ class Player:
         """The turns of instructions; each is predicted while the one before is drawn."""
 
         def predict(session: GameSession, instruction: str) -> Prediction:
-            return predict_turn(self.world, self.models, session, instruction, self.story, _check_not_streamed)
+            return self._predict(session, instruction, _check_not_streamed)
 
         before = future = None
         read = [self.read(instruction) for instruction in instructions]
@@ -173,11 +178,35 @@ class Player:
             self.session = self.story.put_opening(self.session)
         return instruction
 
+    def follow(self, session: GameSession, prediction: Prediction) -> GameSession:
+        """A session with the predicted turn, which has the noise seed of its number."""
+        return prediction.follow(session, (self.settings.seed + session.next_number - 1) % SEEDS)
+
+    def motion_of(self, turn: Turn) -> float:
+        """The motion condition of a turn's shot, px per frame: the one asked for, or the predicted level's."""
+        motion = self.settings.motion.get(turn.number)
+        return float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
+
+    def shot_key(self, turn: Turn, motion: float) -> ShotKey:
+        """What decides the shot of a turn. motion: its motion condition."""
+        return shot_key(self.world, self.models, self.settings, turn, motion)
+
+    def _predict(
+        self,
+        session: GameSession,
+        instruction: str,
+        check_engine: Callable[[GameEngine], object] = lambda engine: None,
+    ) -> Prediction:
+        """The turn that follows a session; one that was drawn ahead is moved into the story first."""
+        if self.ahead is not None:
+            self.story.take_state(self.ahead, next_key(self.world, self.models, session, instruction))
+        return predict_turn(self.world, self.models, session, instruction, self.story, check_engine)
+
     def _save_state(self, prediction: Prediction) -> GameSession:
         """The session with the predicted turn, whose state is now in the story."""
         if not prediction.known:
             self.story.put_state(prediction.key, prediction.state)
-        return prediction.follow(self.session, (self.settings.seed + self.session.next_number - 1) % SEEDS)
+        return self.follow(self.session, prediction)
 
     def _finish_turn(
         self,
@@ -189,14 +218,13 @@ class Player:
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
         turn = session.turns[-1]
-        motion = self.settings.motion.get(turn.number)
-        motion = float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
+        motion = self.motion_of(turn)
         played = PlayedTurn(turn, None, motion, not prediction.known, False)
         if not draw:
             return self._keep(session, played, None, words)
         if self.takes is None:
-            drawn, shot = self._draw(turn, motion, on_step)
-            return self._keep(session, replace(played, drawn=drawn), shot, words)
+            drawn, ahead, shot = self._draw(turn, motion, on_step)
+            return self._keep(session, replace(played, drawn=drawn, ahead=ahead), shot, words)
         return self._choose(session, played, self.takes, on_step, words)
 
     def _choose(
@@ -210,9 +238,9 @@ class Player:
             turn = replace(played.turn, seed=seed)
             if played.takes and not self._is_known(turn, played.motion) and not self._has_plain(turn):
                 self._keep_best(session, played, words)
-            drawn, shot = self._draw(turn, played.motion, on_step)
+            drawn, ahead, shot = self._draw(turn, played.motion, on_step)
             take = JudgedTake(shot, seed, self._judge(turn, shot, played.motion, takes.judge))
-            played = replace(played, drawn=played.drawn or drawn, takes=(*played.takes, take))
+            played = replace(played, drawn=played.drawn or drawn, ahead=ahead, takes=(*played.takes, take))
             if takes.enough([each.judged.score for each in played.takes]):
                 break
         return self._keep_best(session, played, words)
@@ -238,21 +266,20 @@ class Player:
 
     def _is_known(self, turn: Turn, motion: float) -> bool:
         """Whether the story has the shot of a turn."""
-        return self.story.shots.find(address_of(self._shot_key(turn, motion))) is not None
+        return self.story.shots.find(address_of(self.shot_key(turn, motion))) is not None
 
-    def _shot_key(self, turn: Turn, motion: float) -> ShotKey:
-        return shot_key(self.world, self.models, self.settings, turn, motion)
-
-    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, str]:
-        """Draw a turn unless its shot is known; (whether it was drawn now, its address)."""
+    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, bool, str]:
+        """Draw a turn unless its shot is known; (whether it was drawn now, whether ahead, its address)."""
         from ..media.video import to_uint8
 
-        key = self._shot_key(turn, motion)
+        key = self.shot_key(turn, motion)
         shot = address_of(key)
         if self.story.shots.find(shot) is not None:
-            return False, shot
+            return False, False, shot
+        if self.ahead is not None and self.ahead.has_shot(shot) and self.story.shots.take(self.ahead.shots, shot):
+            return False, True, shot
         frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
-        return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
+        return True, False, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
 
     def _judge(self, turn: Turn, shot: str, motion: float, judge: ShotJudge) -> Judgement:
         """What the judge says of a stored shot, which is the clip that the player sees; stored with it."""
@@ -282,7 +309,7 @@ def _check_not_streamed(engine: GameEngine) -> None:
         )
 
 
-def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
+def put_shot(story: Story | AheadStore, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
     """Store the shot of a turn, (F, H, W, 3) uint8, with its key as metadata; returns its address."""
     from ..media.video import clip_suffix, write_clip
 

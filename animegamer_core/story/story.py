@@ -19,7 +19,6 @@ import filecmp
 import itertools
 import os
 import re
-import shutil
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,8 +38,11 @@ from .content_store import (
     OpeningKey,
     ShotKey,
     StateKey,
+    address_of,
+    link_or_copy,
     opening_address,
     opening_key,
+    put_state,
     read_representation,
     state_of,
     with_opening_address,
@@ -50,6 +52,8 @@ from .index import INDEX, check_new, check_story_name, check_there, exclusive_ac
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
+
+    from .ahead_store import AheadStore
 
 
 class Story:
@@ -174,9 +178,15 @@ class Story:
 
     def put_state(self, key: StateKey, state: GameState) -> str:
         """Store a prediction; returns its address."""
-        values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
         self._write_first_index()
-        return self.states.put(key, ".safetensors", values, partial(write_representation, state.representation))
+        return put_state(self.states, key, state)
+
+    def take_state(self, ahead: AheadStore, key: StateKey) -> None:
+        """Take a predicted state from those that were drawn ahead, if it is there and not here."""
+        address = address_of(key)
+        if ahead.has_state(address) and self.find_state(address) is None:
+            self._write_first_index()
+            self.states.take(ahead.states, address)
 
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
@@ -302,10 +312,7 @@ class Story:
         same = clip.exists() and (os.path.samefile(source, clip) or filecmp.cmp(source, clip, shallow=False))
         if not same:
             with replacing(clip) as part:
-                try:
-                    os.link(source, part)
-                except OSError:
-                    shutil.copyfile(source, part)
+                link_or_copy(source, part)
         return clip
 
     def _publish_all(self) -> None:

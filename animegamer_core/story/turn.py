@@ -18,7 +18,16 @@ if typing.TYPE_CHECKING:
     from ..model.decoder import ShotDecoder
     from ..model.latents import StartLatent
     from ..model.sampler import OnStep
-    from .story import Story
+
+
+class StateSource(typing.Protocol):
+    """Where known states are read: a story, or a story with what was drawn ahead of it."""
+
+    def find_state(self, address: str) -> GameState | None:
+        """The state of an address, without its representation; None if it is unknown or damaged."""
+
+    def load_turn(self, turn: Turn) -> Turn:
+        """The turn with its representation."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +58,24 @@ def state_key(
     return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision, recalled)
 
 
+def next_key(world: World, models: Models, session: GameSession, instruction: str, stored: bool = True) -> StateKey:
+    """What decides the turn that follows a session. stored: the representations of all its turns are on disk."""
+    recalled = session.recall(clean_text(instruction), stored=stored)
+    return state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
+
+
+def known_turn(key: StateKey, story: StateSource) -> Prediction | None:
+    """The turn of a key, if its state was predicted before."""
+    state = story.find_state(address_of(key))
+    return None if state is None else Prediction(key, state, known=True)
+
+
 def predict_turn(
     world: World,
     models: Models,
     session: GameSession,
     instruction: str,
-    story: Story | None = None,
+    story: StateSource | None = None,
     check_engine: Callable[[typing.Any], object] = lambda engine: None,
 ) -> Prediction:
     """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.
@@ -62,13 +83,12 @@ def predict_turn(
     With memory `recall` and no story, only turns whose representations are in memory are recalled. check_engine: is
     called before the engine predicts, and may raise.
     """
-    recalled = session.recall(clean_text(instruction), stored=story is not None)
-    key = state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
-    past = list(session.past(recalled))
+    key = next_key(world, models, session, instruction, stored=story is not None)
+    past = list(session.past(key.recalled))
     if story is not None:
-        state = story.find_state(address_of(key))
-        if state is not None:
-            return Prediction(key, state, known=True)
+        known = known_turn(key, story)
+        if known is not None:
+            return known
         past = [story.load_turn(turn) for turn in past]
     engine = models.engine()
     check_engine(engine)

@@ -25,8 +25,7 @@ def number_of(life):
 
 def test_a_proposal_is_written_into_the_form_and_can_be_changed(life):
     page = life.page
-    page.click(".ag-suggest")
-    page.wait_for_selector(".ag-proposals .ag-story")
+    page.wait_for_selector(".ag-proposals .ag-story")  # after each turn, without a click
     proposals = page.locator(".ag-proposals .ag-story")
     offered = [button.get_attribute("title") for button in proposals.all()]
     assert len(set(offered)) == 3
@@ -36,14 +35,27 @@ def test_a_proposal_is_written_into_the_form_and_can_be_changed(life):
         "(first) => document.querySelector('.ag-proposals .ag-story')?.title !== first", arg=offered[0]
     )
     offered = [button.get_attribute("title") for button in proposals.all()]
-    proposals.nth(1).click()
+    page.locator(".ag-proposals .ag-edit").nth(1).click()
     assert page.input_value(".ag-text") == offered[1]
     page.keyboard.press("End")
     page.keyboard.type(" Slowly.")
     page.keyboard.press("Enter")
     life.wait_for_turn(2)
     assert texts(life) == [SEA, f"{offered[1]} Slowly."]
-    assert not page.locator(".ag-proposals:visible").count(), "they were for another turn"
+    page.wait_for_selector(".ag-proposals .ag-story")
+    now = [button.get_attribute("title") for button in proposals.all()]
+    assert len(set(now)) == 3 and not set(now) & set(offered), "they were for another turn"
+
+
+def test_a_click_on_a_proposal_plays_it_and_leaves_the_form_alone(life):
+    page = life.page
+    page.fill(".ag-text", "for later")
+    chosen = page.locator(".ag-proposals .ag-story").nth(2)
+    wanted = chosen.get_attribute("title")
+    chosen.click()
+    life.wait_for_turn(3)
+    assert texts(life)[2] == wanted and page.input_value(".ag-text") == "for later"
+    page.fill(".ag-text", "")
 
 
 def test_autoplay_plays_its_turns_and_says_how_many_are_to_come(life):
@@ -52,10 +64,10 @@ def test_autoplay_plays_its_turns_and_says_how_many_are_to_come(life):
     page.click(".ag-autoplay")
     page.wait_for_function("() => /\\d/.test(document.querySelector('.ag-ask [role=status]').textContent)")
     life.comfy.shot("play-autoplay")
-    life.wait_for_turn(4)
+    life.wait_for_turn(5)
     page.wait_for_function("() => !document.querySelector('.ag-ask [role=status]').textContent")
     life.wait_until_idle()
-    assert len(texts(life)) == 4 and all("Miko" in text for text in texts(life))
+    assert len(texts(life)) == 5 and all("Miko" in text for text in texts(life))
 
 
 def test_writing_takes_over_after_the_running_turn(life):

@@ -42,7 +42,7 @@ def test_templates_are_listed_by_their_numbers(server):
     for path in ("/workflow_templates", "/api/workflow_templates"):
         names = server.get(path)["ComfyUI-AnimeGamer"]
         numbers = [int(name.split("-")[0]) for name in names]
-        assert numbers == sorted(numbers) and (numbers[0], numbers[-1]) == (1, 12)
+        assert numbers == sorted(numbers) and (numbers[0], numbers[-1]) == (1, 13)
 
 
 def test_turns_are_played_waited_for_and_listed(server, story, tiny):

@@ -6,6 +6,8 @@ const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 export class FakeServer {
   constructor() {
     Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0, judged: false });
+    this.cancelled = [];
+    this.ahead = {}; // instruction -> how much of it is drawn ahead: 1 the state, 2 the shot
   }
 
   get port() {
@@ -19,6 +21,10 @@ export class FakeServer {
       history: async (id) => this.done[id] ?? null,
       cancel: async (ids) => {
         this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
+        this.cancelled.push(...ids);
+      },
+      forget: async (ids) => {
+        for (const id of ids) delete this.done[id];
       },
     };
   }
@@ -28,9 +34,9 @@ export class FakeServer {
     this.waiting[0].runs = true;
   }
 
-  /** Play all waiting prompts; `session` hears of it, as over the socket. */
-  async run(session) {
-    while (this.waiting.length) {
+  /** Play the waiting prompts, at most `most`; `session` hears of it, as over the socket. */
+  async run(session, most = Infinity) {
+    for (let count = 0; count < most && this.waiting.length; count += 1) {
       const { id, game } = this.waiting.shift();
       session?.began({ prompt_id: id });
       if (this.failure) {
@@ -61,12 +67,26 @@ export class FakeServer {
         },
       });
     this.count += 1;
-    this.waiting.push({ id: `p${this.count}`, game: { world, ...prompt["animegamer-turn"].inputs } });
+    const { class_type: kind, inputs } = prompt["animegamer-turn"];
+    this.waiting.push({ id: `p${this.count}`, game: { kind, world, ...inputs } });
     return `p${this.count}`;
   }
 
-  #play({ format, ...game }) {
+  #play({ format, kind, ...game }) {
+    if (kind === "DrawTurnsAhead") return this.#drawAhead(game.instructions.split("\n"));
     return format ? this.#film(game, format) : this.#turns(game);
+  }
+
+  /** One piece: the states first, then the shots. */
+  #drawAhead(offered) {
+    const missing = () => [1, 2].flatMap((part) => offered.filter((text) => (this.ahead[text] ?? 0) < part));
+    const [next] = missing();
+    if (next) this.ahead[next] = (this.ahead[next] ?? 0) + 1;
+    const turns = offered.map((instruction) => {
+      const part = this.ahead[instruction] ?? 0;
+      return { instruction, predicted: part > 0, shot: part > 1 ? instruction : null, clip: part > 1 ? clip(instruction) : null };
+    });
+    return { animegamer_ahead: [{ more: missing().length > 0, seconds: 1, turns }] };
   }
 
   #film({ story, line, turns, name }, format) {
@@ -151,6 +171,8 @@ export class FakeServer {
     return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns })) };
   }
 }
+
+const clip = (name) => ({ filename: `${name}.mp4`, subfolder: "animegamer/.ahead", type: "output" });
 
 /** Local storage for one test. */
 export function memoryStore() {

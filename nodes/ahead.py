@@ -1,0 +1,179 @@
+"""DrawTurnsAhead: predicts and draws turns that may come next, while nothing else waits in the queue."""
+
+from __future__ import annotations
+
+import time
+import typing
+from dataclasses import dataclass
+
+from comfy_api.v0_0_2 import io
+
+from ..animegamer_core.recall import RECALLED_TURNS
+from ..animegamer_core.state import read_instructions
+from ..animegamer_core.story.ahead import Ahead
+from ..animegamer_core.story.director import SUGGESTIONS, Proposer
+from ..animegamer_core.story.everyday import director_for
+from ..animegamer_core.story.http_requests import MOST_OFFERED, MOST_PIECES, MOST_TURNS_AHEAD
+from ..animegamer_core.story.player import Player
+from . import comfyui
+from .drawing import shot_inputs
+from .models import PACKAGES, GameModel
+from .play import opening_of, settings_of
+from .saved_stories import ahead_store, choose_turn, open_story
+from .schemas import schema
+from .values import ModelSocket, Moment
+from .widgets import (
+    AS_BEFORE,
+    MAX_SEED,
+    branch_input,
+    memory_inputs,
+    number_input,
+    opening_input,
+    seed_input,
+    story_input,
+    turn_input,
+    window_input,
+)
+
+
+@dataclass(frozen=True)
+class AheadInputs:
+    """The inputs of DrawTurnsAhead."""
+
+    model: GameModel
+    instructions: str
+    story: str
+    after: int
+    line: str
+    window: int
+    seed: int
+    motion: str
+    motion_value: float
+    steps: int
+    guidance: str
+    turns_ahead: int = 1
+    pieces: int = 0
+    suggestion_seed: int = 0
+    opening: Moment | None = None
+    memory: str = AS_BEFORE
+    recalled_turns: int = RECALLED_TURNS
+
+
+class DrawTurnsAhead(io.ComfyNode):
+    """Predicts and draws turns that may come next, so that they play at once."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="DrawTurnsAhead",
+            display_name="Draw Turns Ahead",
+            search_aliases=("precompute", "prefetch", "speculative", "cache turns", "choices"),
+            description="Predicts and draws turns that may come next: first the states of all, then their shots. They "
+            "are kept beside the stories, in output/animegamer/.ahead, for a day. Play Game Story with the same inputs "
+            "then plays them at once. The story stays as it is. Ends early when another prompt waits in the queue.",
+            inputs=[
+                ModelSocket.Input("model", tooltip="The world to play in."),
+                io.String.Input(
+                    "instructions",
+                    default="",
+                    multiline=True,
+                    tooltip=f"What may happen next, one turn per line, up to {MOST_OFFERED}; the likeliest first. "
+                    f"Empty: {SUGGESTIONS} turns that the world proposes.",
+                ),
+                story_input(),
+                turn_input("after", -1, "The turn after which they come. 0: before turn 1; -1: after the last turn."),
+                branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
+                window_input(),
+                seed_input("As in Play Game Story: the noise seed of turn 1; each later turn adds 1."),
+                *shot_inputs(),
+                number_input(
+                    "turns_ahead",
+                    1,
+                    1,
+                    MOST_TURNS_AHEAD,
+                    "How far ahead. 2 and 3 also draw the turns that would follow the first instruction.",
+                ),
+                number_input(
+                    "pieces",
+                    0,
+                    0,
+                    MOST_PIECES,
+                    "How many states and shots are made in one run. 0: all that are missing.",
+                ),
+                io.Int.Input(
+                    "suggestion_seed",
+                    default=0,
+                    min=0,
+                    max=MAX_SEED,
+                    control_after_generate=False,
+                    tooltip="For turns that the world proposes: another number proposes others.",
+                ),
+                opening_input(),
+                *memory_inputs(),
+            ],
+            outputs=[
+                io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions are drawn by now."),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **_: object) -> float:
+        """Never the same: what is there by now is looked up on disk."""
+        return float("nan")
+
+    @classmethod
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given, started = AheadInputs(**inputs), time.perf_counter()
+        comfyui.require(*PACKAGES)
+        world = given.model.world
+        story = open_story(given.story, world.spec.name, given.model.fingerprint)
+        after = choose_turn(story, given.after, given.line)
+        settings = settings_of(given, range(after + 1, after + 1 + given.turns_ahead))
+        player = Player(world, story, settings, after, given.model, opening_of(given, after, story))
+        ahead, offered = _offered(given, player)
+        _draw(ahead, offered, given.pieces)
+        turns = ahead.look(offered)
+        values = {
+            "story": story.name,
+            "line": story.branch,
+            "after": after,
+            "more": ahead.next_piece(offered) is not None,
+            "seconds": time.perf_counter() - started,
+            "turns": [
+                {
+                    "instruction": turn.instruction,
+                    "predicted": turn.predicted,
+                    "shot": turn.shot,
+                    "clip": None if turn.clip is None else comfyui.output_item(turn.clip),
+                }
+                for turn in turns
+            ],
+        }
+        return io.NodeOutput(sum(turn.clip is not None for turn in turns), ui={"animegamer_ahead": [values]})
+
+
+def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]]:
+    """What draws ahead, and the instructions that may come next; ValueError if nothing is given nor can be proposed."""
+    written, world = read_instructions(given.instructions), player.world
+    if len(written) > MOST_OFFERED:
+        raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns are drawn ahead")
+    propose: Proposer | None = None
+    if not written or given.turns_ahead > 1:
+        propose = director_for(world.life, world.spec.name, player.session, given.suggestion_seed)
+    if not written and propose is not None:
+        written = tuple(one.instruction for one in propose(player.session, SUGGESTIONS))
+    return Ahead(player, ahead_store(world.fingerprint), propose, given.turns_ahead), written
+
+
+def _draw(ahead: Ahead, offered: tuple[str, ...], pieces: int) -> None:
+    """Draw what is missing, at most so many pieces (0: all), until another prompt waits in the queue."""
+    count = 0
+    try:
+        with comfyui.giving_way():
+            while (not pieces or count < pieces) and (piece := ahead.next_piece(offered)) is not None:
+                comfyui.stop_if_interrupted()
+                ahead.draw(piece, comfyui.stop_if_interrupted)
+                count += 1
+    except comfyui.OthersWait:
+        return
