@@ -63,7 +63,7 @@ export class Ahead {
   /** Something has changed: send the next prompt, if it may be sent now. */
   async react() {
     if (this.#how !== this.#key()) this.#forget();
-    if (this.#job && !this.session.busy && !this.#isWanted(this.#job)) return this.stop();
+    if (this.#job && (this.session.busy || !this.#isWanted(this.#job))) return this.#stopOnce();
     if (!this.#may()) return;
     const wait = this.page.visible() ? this.#wait() : LOOK_AGAIN;
     if (wait > 0) return this.#later(wait);
@@ -82,6 +82,13 @@ export class Ahead {
   async stop() {
     const id = this.#job?.id;
     if (id) await this.port.cancel([id]).catch(() => {});
+  }
+
+  /** The player's own prompt is sent at the same time: a second request to stop could come when that one runs. */
+  async #stopOnce() {
+    if (this.#job.stopped) return;
+    this.#job.stopped = true;
+    await this.stop();
   }
 
   /** Our prompt has started. */
