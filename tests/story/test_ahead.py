@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import time
+from dataclasses import replace
 
 import pytest
 from kills import forked
@@ -284,3 +285,16 @@ def test_a_replay_of_the_whole_game_uses_no_model(world, models, game, tmp_path,
     again = opened(world, LoadedModels(world, PlaySettings()), tmp_path)
     again.play([FIRST, offered[0]])
     assert again.session.turns[-1].address == game.session.turns[-1].address
+
+
+def test_an_instruction_in_chinese_is_drawn_ahead_as_it_is_read_and_an_unreadable_one_is_left_out(game):
+    game.world = replace(game.world, life=replace(game.world.life, words=WORDS))
+    ahead, _ = ahead_of(game)
+    offered, english = ["美子在海滩跑步", "美子在海滩弹钢琴"], "Character: Miko; Motion: run; Background: beach."
+    while (piece := ahead.next_piece(offered)) is not None:
+        assert piece.instructions == (english,)
+        ahead.draw(piece)
+    first, second = ahead.look(offered)
+    assert first.clip is not None and first.instruction == offered[0]
+    assert not second.predicted and second.clip is None
+    assert game.step(offered[0]).ahead
