@@ -605,5 +605,5 @@ def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeyp
     report = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
     assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"
-    assert "full/games" in report["not_scored"] and report["rows"][0]["scored_with"]["towers"] is None
+    assert "full/games" in report["not_scored"] and report["rows"][0]["scored_with"]["0"]["towers"] is None
     assert "ablations.md" in capsys.readouterr().out
