@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.state import read_instructions
 from ..animegamer_core.story.ahead import Ahead
 from ..animegamer_core.story.director import SUGGESTIONS, Proposer
@@ -17,14 +16,12 @@ from ..animegamer_core.story.http_requests import MOST_OFFERED, MOST_PIECES, MOS
 from ..animegamer_core.story.player import Player
 from . import comfyui
 from .drawing import shot_inputs
-from .models import PACKAGES, GameModel
-from .play import opening_of, settings_of
+from .models import PACKAGES
+from .play import GameInputs, opening_of, settings_of
 from .saved_stories import ahead_store, choose_turn, open_story
 from .schemas import schema
-from .values import ModelSocket, Moment
+from .values import ModelSocket
 from .widgets import (
-    AS_BEFORE,
-    MAX_SEED,
     branch_input,
     memory_inputs,
     number_input,
@@ -36,27 +33,13 @@ from .widgets import (
 )
 
 
-@dataclass(frozen=True)
-class AheadInputs:
+@dataclass(frozen=True, kw_only=True)
+class AheadInputs(GameInputs):
     """The inputs of DrawTurnsAhead."""
 
-    model: GameModel
-    instructions: str
-    story: str
-    after: int
-    line: str
-    window: int
-    seed: int
-    motion: str
-    motion_value: float
-    steps: int
-    guidance: str
     turns_ahead: int = 1
     pieces: int = 0
     suggestion_seed: int = 0
-    opening: Moment | None = None
-    memory: str = AS_BEFORE
-    recalled_turns: int = RECALLED_TURNS
 
 
 class DrawTurnsAhead(io.ComfyNode):
@@ -100,13 +83,8 @@ class DrawTurnsAhead(io.ComfyNode):
                     MOST_PIECES,
                     "How many states and shots are made in one run. 0: all that are missing.",
                 ),
-                io.Int.Input(
-                    "suggestion_seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    tooltip="For turns that the world proposes: another number proposes others.",
+                seed_input(
+                    "For turns that the world proposes: another number proposes others.", name="suggestion_seed"
                 ),
                 opening_input(),
                 *memory_inputs(),

@@ -55,16 +55,15 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.model.sampler import OnStep
     from ..animegamer_core.runtime.models import PlaySettings
     from ..animegamer_core.story.story import Story
-    from .ahead import AheadInputs
 
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
 
 
-@dataclass(frozen=True)
-class PlayInputs:
-    """The inputs of PlayGameStory."""
+@dataclass(frozen=True, kw_only=True)
+class GameInputs:
+    """The inputs that say how a story goes on."""
 
     model: GameModel
     instructions: str
@@ -77,10 +76,16 @@ class PlayInputs:
     motion_value: float
     steps: int
     guidance: str
-    export: bool
     opening: Moment | None = None
     memory: str = AS_BEFORE
     recalled_turns: int = RECALLED_TURNS
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayInputs(GameInputs):
+    """The inputs of PlayGameStory."""
+
+    export: bool
     autoplay: int = 0
     autoplay_seed: int = 0
     takes: int = 1
@@ -174,14 +179,14 @@ class PlayGameStory(io.ComfyNode):
             return output
 
 
-def settings_of(given: PlayInputs | AheadInputs, turns: range) -> PlaySettings:
+def settings_of(given: GameInputs, turns: range) -> PlaySettings:
     """How the game is played; a chosen motion applies to these turns."""
     model, motion = given.model, motion_of_turns(given.motion, given.motion_value, turns, given.model)
     window, memory = window_of(given.window), memory_of(given.memory, given.recalled_turns)
     return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
 
 
-def opening_of(given: PlayInputs | AheadInputs, after: int, story: Story) -> GameSession | None:
+def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named. A story keeps the rules it began with."""
     rules = story.rules or given.model.world.life.rules
     start = GameSession(opening=CharacterState(**rules.start))

@@ -39,10 +39,10 @@ def world_input(tooltip: str) -> io.Input:
     return io.Combo.Input("world", options=worlds.world_names(), default=worlds.TOYBOX, tooltip=tooltip)
 
 
-def seed_input(tooltip: str, default: int = 0) -> io.Input:
+def seed_input(tooltip: str, default: int = 0, name: str = "seed") -> io.Input:
     """A seed that ComfyUI never changes by itself: that would rewrite a game's past. With default -1, -1 is valid."""
     low = min(default, 0)
-    return io.Int.Input("seed", default=default, min=low, max=MAX_SEED, control_after_generate=False, tooltip=tooltip)
+    return io.Int.Input(name, default=default, min=low, max=MAX_SEED, control_after_generate=False, tooltip=tooltip)
 
 
 def window_input() -> io.Input:

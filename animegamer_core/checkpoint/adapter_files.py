@@ -52,9 +52,8 @@ class AdapterFacts:
     """What an adapter file states. parts: which of `encoder`, `decoder`, `engine` it changes.
 
     stage: for another program's LoRA file `other`. reading: how turns were read in its training; None for stages that
-    read none. motion_table: what the decoder was
-    conditioned on; None for stages without motion. provenance: how that motion was measured. Files of earlier versions
-    state none of these.
+    read none. motion_table: what the decoder was conditioned on; None for stages without motion. provenance: how that
+    motion was measured. Files of earlier versions state none of these.
     """
 
     path: str

@@ -208,8 +208,6 @@ def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` a hard link of `source`, or a copy if the disk has no hard links."""
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        raise
     except OSError:
         shutil.copyfile(source, target)
 

@@ -32,7 +32,6 @@ if typing.TYPE_CHECKING:
     from ..model.sampler import OnStep
     from .ahead_store import AheadStore
 
-TYPED = "typed"  # beside a turn's words: the player's own text, where it was read as another one
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
 
 
@@ -40,7 +39,8 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 class PlayedTurn:
     """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story.
 
-    takes: those that the shot was chosen from, if it was. ahead: its shot was drawn ahead.
+    takes: those that the shot was chosen from, if it was. ahead: its shot was drawn ahead. typed: the player's own
+    text, where it was read as another one.
     """
 
     turn: Turn
@@ -50,6 +50,7 @@ class PlayedTurn:
     drawn: bool
     takes: tuple[JudgedTake, ...] = ()
     ahead: bool = False
+    typed: str = ""
 
 
 class Player:
@@ -99,8 +100,9 @@ class Player:
         read = self._begin(instruction)
         prediction = self._predict(self.session, read)
         words = {"proposed_by": proposed_by} if proposed_by else {}
-        words |= _typed(instruction, read)
-        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, words)
+        return self._finish_turn(
+            self._save_state(prediction), prediction, on_step, draw, words, _typed(instruction, read)
+        )
 
     def autoplay(
         self, propose: Proposer, count: int, on_step: OnStep | None = None, draw: bool = True
@@ -159,7 +161,7 @@ class Player:
             prediction = future.result()
             before = self._save_state(prediction)
             future = executor.submit(predict, before, following) if following else None
-            played = self._finish_turn(before, prediction, on_step, words=_typed(typed, instruction))
+            played = self._finish_turn(before, prediction, on_step, typed=_typed(typed, instruction))
             before = self.session  # which has the seed of the chosen take
             yield played
 
@@ -215,11 +217,12 @@ class Player:
         on_step: OnStep | None,
         draw: bool = True,
         words: Mapping[str, str] = MappingProxyType({}),
+        typed: str = "",
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
         turn = session.turns[-1]
         motion = self.motion_of(turn)
-        played = PlayedTurn(turn, None, motion, not prediction.known, False)
+        played = PlayedTurn(turn, None, motion, not prediction.known, False, typed=typed)
         if not draw:
             return self._keep(session, played, None, words)
         if self.takes is None:
@@ -254,8 +257,7 @@ class Player:
     def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, words: Mapping[str, str]) -> PlayedTurn:
         """Add the turn to the story with this shot."""
         takes = [take.shot for take in played.takes]
-        others = {name: value for name, value in words.items() if name != TYPED}
-        clip = self.story.add_turn(played.turn, shot, words=others, takes=takes, typed=words.get(TYPED, ""))
+        clip = self.story.add_turn(played.turn, shot, words=words, takes=takes, typed=played.typed)
         self.session = session
         return replace(played, clip=clip)
 
@@ -293,10 +295,10 @@ class Player:
         return said
 
 
-def _typed(instruction: str, read: str) -> dict[str, str]:
-    """What a story notes of an instruction that was read as another text."""
+def _typed(instruction: str, read: str) -> str:
+    """The player's own text, where it was read as another one; else empty."""
     typed = clean_text(instruction)
-    return {} if typed == read else {TYPED: typed}
+    return "" if typed == read else typed
 
 
 def _check_not_streamed(engine: GameEngine) -> None:

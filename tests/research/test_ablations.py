@@ -532,7 +532,7 @@ def test_only_decided_claims_are_tallied():
     found = [table.check_claim(claim, thrice(row), thrice(full)) for row in (lower, full)]
     found.append(table.check_claim(claim, {0: lower}, {0: full}))
     assert table.tally(found).startswith(
-        "1 of 3 claims hold, 0 fail. 1 cannot be told from no difference. 1 has too few"
+        "1 of 3 claims agree with the paper, 0 disagree. For 1 there is no clear difference. For 1 there are too few"
     )
 
 

@@ -15,7 +15,7 @@ from ...train.parts import WorldParts
 from ...train.run import RESULT, train_stage
 from ..toybox_recipe.build_dir import Deadline
 from .run_dir import RunDir
-from .variants import FULL, PRETRAIN, READS_SHOTS, VARIANTS, Variant
+from .variants import PRETRAIN, READS_SHOTS, VARIANTS, Variant
 
 THROWN_AWAY = 1000  # added to the seed of the encoder that a decoder is pretrained with
 
@@ -60,8 +60,8 @@ class SeedRuns:
         for owner, stage in done:
             file = self.stage_file(owner, stage)
             if stage == PRETRAIN:
-                pretrained = self._new(VARIANTS[FULL], self.seed).with_stage_file(file)
-                made = replace(made, decoder=pretrained.decoder)
+                decoder = replace(made, encoder=None, engine=None)  # with full's encoder, which other variants lack
+                made = replace(made, decoder=decoder.with_stage_file(file).decoder)
             else:
                 made = made.with_stage_file(file)
         return made

@@ -164,8 +164,8 @@ def tally(results: Sequence[ClaimResult]) -> str:
     counts = {name: sum(result.agrees == name for result in results) for name in (YES, NO, OPEN)}
     undecided = len(results) - sum(counts.values())
     return (
-        f"{counts[YES]} of {counted(len(results), 'claim')} hold, {counts[NO]} fail. {counts[OPEN]} cannot be told "
-        f"from no difference. {undecided} {'has' if undecided == 1 else 'have'} too few games or seeds, or none."
+        f"{counts[YES]} of {counted(len(results), 'claim')} agree with the paper, {counts[NO]} disagree. For "
+        f"{counts[OPEN]} there is no clear difference. For {undecided} there are too few games or seeds, or none."
     )
 
 
