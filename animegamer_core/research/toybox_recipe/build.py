@@ -9,9 +9,9 @@
     frames     (edition 2) train the probes of single frames, like the other probes
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
 
-The same command again skips finished stages and continues an unfinished one. In edition 1 every stage ends within 8
-minutes on one H200; `--minutes` stops any stage in time. `--pack` writes what another machine needs in order to go on
-into a few small files, and `--unpack` reads them. `--quick` runs everything in miniature, to try the machinery.
+The same command again skips finished stages and continues an unfinished one; `--minutes` stops any stage in time.
+`--pack` writes what another machine needs in order to go on into a few small files, and `--unpack` reads them.
+`--quick` runs everything in miniature, to try the machinery.
 `accelerate launch --num_processes 2 -m animegamer_core.toybox.build` shares each training stage between two GPUs.
 """
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument(
-        "--edition", type=int, choices=(1, 2), default=1, help="1: the shipped world; 2: the harder one (default 1)"
+        "--edition", type=int, choices=(1, 2), default=2, help="2: the shipped world; 1: the one before it (default 2)"
     )
     parser.add_argument("--minutes", type=float, help="stop, resumable, after so many minutes")
     parser.add_argument("--quick", action="store_true", help="in miniature: tries the machinery, learns nothing")
