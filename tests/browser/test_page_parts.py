@@ -22,7 +22,7 @@ OPEN = """async (store) => {
   const session = new PlaySession(server.port, memoryStore(), (now, event) => tab?.show(now, event));
   const page = { address: (path) => path, openAsGraph: () => {}, autoplay: new Autoplay(session) };
   const off = { wanted: () => ({ mode: "off", turns: 1, seconds: 30 }), visible: () => true, now: () => 0 };
-  page.ahead = new Ahead(session, server.port, off);
+  page.ahead = new Ahead(session, server.port, off, memoryStore());
   Object.assign(page, { clipsMove: true, moveClips: () => {}, tell: () => {}, trash: null });
   tab = createPlayTab(session, translator("en"), page);
   document.body.replaceChildren(tab.element);
