@@ -3,15 +3,17 @@
 
 import { missedEvents } from "./jobs.mjs";
 import { aheadPrompt, TURN_NODE } from "./prompt.mjs";
+import { createStorage } from "./storage.mjs";
 
 const MINUTE = 60_000; // ms
+const KEY = "animegamer.ahead"; // of what a reload needs
 const LOOK_AGAIN = 2000; // ms until it is asked again whether the tab is visible
 
 /**
  * `session` is the PlaySession. `port` is the server as for PlaySession, with forget(ids), which removes prompts from the
  * history. `page` has now() in ms, later(ms, act), visible(), wanted() -> {mode, turns, seconds} of the settings, and
- * changed(), which is called when more is there. One prompt is sent at a time, and only while nothing else is queued.
- * The server stops it by itself as soon as another prompt waits.
+ * changed(), which is called when more is there. `store` is session storage. One prompt is sent at a time, and only while
+ * nothing else is queued. The server stops it by itself as soon as another prompt waits.
  */
 export class Ahead {
   #place = ""; // where the proposals are for
@@ -23,12 +25,13 @@ export class Ahead {
   #job = null; // {id, place, began} of the prompt in the queue
   #sending = false;
   #spent = []; // [ended, ms] of the prompts of the last minute
-  #past = []; // ids of prompts that have ended and may be in the history
+  #past; // ids of prompts that are to leave the history: those that have ended, and those from before a reload
   #waits = false;
   #failed = false; // then no more is drawn until the page is loaded again or a setting changes
 
-  constructor(session, port, page) {
-    Object.assign(this, { session, port, page });
+  constructor(session, port, page, store) {
+    Object.assign(this, { session, port, page, storage: createStorage(store, KEY) });
+    this.#past = this.storage.read().ids ?? [];
   }
 
   /** Whether turns are drawn ahead. `auto`: unless turns are drawn on a CPU and take longer than their clips. */
@@ -166,6 +169,7 @@ export class Ahead {
     const job = { place: this.#place, how: this.#how, began: this.page.now() };
     job.id = await this.port.queue(aheadPrompt({ ...game, turns }));
     this.#job = job;
+    this.#keep();
     if (!this.#isWanted(job)) await this.stop();
   }
 
@@ -175,16 +179,28 @@ export class Ahead {
     this.#spent.push([now, now - this.#job.began]);
     this.#job = null;
     this.#past.push(id);
-    await this.react();
+    // A prompt that was found in the history has left the queue before: no change of the queue will follow.
+    await Promise.all([this.#clean(), this.react()]);
   }
 
   /** Remove our prompts from the history. They get there, and leave the queue, a moment after they have ended. */
   async #clean() {
-    if (!this.#past.length) return;
-    const { running } = await this.port.queued().catch(() => ({ running: this.#past }));
-    const over = this.#past.filter((id) => !running.includes(id));
-    this.#past = this.#past.filter((id) => running.includes(id));
-    if (over.length) await this.port.forget(over).catch(() => {});
+    const past = [...this.#past]; // the answer may be older than the end of those that are added meanwhile
+    if (!past.length) return;
+    const { running, waiting } = await this.port.queued().catch(() => ({ running: past, waiting: [] }));
+    const over = past.filter((id) => !running.includes(id) && !waiting.includes(id));
+    if (!over.length) return;
+    const gone = await this.port.forget(over).then(
+      () => over,
+      () => [], // no answer: at the next look
+    );
+    this.#past = this.#past.filter((id) => !gone.includes(id));
+    this.#keep();
+  }
+
+  /** Save which prompts are to leave the history, for the page after a reload. */
+  #keep() {
+    this.storage.write({ ids: this.#job ? [...this.#past, this.#job.id] : this.#past });
   }
 
   /** How many ms to wait until a further prompt is within the seconds a minute that may be spent. */

@@ -77,13 +77,14 @@ const session = new PlaySession(server, localStorage, (now, event) => {
 });
 const autoplay = new Autoplay(session);
 const aheadSettings = { mode: "off", turns: 1, seconds: 30 }; // ComfyUI says the settings' values when they are registered
-const ahead = new Ahead(session, server, {
+const shown = {
   now: () => performance.now(),
   later: (ms, act) => setTimeout(act, ms),
   visible: () => Boolean(tab) && document.visibilityState === "visible",
   wanted: () => aheadSettings,
   changed: () => tab?.showReady(),
-});
+};
+const ahead = new Ahead(session, server, shown, sessionStorage); // each tab of the browser has its own prompts
 const page = {
   address: (path) => api.apiURL(path),
   post: server.postJson,
@@ -129,6 +130,7 @@ app.registerExtension({
     const say = words();
     listen(api, session);
     listen(api, ahead);
+    ahead.catchUp(); // for what was queued before a reload
     api.addEventListener("b_preview", ({ detail }) => setting(PREVIEW) && tab?.preview(detail));
     server.getJson("/animegamer/about").then((about) => badges.push(...aboutBadges(about, page.address)));
     manager().registerSidebarTab({

@@ -28,11 +28,18 @@ export function dressNode(node, say, app) {
     const lines = [...readNotes(output?.animegamer_draft), ...readNotes(output?.animegamer_notes)];
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
   };
-  const { onExecuted, onConfigure } = node;
+  const { onExecuted, onConfigure, onDrawBackground } = node;
+  let showsClip = false;
   node.onExecuted = function (output) {
     onExecuted?.call(this, output);
     if (output?.images) dropPreviews(node, app);
+    showsClip = Boolean(output?.animated?.some(Boolean));
     shown(output);
+  };
+  node.onDrawBackground = function (...given) {
+    // A preview that was still loading when the run ended comes now; one of the next run has set `preview` before.
+    if (showsClip && node.imgs && !node.preview) removePictures(node);
+    return onDrawBackground?.apply(this, given);
   };
   node.onConfigure = function (saved) {
     onConfigure?.call(this, saved);
@@ -61,18 +68,24 @@ function findNode(graph, [first, ...rest]) {
 
 /** Remove the live previews from a node, which the page would otherwise keep showing in place of the result. */
 function dropPreviews(node, app) {
+  removePictures(node);
+  const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store without a public API
+  const key = workflow?.nodeToNodeLocatorId?.(node) ?? node.id;
+  stores?._s?.get("nodeOutput")?.revokePreviewsByLocatorId?.(key);
+  delete app.nodePreviewImages[key];
+  node.preview = node.images = undefined;
+  app.canvas.setDirty(true, true);
+}
+
+/** Remove what the canvas shows of a preview. */
+function removePictures(node) {
   for (const name of PREVIEWS) {
     const at = node.widgets.findIndex((widget) => widget.name === name);
     if (at < 0) continue;
     node.widgets[at].onRemove?.();
     node.widgets.splice(at, 1);
   }
-  const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store without a public API
-  const key = workflow?.nodeToNodeLocatorId?.(node) ?? node.id;
-  stores?._s?.get("nodeOutput")?.revokePreviewsByLocatorId?.(key);
-  delete app.nodePreviewImages[key];
-  node.preview = node.imgs = node.images = undefined;
-  app.canvas.setDirty(true, true);
+  node.imgs = undefined;
 }
 
 /** The button that opens the dialog for the chosen world's weights. It comes last and is never saved. */

@@ -12,6 +12,7 @@ export function createStage(say, clips, more, move) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
   const words = el("div", { class: "ag-words" });
+  const typed = el("p", { class: "ag-typed", dir: "auto", hidden: true }); // what the words were read from
   const preview = el("img", { class: "ag-preview", alt: "", hidden: true });
   const pause = iconButton(
     "pause",
@@ -29,6 +30,7 @@ export function createStage(say, clips, more, move) {
     { class: "ag-stage" },
     el("div", { class: "ag-frame" }, place, draft, preview, pause),
     el("div", { class: "ag-head" }, number, words, more),
+    typed,
   );
   let address = "";
 
@@ -54,6 +56,8 @@ export function createStage(say, clips, more, move) {
     number.hidden = !shown;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
+    typed.hidden = !turn?.typed;
+    typed.textContent = typed.title = typed.hidden ? "" : say("typed", { words: turn.typed });
     const label = turn && say("clipOf", { number: shown, instruction: turn.instruction });
     const picture = turn?.clip
       ? clips.video("stage", turn.clip, { words: label })

@@ -1,19 +1,20 @@
-// State that survives a reload, in local storage: the story, the current turn, the queued prompts, the form's settings.
+// State that survives a reload: the story, the current turn, the queued prompts, the form's settings, and beside them the
+// prompts of turns that are drawn ahead.
 
 const KEY = "animegamer.play";
 
-/** read() returns what write(state) has saved in `store` (local storage), or {}. Neither of them throws. */
-export function createStorage(store) {
+/** read() returns what write(state) has saved in `store` (storage of the browser), or {}. Neither of them throws. */
+export function createStorage(store, key = KEY) {
   return {
     read() {
       try {
-        return JSON.parse(attempt(() => store.getItem(KEY)) ?? null) ?? {};
+        return JSON.parse(attempt(() => store.getItem(key)) ?? null) ?? {};
       } catch (error) {
         if (error instanceof SyntaxError) return {};
         throw error;
       }
     },
-    write: (state) => attempt(() => store.setItem(KEY, JSON.stringify(state))),
+    write: (state) => attempt(() => store.setItem(key, JSON.stringify(state))),
   };
 }
 

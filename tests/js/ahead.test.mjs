@@ -12,13 +12,9 @@ async function begun({ mode = "on", turns = 1, seconds = 60, pace = null } = {})
   const server = new FakeServer();
   const page = { clock: 0, seen: true, timers: [], wanted: { mode, turns, seconds }, form: { seed: 0 }, marks: 0 };
   const session = new PlaySession(server.port, memoryStore(), () => ahead?.react());
-  const ahead = new Ahead(session, server.port, {
-    now: () => page.clock,
-    later: (ms, act) => page.timers.push([ms, act]),
-    visible: () => page.seen,
-    wanted: () => page.wanted,
-    changed: () => (page.marks += 1),
-  });
+  const store = memoryStore();
+  const load = () => new Ahead(session, server.port, shownOn(page), store);
+  const ahead = load();
   await session.start();
   await session.open("a", "toybox");
   await session.play("first");
@@ -29,8 +25,16 @@ async function begun({ mode = "on", turns = 1, seconds = 60, pace = null } = {})
     await ahead.offer(OFFERED, () => page.form);
     await settled();
   };
-  return { server, session, ahead, page, offer };
+  return { server, session, ahead, page, offer, load };
 }
+
+const shownOn = (page) => ({
+  now: () => page.clock,
+  later: (ms, act) => page.timers.push([ms, act]),
+  visible: () => page.seen,
+  wanted: () => page.wanted,
+  changed: () => (page.marks += 1),
+});
 
 const settled = async () => {
   for (let count = 0; count < 20; count += 1) await null;
@@ -208,4 +212,56 @@ test("what ends before the page knows its id is found in the history", async () 
   assert.equal(server.sent.length, 6);
   assert.ok(ahead.ready("three"));
   assert.equal(session.busy, false);
+  assert.equal(Object.keys(server.done).length, 1, "also the last one left the history");
 });
+
+test("a prompt that ends while the page asks what runs is not taken for one that has left the queue", async () => {
+  const { server, ahead, offer } = await begun();
+  await offer();
+  server.start();
+  await ahead.succeeded({ prompt_id: "p2" }); // a prompt says so a moment before it leaves the queue
+  await server.run(undefined, 1);
+  const { queued } = server.port;
+  let asked = 0;
+  const slow = async () => {
+    const answer = await queued();
+    asked += 1;
+    if (asked === 2) {
+      server.start(); // after the answer was written: p3 waits in it
+      await ahead.succeeded({ prompt_id: "p3" });
+    }
+    return answer;
+  };
+  ahead.port = { ...server.port, queued: slow };
+  await ahead.react(); // sends p3, and asks whether p2 has left
+  assert.ok(asked >= 2);
+  await server.run(undefined, 1);
+  await ahead.catchUp();
+  assert.deepEqual(Object.keys(server.done), ["p1"]);
+});
+
+test("a prompt that the server does not remove yet is removed at the next look", async () => {
+  const { server, session, ahead, offer } = await begun();
+  await offer();
+  ahead.port = { ...server.port, forget: () => Promise.reject(new Error("no answer")) };
+  await run(server, session, ahead);
+  assert.deepEqual(Object.keys(server.done), ["p1", "p2"]);
+  ahead.port = server.port;
+  await ahead.catchUp();
+  assert.deepEqual(Object.keys(server.done), ["p1"]);
+});
+
+for (const when of ["waits", "runs", "has ended"])
+  test(`a prompt that ${when} at a reload leaves the history`, async () => {
+    const { server, page, offer, load } = await begun();
+    await offer();
+    page.seen = false; // nothing more is sent
+    if (when === "runs") server.start();
+    if (when === "has ended") await server.run(undefined, 1);
+    const reloaded = load();
+    await reloaded.catchUp();
+    assert.equal(server.waiting.length, when === "has ended" ? 0 : 1, "it goes on");
+    if (when !== "has ended") await server.run(undefined, 1);
+    await reloaded.catchUp(); // the queue has changed
+    assert.deepEqual(Object.keys(server.done), ["p1"]);
+  });

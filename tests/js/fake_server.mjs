@@ -7,6 +7,7 @@ export class FakeServer {
   constructor() {
     Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0, judged: false });
     this.cancelled = [];
+    this.readAs = {}; // typed text -> the instruction that it is read as
     this.ahead = {}; // instruction -> how much of it is drawn ahead: 1 the state, 2 the shot
   }
 
@@ -121,7 +122,8 @@ export class FakeServer {
   }
 
   /** Of several takes the last one is the best. */
-  #turn(before, instruction, first, takes) {
+  #turn(before, text, first, takes) {
+    const instruction = this.readAs[text] ?? text;
     const seeds = Array.from({ length: takes }, (_, index) => first + 1009 * index);
     const seed = seeds.at(-1);
     const last = before.at(-1);
@@ -133,6 +135,7 @@ export class FakeServer {
     return {
       number: before.length + 1,
       instruction,
+      typed: text === instruction ? "" : text,
       seed,
       state,
       shot: shotOf(seed),
