@@ -116,7 +116,7 @@ def test_each_preset_has_its_own_decoder(inside):
 
 def test_a_preset_sets_steps_and_guidance_if_none_are_given(inside):
     found = inside["presets"]
-    assert found["steps"] == {"world": [20, 7], "exact": [20, 7], "balanced": [20, 7], "live": [12, 7]}
+    assert found["steps"] == {"world": [16, 7], "exact": [16, 7], "balanced": [16, 7], "live": [12, 7]}
     assert found["guidance"] == ["reference_wave", "reference_wave", "cosine", "constant"]
     assert found["precisions"] == ["float32"], "states are the same for all presets"
     assert found["drawn"] == dict.fromkeys(("world", "balanced", "live"), "") | {"exact": "+skip0"}, (
