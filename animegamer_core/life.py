@@ -116,7 +116,8 @@ class Act:
 @dataclass(frozen=True)
 class Words:
     """What a world can be asked for. adverbs: in groups, from still to wild. things, looks: what a character may carry,
-    and what it may look like.
+    and what it may look like. untried: pairs of characters, phrases of acts and places that its training never showed
+    together, so that nothing is proposed that needs both.
     """
 
     characters: tuple[str, ...] = ()
@@ -126,11 +127,13 @@ class Words:
     adverbs: tuple[tuple[str, ...], ...] = ()
     things: tuple[str, ...] = ()
     looks: tuple[str, ...] = ()
+    untried: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
             texts = getattr(self, field.name)
-            flat = [word for group in texts for word in group] if field.name == "adverbs" else texts
+            grouped = field.name in ("adverbs", "untried")
+            flat = [word for group in texts for word in group] if grouped else texts
             for text in (getattr(item, "phrase", item) for item in flat):
                 if not text.strip() or ";" in text:
                     raise ValueError(f"the words of a world have {text!r} in {field.name}; expected a text without `;`")
@@ -139,6 +142,14 @@ class Words:
     def by_length(self) -> tuple[Act, ...]:
         """The acts, those with the longest phrase first, so that "run away" is found before "run"."""
         return tuple(sorted(self.acts, key=lambda act: -len(act.phrase)))
+
+    @cached_property
+    def _untried(self) -> frozenset[frozenset[str]]:
+        return frozenset(map(frozenset, self.untried))
+
+    def tried(self, one: str, other: str) -> bool:
+        """Whether two of a character, an act's phrase and a place may have been together in training."""
+        return frozenset((one, other)) not in self._untried
 
     def act_of(self, motion: str) -> Act | None:
         """The act in the motion part of an instruction; None if the world does not know it."""

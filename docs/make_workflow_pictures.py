@@ -74,7 +74,7 @@ def main(names: list[str], out: Path) -> None:
         browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
         page = browser.new_page(viewport={"width": 1600, "height": 1400}, device_scale_factor=SHARPER)
         for name in names or [name for name in known if not name.startswith("8-")]:
-            picture(page, server.url, name).save(out / f"{name}.jpg", quality=88)
+            picture(page, server.url, name).save(out / f"{name}.jpg", quality=78, optimize=True)
             print(out / f"{name}.jpg", flush=True)  # noqa: T201
 
 

@@ -4,7 +4,7 @@ The rule: for each act that the world knows, it asks where the stats would be af
 to the middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something
 entertaining. Acts of the last turns are unlikely, and an act that filled 3 of the last 20 turns is left out. A place
 lasts two or three turns, then comes the one that was not visited for longest; times of day and friends take turns in
-the same way.
+the same way. What the world's training never showed together is not proposed together.
 
 Everything is drawn from a generator named after the seed, the turn's number and the last turns, so the same game with
 the same seed gets the same proposals. How an act changes the stats is what the engine said when it was last played, and
@@ -79,21 +79,28 @@ class Director:
         last = session.turns[-1].instruction if session.turns else ""
         rng = random.Random(f"animegamer/director/{self.seed}/{session.next_number}/{last}")
         rules = session.rules or PUBLISHED_RULES
-        setting = _setting(rng, past, self.words)
-        acts = _likely_acts(rng, past, self.words, asdict(session.character), rules)
-        return tuple(self._proposal(rng, act, past, setting, session, rules) for act in acts[:count])
+        main = _main(past, self.words, self.seed)
+        setting = _setting(rng, past, self.words, main)
+        known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
+        acts = _likely_acts(rng, past, known or self.words.acts, asdict(session.character), rules, self.words)
+        return tuple(self._proposal(rng, act, past, (main, *setting), session, rules) for act in acts[:count])
+
+    def _tried(self, act: Act, main: str, place: str) -> bool:
+        words = self.words
+        possible = not act.company or bool(_friends(words, main, place))
+        return possible and words.tried(main, act.phrase) and words.tried(act.phrase, place)
 
     def _proposal(
         self,
         rng: random.Random,
         act: Act,
         past: Sequence[_Past],
-        setting: tuple[str, str],
+        setting: tuple[str, str, str],
         session: GameSession,
         rules: Rules,
     ) -> Proposal:
-        place, time = setting
-        characters = _characters(rng, act, past, self.words, self.seed)
+        main, place, time = setting
+        characters = _characters(rng, act, past, self.words, main, place)
         motion = act.phrase + _carried(rng, past, self.words)
         text = Instruction(characters, motion, place, _adverb(rng, act, self.words), time).text
         return Proposal(text, _reason(act, past, asdict(session.character), rules))
@@ -133,18 +140,18 @@ def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
 
 
 def _likely_acts(
-    rng: random.Random, past: Sequence[_Past], words: Words, stats: dict[str, int], rules: Rules
+    rng: random.Random, past: Sequence[_Past], acts: Sequence[Act], stats: dict[str, int], rules: Rules, words: Words
 ) -> list[Act]:
-    """All acts that may come now, in the order in which they are drawn."""
+    """Those of some acts that may come now, in the order in which they are drawn."""
     recent = [turn.act for turn in past]
     often = Counter(recent[-(SPAN - 1) :])
-    may = [act for act in words.acts if often[act] < MOST_OF_SPAN and (not act.company or len(words.characters) > 1)]
+    may = [act for act in acts if often[act] < MOST_OF_SPAN and (not act.company or len(words.characters) > 1)]
     only = rules.only(stats)
     if len(only) < len(STATS):  # a consequence holds: what it asks for comes first, even if it came often
-        wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
+        wanted = [act for act in acts if any(_change(act, past)[name] > 0 for name in only)]
         may = [act for act in wanted if act in may] or wanted or may
     keys = {}
-    for act in may or list(words.acts):
+    for act in may or acts:
         change = _change(act, past)
         cost = _distance(rules.after(stats, change), rules) - _distance(stats, rules)
         freshness = 1.0 / (1 + often[act]) * (0.1 if act in recent[-2:] else 1.0)
@@ -166,11 +173,12 @@ def _reason(act: Act, past: Sequence[_Past], stats: dict[str, int], rules: Rules
     return min(raised, key=lambda name: stats[name], default="")
 
 
-def _setting(rng: random.Random, past: Sequence[_Past], words: Words) -> tuple[str, str]:
-    """(place, time of day) of the next turn."""
+def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str) -> tuple[str, str]:
+    """(place, time of day) of the next turn of this main character."""
     places = [turn.place for turn in past if turn.place in words.places]
     times = [turn.time for turn in past if turn.time in words.times]
-    place = _go_on(rng, places, words.places, PLACE_TURNS)
+    known = [place for place in words.places if words.tried(main, place)]
+    place = _go_on(rng, places, known or words.places, PLACE_TURNS)
     return place, _go_on(rng, times, words.times, TIME_TURNS)
 
 
@@ -193,15 +201,27 @@ def _oldest(rng: random.Random, past: Sequence[str], known: Sequence[str]) -> st
     return rng.choice([name for name in known if last.get(name, -1) == first])
 
 
-def _characters(rng: random.Random, act: Act, past: Sequence[_Past], words: Words, seed: int) -> tuple[str, ...]:
-    """The main character, who stays, and with an act for two the friend who was not met for longest."""
-    main = next((turn.characters[0] for turn in reversed(past) if turn.characters), None)
-    if main is None:
-        main = random.Random(f"animegamer/director/{seed}/main").choice(words.characters)
-    friends = [name for name in words.characters if name != main]
-    if not act.company or not friends:
+def _main(past: Sequence[_Past], words: Words, seed: int) -> str:
+    """The main character, who stays."""
+    last = next((turn.characters[0] for turn in reversed(past) if turn.characters), None)
+    return last or random.Random(f"animegamer/director/{seed}/main").choice(words.characters)
+
+
+def _characters(
+    rng: random.Random, act: Act, past: Sequence[_Past], words: Words, main: str, place: str
+) -> tuple[str, ...]:
+    """The main character, and with an act for two the friend who was not met for longest."""
+    others = [name for name in words.characters if name != main]
+    if not act.company or not others:
         return (main,)
-    return main, _oldest(rng, [name for turn in past for name in turn.characters[1:]], friends)
+    met = [name for turn in past for name in turn.characters[1:]]
+    return main, _oldest(rng, met, _friends(words, main, place) or others)
+
+
+def _friends(words: Words, main: str, place: str) -> list[str]:
+    """Who may meet the main character at a place."""
+    others = (name for name in words.characters if name != main)
+    return [name for name in others if words.tried(main, name) and words.tried(name, place)]
 
 
 def _adverb(rng: random.Random, act: Act, words: Words) -> str:

@@ -1,19 +1,21 @@
 """Which scenes the games of each split may hold, as data: a row for every edition of the games.
 
-Edition 1 is what the shipped weights were trained on. Edition 2 is harder: its training games lack one in six of every
-kind of pair, all couples from two films and a hug for two characters, so each kind can be tested as new, and some of
-its instructions can only be understood from the turns before.
+Edition 2 is what the shipped weights were trained on. It is harder than edition 1: its training games lack one in six
+of every kind of pair, all couples from two films and a hug for two characters, so each kind can be tested as new, and
+some of its instructions can only be understood from the turns before.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from .world import CHARACTERS, MOTIONS, PLACES, REFERENCES, UNSEEN_PAIRS, Scene
+from ..life import Life
+from .world import CHARACTERS, LIFE, MOTIONS, PLACES, REFERENCES, UNSEEN_PAIRS, WORDS, Scene
 
 Pairs = frozenset[tuple[str, str]]
 NOVELTIES = ("motion", "place", "setting", "couple", "partner")
@@ -66,6 +68,18 @@ class GamesEdition:
     def reference_kinds(self) -> tuple[str, ...]:
         """The kinds of references that its instructions hold."""
         return REFERENCES if self.references else ()
+
+    @property
+    def life(self) -> Life:
+        """What a world that was trained on its games states: rules, words, and which of these never met."""
+        couples = [
+            (name, other)
+            for name, other in itertools.combinations(CHARACTERS, 2)
+            if self.couples and CHARACTERS[name].film != CHARACTERS[other].film
+        ]
+        acts = [(name, MOTIONS[motion].phrase) for name, motion in (*self.motions, *self.partners)]
+        settings = [(MOTIONS[motion].phrase, place) for motion, place in self.settings]
+        return replace(LIFE, words=replace(WORDS, untried=tuple(sorted([*couples, *acts, *self.places, *settings]))))
 
     def novelties(self, casting: Casting) -> frozenset[str]:
         """What is new about a casting, of NOVELTIES; SEEN where training may hold it."""

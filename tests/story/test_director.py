@@ -17,7 +17,8 @@ from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director
 from animegamer_core.story.everyday import words_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
-from animegamer_core.toybox.world import LIFE, RULES, WORDS, vocabulary, words
+from animegamer_core.toybox.editions import SECOND, SEEN, Casting
+from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
 
 TIRED = CharacterState(stamina=10)
 
@@ -102,6 +103,17 @@ def test_what_the_engine_said_of_an_act_counts_more_than_what_the_world_states()
         assert act_of(proposal).phrase != "sleep under a blanket"
 
 
+def test_nothing_is_proposed_together_that_training_never_showed_together():
+    phrases = {row.phrase: name for name, row in MOTIONS.items()}
+    for seed in range(12):
+        for turn in played(Director(SECOND.life.words, seed), 60).turns:
+            parts = PUBLISHED.fullmatch(turn.instruction)
+            who, place = parts["who"].split(", "), parts["place"].split()[-1]
+            motion = phrases[SECOND.life.words.act_of(parts["motion"]).phrase]
+            casting = Casting(who[0], who[1] if len(who) > 1 else None, motion, place)
+            assert SECOND.novelties(casting) == SEEN, turn.instruction
+
+
 def test_a_described_thing_is_referred_to_later():
     turns = [turn.instruction for turn in played(Director(WORDS), 300).turns]
     first = next(text for text in turns if " with a " in text)
@@ -121,7 +133,7 @@ def test_the_player_may_write_anything_between():
 
 
 def test_the_shipped_world_states_what_the_toybox_draws():
-    assert open_world("toybox").life == LIFE
+    assert open_world("toybox").life == SECOND.life and SECOND.life.rules == LIFE.rules
 
 
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():

@@ -18,7 +18,7 @@ from ...spec import PROFILES
 from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import write_dataset
 from ...toybox.editions import EDITION_NOTE, FIRST
-from ...toybox.world import LIFE, vocabulary
+from ...toybox.world import vocabulary
 from ...train.distributed import processes
 from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts
@@ -106,8 +106,8 @@ def _draw(work: BuildDir) -> None:
     }
     if recipe.edition is not FIRST:
         provenance[EDITION_NOTE] = str(recipe.edition.number)
-    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE}
-    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, life=LIFE, **facts)
+    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE, "life": recipe.edition.life}
+    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
 
 
 def _train_probes(work: BuildDir) -> None:
