@@ -25,7 +25,7 @@ from animegamer_core.media.text import GAUGE_COLOURS  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
 from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 from animegamer_core.story.director import Director  # noqa: E402
-from animegamer_core.toybox.world import RULES, WORDS  # noqa: E402
+from animegamer_core.toybox.world import RULES  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
 FILMS = ("game", "autoplay")
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         save_film(args.out / "game.webp", turns, clips)
         save_sheet(args.out / "contact-sheet.png", turns, clips)
     if "autoplay" in args.only:
-        director = Director(WORDS, AUTOPLAY_SEED)
+        director = Director(open_world("toybox").life.words, AUTOPLAY_SEED)
         count = AUTOPLAYED if args.turns is None else args.turns
         turns, clips = play(lambda session: director(session)[0].instruction, count, args.steps)
         save_film(args.out / "autoplay.webp", turns, [frames[::EVERY] for frames in clips], FPS // EVERY)

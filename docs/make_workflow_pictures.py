@@ -73,19 +73,25 @@ def main(names: list[str], out: Path) -> None:
             shutil.copy(given, server.input_dir)
         browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=list(FLAGS))
         page = browser.new_page(viewport={"width": 1600, "height": 1400}, device_scale_factor=SHARPER)
+        opened(page, server.url)
+        for setting in SETTINGS.items():  # the page reads them as it opens again
+            page.evaluate("([key, value]) => app.extensionManager.setting.set(key, value)", setting)
         for name in names or [name for name in known if not name.startswith("8-")]:
             picture(page, server.url, name).save(out / f"{name}.jpg", quality=78, optimize=True)
             print(out / f"{name}.jpg", flush=True)  # noqa: T201
 
 
-def picture(page: Any, url: str, name: str) -> Image.Image:
-    """An example after its run, as the page shows it."""
+def opened(page: Any, url: str) -> None:
+    """ComfyUI's page, without the templates of a first start."""
     page.goto(url, wait_until="domcontentloaded")
     page.wait_for_function(READY, timeout=120_000)
     page.wait_for_timeout(2000)
-    page.keyboard.press("Escape")  # the templates of a first start
-    for setting, value in SETTINGS.items():
-        page.evaluate("([key, value]) => app.extensionManager.setting.set(key, value)", [setting, value])
+    page.keyboard.press("Escape")
+
+
+def picture(page: Any, url: str, name: str) -> Image.Image:
+    """An example after its run, as the page shows it."""
+    opened(page, url)
     page.evaluate(LOAD, (WORKFLOWS / f"{name}.json").read_text(encoding="utf-8"))
     page.evaluate(script("run"))
     page.wait_for_function("() => window.ended", timeout=LONGEST)
