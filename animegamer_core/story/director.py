@@ -82,7 +82,7 @@ class Director:
         main = _main(past, self.words, self.seed)
         setting = _setting(rng, past, self.words, main)
         known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
-        acts = _likely_acts(rng, past, known or self.words.acts, asdict(session.character), rules, self.words)
+        acts = _likely_acts(rng, past, self.words, known, asdict(session.character), rules)
         return tuple(self._proposal(rng, act, past, (main, *setting), session, rules) for act in acts[:count])
 
     def _tried(self, act: Act, main: str, place: str) -> bool:
@@ -140,18 +140,20 @@ def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
 
 
 def _likely_acts(
-    rng: random.Random, past: Sequence[_Past], acts: Sequence[Act], stats: dict[str, int], rules: Rules, words: Words
+    rng: random.Random, past: Sequence[_Past], words: Words, known: Sequence[Act], stats: dict[str, int], rules: Rules
 ) -> list[Act]:
-    """Those of some acts that may come now, in the order in which they are drawn."""
+    """All acts that may come now, in the order in which they are drawn. known: those that go with the rest of the turn;
+    another comes only if a consequence asks for what none of them brings.
+    """
     recent = [turn.act for turn in past]
     often = Counter(recent[-(SPAN - 1) :])
-    may = [act for act in acts if often[act] < MOST_OF_SPAN and (not act.company or len(words.characters) > 1)]
+    may = [act for act in known if often[act] < MOST_OF_SPAN]
     only = rules.only(stats)
     if len(only) < len(STATS):  # a consequence holds: what it asks for comes first, even if it came often
-        wanted = [act for act in acts if any(_change(act, past)[name] > 0 for name in only)]
-        may = [act for act in wanted if act in may] or wanted or may
+        wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
+        may = [act for act in wanted if act in may] or [act for act in wanted if act in known] or wanted or may
     keys = {}
-    for act in may or acts:
+    for act in may or known or words.acts:
         change = _change(act, past)
         cost = _distance(rules.after(stats, change), rules) - _distance(stats, rules)
         freshness = 1.0 / (1 + often[act]) * (0.1 if act in recent[-2:] else 1.0)

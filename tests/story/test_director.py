@@ -87,6 +87,16 @@ def test_at_no_stamina_only_rest_is_proposed_and_counts():
     assert turn.moved == {"stamina": 1 - 1, "social": -1, "entertainment": -2}
 
 
+def test_rest_that_training_never_showed_is_proposed_where_only_rest_counts():
+    rests = {act.phrase for act in WORDS.acts if act.stamina > 0}
+    untried = tuple((name, phrase) for name in WORDS.characters for phrase in sorted(rests))
+    session = GameSession(opening=CharacterState(stamina=0), rules=RULES)
+    for seed in range(10):
+        director = Director(replace(WORDS, untried=untried), seed)
+        assert act_of(director(session)[0]).phrase in rests
+        assert act_of(director(GameSession(rules=RULES))[0]).phrase not in rests
+
+
 def test_an_act_fills_a_part_of_the_last_turns_only():
     turns = played(Director(WORDS, 1), 200).turns
     acts = [WORDS.act_of(PUBLISHED.fullmatch(turn.instruction)["motion"]) for turn in turns]
