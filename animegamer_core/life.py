@@ -131,10 +131,8 @@ class Words:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            texts = getattr(self, field.name)
-            grouped = field.name in ("adverbs", "untried")
-            flat = [word for group in texts for word in group] if grouped else texts
-            for text in (getattr(item, "phrase", item) for item in flat):
+            groups = (item if isinstance(item, tuple) else (item,) for item in getattr(self, field.name))
+            for text in (getattr(item, "phrase", item) for group in groups for item in group):
                 if not text.strip() or ";" in text:
                     raise ValueError(f"the words of a world have {text!r} in {field.name}; expected a text without `;`")
 

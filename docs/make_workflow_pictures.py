@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from chromium import FLAGS, NEEDED, find_chromium  # noqa: E402
 from comfy_server import running  # noqa: E402
-from pages import script  # noqa: E402
+from pages import READY, script  # noqa: E402
 
 WORKFLOWS = ROOT / "workflows"
 WIDTH = 960  # pixels of a picture
@@ -30,7 +30,6 @@ LEFT, TOP, MARGIN = 110, 100, 16  # where the graph begins on the page, beside i
 LONGEST = 1_800_000  # milliseconds that an example may take
 SHARPER = 2  # the page is drawn so many times larger, and the picture made smaller again
 SETTINGS = {"LiteGraph.Canvas.LowQualityRenderingZoomThreshold": 0.1, "Comfy.Minimap.Visible": False}
-READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
 LOAD = "async (text) => { await app.loadGraphData(JSON.parse(text)); }"
 # Puts the graph into the corner of the page; returns the size that it has there. Nodes have grown by what a run shows.
 PLACE = """([width, left, top, margin]) => {

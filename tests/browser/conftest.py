@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from chromium import FLAGS, NEEDED, find_chromium
 from comfy_server import server  # noqa: F401  (the fixture)
-from pages import script
+from pages import READY, script
 from play_tab import PlayTab
-
-READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
 
 
 class ComfyPage:

@@ -4,6 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+# Whether ComfyUI's page has its nodes and ours.
+READY = "() => Boolean(window.app?.extensionManager && app.graph && LiteGraph.registered_node_types.StateDisplay)"
 SCRIPTS = Path(__file__).parents[1] / "browser" / "scripts"
 
 
