@@ -1,5 +1,8 @@
 """Graphs for a real ComfyUI, in API form: the nodes that most tests need, with all their widgets."""
 
+import numpy as np
+from PIL import Image
+
 WAVE = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: quickly run; Background: night forest."
 SLEEP = "Character: Yuzu; Motion: barely sleep under a blanket; Background: night bedroom."
@@ -34,6 +37,17 @@ def draw(state, model="load", **how):
 def save_video(source, output=2):
     """A SaveVideo."""
     return node("SaveVideo", video=[source, output], filename_prefix="shot", format="auto", codec="auto")
+
+
+def save_pictures(source, output=0):
+    """A SaveImage: what it keeps is exact, while core's Save Video writes the same frames differently now and then."""
+    return node("SaveImage", images=[source, output], filename_prefix="frame")
+
+
+def saved_frames(server, entry, name="save"):
+    """(F, H, W, 3) uint8, the frames that a SaveImage kept."""
+    items = entry["outputs"][name]["images"]
+    return np.stack([np.asarray(Image.open(server.base / i["type"] / i["subfolder"] / i["filename"])) for i in items])
 
 
 def saved_file(server, entry, name="save"):
