@@ -51,6 +51,7 @@ class DrawTurnsAhead(io.ComfyNode):
             node_id="DrawTurnsAhead",
             display_name="Draw Turns Ahead",
             search_aliases=("precompute", "prefetch", "speculative", "cache turns", "choices"),
+            advanced=("line", "window", "guidance", "memory", "recalled_turns", "pieces"),
             description="Predicts and draws turns that may come next: first the states of all, then their shots. They "
             "are kept beside the stories, in output/animegamer/.ahead, for a day. Play Game Story with the same inputs "
             "then plays them at once. The story stays as it is. Ends early when another prompt waits in the queue.",

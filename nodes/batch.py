@@ -67,6 +67,7 @@ class PlayGameBatch(io.ComfyNode):
             node_id="PlayGameBatch",
             display_name="Play Game Batch",
             search_aliases=("takes", "seeds", "batch", "grid", "compare"),
+            advanced=("window", "guidance"),
             description="Plays whole games from text, a file or a folder of files, each in several takes, and shows "
             "the takes side by side. Each game is a story of its own, and each take a branch of it. What is played "
             "already is read, not computed again, so a stopped batch goes on where it stopped.",

@@ -67,6 +67,7 @@ class BuildGameDataset(io.ComfyNode):
             node_id="BuildGameDataset",
             display_name="Build Game Dataset",
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
+            advanced=("held_out",),
             description="Cuts films into scenes and two-second clips, measures their motion, captions them and groups "
             "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, or "
             "when you have added a film, queue the node again: finished work is kept.",

@@ -137,6 +137,7 @@ class DecodeShot(io.ComfyNode):
             node_id="DecodeShot",
             display_name="Decode Shot",
             search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
+            advanced=("guidance",),
             essentials=True,
             description="Draws a turn. Another motion or seed gives another take of the same turn; the prediction "
             "stays.",

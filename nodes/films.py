@@ -47,6 +47,7 @@ class ExportGameStory(io.ComfyNode):
             node_id="ExportGameStory",
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
+            advanced=("line", "scaling"),
             description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
             "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so a long mp4 or GIF "
             "takes no more memory than a short one. A longer WebP takes more: it is put together in memory.",

@@ -53,6 +53,7 @@ class LoadAnimeGamer(io.ComfyNode):
             node_id="LoadAnimeGamer",
             display_name="Load AnimeGamer",
             search_aliases=("anime world", "game model", "checkpoint", "Toybox", "loader"),
+            advanced=("precision", "placement", "profile"),
             essentials=True,
             description="Chooses a world. The Toybox is built in and needs no download; other worlds are folders in "
             "models/animegamer. Weights are loaded when another node needs them.",
@@ -197,6 +198,7 @@ class GameHistory(io.ComfyNode):
             node_id="GameHistory",
             display_name="Game History",
             search_aliases=("new game", "start", "memory", "context window", "rewind"),
+            advanced=("window", "memory", "recalled_turns"),
             description="Starts a game, or continues one with another window or from an earlier turn. Two of these "
             "nodes on the same history are two futures of it.",
             inputs=[

@@ -102,6 +102,7 @@ class PlayGameStory(io.ComfyNode):
             node_id="PlayGameStory",
             display_name="Play Game Story",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
+            advanced=("line", "window", "guidance", "memory", "recalled_turns", "autoplay_seed", "bar", "most_takes"),
             essentials=True,
             description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
             "it is drawn. Turns that the story already has are read, not computed again. Other instructions after the "

@@ -10,11 +10,16 @@ CATEGORY = "AnimeGamer"
 KNOWN = frozenset(getattr(io.Schema, "__dataclass_fields__", ()))
 
 
-def schema(*, search_aliases: tuple[str, ...], essentials: bool = False, **fields: typing.Any) -> io.Schema:
+def schema(
+    *, search_aliases: tuple[str, ...], essentials: bool = False, advanced: tuple[str, ...] = (), **fields: typing.Any
+) -> io.Schema:
     """io.Schema with these fields, in the pack's category.
 
     search_aliases: other words by which people look for the node. essentials: it is shown in the tab of essential
-    nodes. ComfyUI 0.3.64 knows neither; there both are left out.
+    nodes. ComfyUI 0.3.64 knows neither; there both are left out. advanced: the inputs that a node shows only if asked.
     """
+    inputs = {field.id: field for field in fields["inputs"]}
+    for name in advanced:
+        inputs[name].extra_dict["advanced"] = True  # in every version; the argument `advanced` came after 0.3.64
     newer = {"search_aliases": list(search_aliases), "essentials_category": CATEGORY if essentials else None}
     return io.Schema(category=CATEGORY, **fields, **{name: value for name, value in newer.items() if name in KNOWN})

@@ -73,6 +73,7 @@ class LoadGameStory(io.ComfyNode):
             node_id="LoadGameStory",
             display_name="Load Game Story",
             search_aliases=("load game", "continue game", "open story"),
+            advanced=("line", "window"),
             description="Loads a saved game as it was after one of its turns. The history continues from there.",
             inputs=[
                 io.Combo.Input(

@@ -61,6 +61,7 @@ class TrainLoRAStage(io.ComfyNode):
             node_id="TrainLoRAStage",
             display_name="Train LoRA Stage",
             search_aliases=("fine-tune", "finetune", "training", "adapter", "own style"),
+            advanced=("rank", "profile"),
             description="Trains one stage of AnimeGamer on clips and writes a LoRA file for Load AnimeGamer. A run is "
             "a folder in output/animegamer/runs. After an interrupt or a restart, queue the node again: the run "
             "continues where it stopped. With more steps, a finished run continues too.",

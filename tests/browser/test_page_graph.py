@@ -166,6 +166,10 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         assert_shows(comfy, stored_state(server))
         assert "rgb(47, 174, 113)" in comfy.page.evaluate(COLOURS_IN, "5"), "slots have the colour of their links"
         comfy.shot("graph-nodes-2")
+        loader = comfy.page.locator("[data-node-id='1']")
+        assert loader.get_by_text("world", exact=True).count() and not loader.get_by_text("placement").count()
+        loader.get_by_text("Show advanced inputs").click()
+        loader.get_by_text("placement", exact=True).wait_for()
         comfy.load_prompt(a_story("calmly swim", story="shown in nodes 2"))
         comfy.run_graph()
         assert_the_clip_is_shown(comfy, server)

@@ -66,7 +66,7 @@ def test_static_tools_find_every_node():
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
 def test_only_keywords_of_the_oldest_version_are_used(path):
     for name, words in calls(path):
-        allowed = {"io.Schema": {"category", None}, "schema": SCHEMA | {"search_aliases", "essentials"}}.get(name)
+        allowed = {"io.Schema": {"category", None}, "schema": SCHEMA | {"search_aliases", "essentials", "advanced"}}.get(name)
         if name.endswith("Socket.Input") or name.startswith("io.") and name.endswith(".Input"):
             allowed = INPUT
             assert "tooltip" in words, f"{name} in {path.name} has no tooltip"
@@ -119,6 +119,21 @@ def test_the_real_loader_finds_the_frozen_surface(server):  # noqa: F811
             assert all(len(spec) > 1 and spec[1].get("tooltip") for spec in group.values()), name
         assert all(facts["output_tooltips"]), name
     assert "ComfyUI-AnimeGamer (IMPORT FAILED)" not in server.log_text()
+
+
+def test_what_a_beginner_need_not_see_has_a_value_and_is_told_to_the_page(server):  # noqa: F811
+    """Nodes 2.0 shows such inputs behind a button."""
+    advanced = {}
+    for name, facts in server.get("/object_info").items():
+        if name in FROZEN:
+            inputs = {**facts["input"].get("required", {}), **facts["input"].get("optional", {})}
+            found = {key: given for key, (_, given) in inputs.items() if given.get("advanced")}
+            assert all("default" in given for given in found.values()), name
+            advanced[name] = list(found)
+    assert advanced["LoadAnimeGamer"] == ["precision", "placement", "profile"]
+    assert advanced["GameHistory"] == ["window", "memory", "recalled_turns"]
+    assert not advanced["PredictNextState"]
+    assert advanced["PlayGameStory"][:3] == ["line", "window", "guidance"]
 
 
 def test_every_frozen_node_is_there_or_replaced():

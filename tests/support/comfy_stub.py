@@ -31,7 +31,7 @@ class Socket:
 
     def Input(self, id: str, **facts: Any) -> Record:  # noqa: N802 as ComfyUI spells it
         """An input of this type."""
-        return Record(id=id, type=self.name, facts=facts)
+        return Record(id=id, type=self.name, facts=facts, extra_dict={})
 
     def Output(self, id: str | None = None, **facts: Any) -> Record:  # noqa: N802
         """An output of this type."""
