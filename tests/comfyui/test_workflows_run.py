@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import urllib.parse
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,11 @@ def texts(prompt):
         for node in prompt.values()
         if node["class_type"] == "PredictNextState"
     }
+
+
+def shown_clip(server, turn):
+    """The file of a turn's clip, as the page gets it."""
+    return server.get_bytes(f"/view?{urllib.parse.urlencode(turn['clip'])}")
 
 
 def state(shown):
@@ -224,6 +230,21 @@ def test_12_takes_side_by_side(server, play):
     assert distinct(cells) and frames[:, 200:, 300:].max() < 20
     (pictures,) = outputs(played, "PreviewImage")
     assert len(pictures["images"]) == 1
+
+
+def test_13_a_choice_that_was_drawn_ahead_is_the_next_turn(server, play):
+    prompt, entry = play("13-choices")
+    (shown,) = outputs((prompt, entry), "DrawTurnsAhead")
+    (ahead,) = shown["animegamer_ahead"]
+    assert [bool(turn["clip"]) for turn in ahead["turns"]] == [True] * 3 and not ahead["more"]
+    chosen = ahead["turns"][1]
+    assert chosen["instruction"] in prompt["4"]["inputs"]["instructions"]
+    early = shown_clip(server, chosen)
+    prompt["3"]["inputs"]["instructions"] += "\n" + chosen["instruction"]
+    server.run({key: prompt[key] for key in ("2", "3")}, timeout=400)
+    (line,) = server.get("/animegamer/story?name=choices")["lines"]
+    assert [turn["instruction"] for turn in line["turns"]][1:] == [chosen["instruction"]]
+    assert shown_clip(server, line["turns"][1]) == early
 
 
 @pytest.mark.parametrize("name", ["8-published-24gb", "8-published-8gb"])
