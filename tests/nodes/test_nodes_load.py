@@ -66,7 +66,8 @@ def test_static_tools_find_every_node():
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
 def test_only_keywords_of_the_oldest_version_are_used(path):
     for name, words in calls(path):
-        allowed = {"io.Schema": {"category", None}, "schema": SCHEMA | {"search_aliases", "essentials", "advanced"}}.get(name)
+        ours = SCHEMA | {"search_aliases", "essentials", "advanced"}
+        allowed = {"io.Schema": {"category", None}, "schema": ours}.get(name)
         if name.endswith("Socket.Input") or name.startswith("io.") and name.endswith(".Input"):
             allowed = INPUT
             assert "tooltip" in words, f"{name} in {path.name} has no tooltip"
