@@ -12,6 +12,7 @@ const [LETTER, ROW] = [6.6, 18]; // px, about: width of a letter and height of a
 const WIDTH = 320;
 const STORY_HEIGHT = 150; // of the instructions; otherwise the clip below leaves room for two lines only
 const PREVIEWS = ["$$canvas-image-preview", "$$comfy_animation_preview"]; // the page's own widgets
+const TEXTS = ["text", "string", "customtext"]; // types of widgets that may be left empty
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
@@ -28,6 +29,7 @@ export function dressNode(node, say, app) {
     const lines = [...readNotes(output?.animegamer_draft), ...readNotes(output?.animegamer_notes)];
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
   };
+  const values = new Map(node.widgets?.map((widget) => [widget.name, widget.value]));
   const { onExecuted, onConfigure, onDrawBackground } = node;
   let showsClip = false;
   node.onExecuted = function (output) {
@@ -43,6 +45,11 @@ export function dressNode(node, say, app) {
   };
   node.onConfigure = function (saved) {
     onConfigure?.call(this, saved);
+    // A graph that was saved before a widget existed has the card's value, an empty text, in its place.
+    for (const widget of this.widgets ?? []) {
+      const usual = values.get(widget.name);
+      if (widget.value === "" && usual !== undefined && !TEXTS.includes(widget.type)) widget.value = usual;
+    }
     if (card && node.properties[STATE_PROPERTY]) card.show(node.properties[STATE_PROPERTY]);
     const lines = readNotes(node.properties[NOTES_PROPERTY]);
     if (lines.length) notes.show(lines);

@@ -11,7 +11,7 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as the world proposes them. Of
+ * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as `director` proposes them. Of
  * more than one of `takes` the best is kept.
  */
 export function turnPrompt({ world, film, ...turn }) {
@@ -107,6 +107,7 @@ function gameInputs({
   guidance = "world",
   exported = false,
   autoplay = 0,
+  director = "rules",
   takes = 1,
 }) {
   return {
@@ -121,7 +122,7 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
-    ...(autoplay ? { autoplay } : {}),
+    ...(autoplay ? { autoplay, director } : {}),
     ...(takes > 1 ? { takes } : {}),
   };
 }

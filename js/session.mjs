@@ -20,7 +20,7 @@ export class PlaySession {
   #drawnAhead = null; // see `early`
 
   constructor(port, store, onChange) {
-    Object.assign(this, { port, onChange, storage: createStorage(store) });
+    Object.assign(this, { port, onChange, storage: createStorage(store), director: () => "rules" });
     this.worlds = ["toybox"];
     this.absent = []; // the worlds that are not installed
     this.stories = [];
@@ -129,16 +129,19 @@ export class PlaySession {
     else await this.#send(seeds.map((seed) => ({ ...request, seed })));
   }
 
-  /** Play one turn that the world proposes itself. */
+  /** Play one turn that the director proposes. */
   async autoplay(settings = {}) {
-    await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1 }]);
+    const director = this.director();
+    await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1, director }]);
   }
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
-    const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed };
+    const director = this.director();
+    const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed, director };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
-    const found = await (quiet ? read().catch(() => null) : this.#guard(read));
+    // A world without words proposes nothing, which is no news; an endpoint that does not answer is.
+    const found = await (quiet && director === "rules" ? read().catch(() => null) : this.#guard(read));
     return found?.suggestions ?? [];
   }
 

@@ -5,6 +5,7 @@ import { reducedMotion } from "./clips.mjs";
 export const CLIPS = "AnimeGamer.PlayTab.ClipsMove";
 export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
+export const DIRECTOR = "AnimeGamer.Director";
 const AHEAD = "AnimeGamer.Ahead.Mode";
 const AHEAD_TURNS = "AnimeGamer.Ahead.Turns";
 const AHEAD_SECONDS = "AnimeGamer.Ahead.Seconds";
@@ -32,6 +33,17 @@ export function createSettings(clipsChanged, aheadChanged) {
       tooltip: "The picture so far takes the place of the clip. How it is made: the setting Live preview method of ComfyUI.",
       type: "boolean",
       defaultValue: true,
+    },
+    {
+      id: DIRECTOR,
+      category: ["AnimeGamer", "Play tab", "Director"],
+      name: "Who proposes turns",
+      tooltip:
+        "rules: a small rule. endpoint: a language model behind an OpenAI-compatible endpoint, which the server's " +
+        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY name.",
+      type: "combo",
+      options: ["rules", "endpoint"],
+      defaultValue: "rules",
     },
     {
       id: MESSAGES,

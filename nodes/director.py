@@ -9,11 +9,11 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, GameSession
 from ..animegamer_core.story.director import SUGGESTIONS
-from ..animegamer_core.story.everyday import director_for
+from ..animegamer_core.story.endpoint_director import DIRECTORS, MODEL, RULES, URL, proposer_for
 from ..animegamer_core.story.story import Story
 from . import comfyui
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
-from .widgets import LAST_TURN, MAX_SEED, optional_number_input
+from .widgets import LAST_TURN, MAX_SEED, choice_input, optional_number_input
 
 MOST_AUTOPLAY = 10_000
 MOST_SUGGESTIONS = 10
@@ -27,7 +27,7 @@ def autoplay_inputs() -> list[io.Input]:
             0,
             0,
             MOST_AUTOPLAY,
-            "After the instructions, play so many more turns by itself: a small rule proposes what happens next from "
+            "After the instructions, play so many more turns by itself: a director proposes what happens next from "
             "the stats and the last turns. 0: none.",
         ),
         io.Int.Input(
@@ -42,10 +42,22 @@ def autoplay_inputs() -> list[io.Input]:
     ]
 
 
+def director_input() -> io.Input:
+    """Who proposes the turns of autoplay. Optional, and a node's last one, so that older graphs still work."""
+    return choice_input(
+        "director",
+        DIRECTORS,
+        RULES,
+        "Who proposes the turns of autoplay. rules: a small rule. endpoint: a language model behind an "
+        f"OpenAI-compatible endpoint, which the environment variables {URL}, {MODEL} and OPENAI_API_KEY name.",
+        optional=True,
+    )
+
+
 def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
 
-    query: world, story, and optionally line, after (-1: the last turn), seed and count.
+    query: world, story, and optionally line, after (-1: the last turn), seed, count and director (rules, or endpoint).
     """
     name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
     count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)
@@ -55,7 +67,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         facts = world_facts(query.get("world", ""))
         rules = facts.life.rules
         session = GameSession(opening=CharacterState(**rules.start), rules=rules)
-    director = director_for(facts.life, facts.spec_name, session, seed)
+    director = proposer_for(query.get("director", RULES), facts.life, facts.spec_name, session, seed)
     rules = session.rules or facts.life.rules
     found = [
         {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}

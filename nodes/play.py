@@ -13,12 +13,12 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import CharacterState, GameSession, read_instructions
-from ..animegamer_core.story.director import Director
-from ..animegamer_core.story.everyday import director_for
+from ..animegamer_core.story.director import Proposer
+from ..animegamer_core.story.endpoint_director import RULES, proposer_for
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
-from .director import autoplay_inputs
+from .director import autoplay_inputs, director_input
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
@@ -91,6 +91,7 @@ class PlayInputs(GameInputs):
     takes: int = 1
     bar: float = 0.0
     most_takes: int = 0
+    director: str = RULES
 
 
 class PlayGameStory(io.ComfyNode):
@@ -102,7 +103,17 @@ class PlayGameStory(io.ComfyNode):
             node_id="PlayGameStory",
             display_name="Play Game Story",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
-            advanced=("line", "window", "guidance", "memory", "recalled_turns", "autoplay_seed", "bar", "most_takes"),
+            advanced=(
+                "line",
+                "window",
+                "guidance",
+                "memory",
+                "recalled_turns",
+                "autoplay_seed",
+                "bar",
+                "most_takes",
+                "director",
+            ),
             essentials=True,
             description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
             "it is drawn. Turns that the story already has are read, not computed again. Other instructions after the "
@@ -135,6 +146,7 @@ class PlayGameStory(io.ComfyNode):
                 *autoplay_inputs(),
                 takes_input(),
                 *bar_inputs(),
+                director_input(),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
@@ -171,7 +183,7 @@ class PlayGameStory(io.ComfyNode):
             for line in instructions:  # a line that cannot be read is named before any turn is played
                 player.read(line)
             game = GameRun(player, given.model)
-            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
+            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed, given.director)
             first = after if count else 0
             files = game.export(finish=bool(count)) if given.export else game.files(first)
             output = game.output(files, first)
@@ -219,7 +231,9 @@ class GameRun:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
         return Moment(session, self.model.world.motion_table, words)
 
-    def play(self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0) -> None:
+    def play(
+        self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0, director: str = RULES
+    ) -> None:
         """Play these turns and then proposed ones, and report each to the page, under a node's id. An interrupt keeps
         the finished turns. seed: the director's.
         """
@@ -233,7 +247,7 @@ class GameRun:
             played = (
                 self.player.step(instructions[index], on_step)
                 if index < len(instructions)
-                else next(self.player.autoplay(self._director(seed), 1, on_step))
+                else next(self.player.autoplay(self._director(director, seed), 1, on_step))
             )
             self.seconds = time.perf_counter() - started if played.predicted and played.drawn else None
             # A turn that the story already had left no unfinished picture on the node.
@@ -241,9 +255,9 @@ class GameRun:
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
             self._send(played, node)
 
-    def _director(self, seed: int) -> Director:
-        world = self.model.world
-        return director_for(world.life, world.spec.name, self.player.session, seed)
+    def _director(self, kind: str, seed: int) -> Proposer:
+        world, stop = self.model.world, comfyui.stop_if_interrupted
+        return proposer_for(kind, world.life, world.spec.name, self.player.session, seed, stop)
 
     def export(self, finish: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here."""

@@ -3,7 +3,7 @@
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?, takes?, bar?, most_takes?}
          ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
-    GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C]   proposals for the next turn
+    GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C&director=D]   what may happen next
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
     GET  /animegamer/training[?run=R&stage=S]   see training_progress
     GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text

@@ -1,17 +1,18 @@
-"""Options and commands of `play` for a world that acts: `--auto N`, `--suggest`, and `@auto N` while you type."""
+"""Options and commands of `play` for a world that acts: `--auto N`, `--suggest`, `--director`, and `@auto N`."""
 # ruff: noqa: T201
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
-from ..story.everyday import director_for
+from ..story.endpoint_director import DIRECTORS, ENDPOINT, MODEL, RULES, URL, proposer_for
 from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
 
@@ -20,7 +21,9 @@ AUTO, EDIT = "@auto", "@edit"
 
 def add_director_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the director."""
-    group = parser.add_argument_group("a world that acts", "A director proposes what happens next, by a small rule.")
+    group = parser.add_argument_group(
+        "a world that acts", "A director proposes what happens next: a small rule, or a language model."
+    )
     group.add_argument(
         "--auto", type=int, default=0, metavar="N", help="play N proposed turns, after those of FILE if there is one"
     )
@@ -30,6 +33,17 @@ def add_director_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--director-seed", type=int, default=0, metavar="N", help="another seed proposes another life (default 0)"
     )
+    group.add_argument(
+        "--director",
+        choices=DIRECTORS,
+        default=RULES,
+        help="endpoint: a model behind an OpenAI-compatible endpoint, whose key is the environment variable "
+        "OPENAI_API_KEY (default %(default)s)",
+    )
+    group.add_argument(
+        "--director-url", metavar="URL", help=f"the endpoint, as http://localhost:8000/v1 (default: {URL})"
+    )
+    group.add_argument("--director-model", metavar="NAME", help=f"the model's name there (default: {MODEL})")
 
 
 def check_director(args: argparse.Namespace) -> None:
@@ -38,6 +52,30 @@ def check_director(args: argparse.Namespace) -> None:
         raise ValueError(f"--auto is {args.auto}; expected a number of turns")
     if args.suggest and (args.auto or args.file):
         raise ValueError("--suggest is for instructions that you type; leave out FILE and --auto")
+    if args.director != ENDPOINT and (args.director_url or args.director_model):
+        raise ValueError(
+            f"--director-url and --director-model are for --director {ENDPOINT}; add it, or leave them out"
+        )
+
+
+@dataclass(frozen=True)
+class DirectorOptions:
+    """Who proposes. kind: one of DIRECTORS. endpoint: (url, model) for `endpoint`."""
+
+    kind: str
+    seed: int
+    endpoint: tuple[str, str] | None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> DirectorOptions:
+        """The options of a command line; what it leaves out comes from the environment."""
+        url, model = (args.director_url or os.environ.get(URL, "")), (args.director_model or os.environ.get(MODEL, ""))
+        return cls(args.director, args.director_seed, (url, model))
+
+    def proposer(self, player: Player) -> Proposer:
+        """Who proposes the turns of a player's game; ValueError if its world states no words, or for no endpoint."""
+        world = player.world
+        return proposer_for(self.kind, world.life, world.spec.name, player.session, self.seed, endpoint=self.endpoint)
 
 
 @dataclass
@@ -45,14 +83,14 @@ class Suggestions:
     """What the director offers to a player who types. offers: with --suggest. ahead: draws it while they think."""
 
     player: Player
-    seed: int
+    director: DirectorOptions
     offers: bool
     ahead: DrawingAhead
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
     def proposer(self) -> Proposer:
-        """The director of the game so far; ValueError if its world states no words."""
-        return proposer_for(self.player, self.seed)
+        """The director of the game so far; ValueError as of DirectorOptions.proposer."""
+        return self.director.proposer(self.player)
 
     def offer(self) -> None:
         """Print the proposals for the next turn."""
@@ -70,7 +108,8 @@ class Suggestions:
 
     def drawn_ahead(self) -> AbstractContextManager[None]:
         """Within the block, the proposals are drawn ahead."""
-        return self.ahead.while_waiting([one.instruction for one in self.shown], self.proposer)
+        guess = replace(self.director, kind=RULES)  # of the turns after them; no model is asked for a guess
+        return self.ahead.while_waiting([one.instruction for one in self.shown], lambda: guess.proposer(self.player))
 
     def instruction_of(self, line: str) -> str:
         """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if
@@ -102,11 +141,6 @@ class Suggestions:
                 on_turn(played)
         except KeyboardInterrupt:
             _note("stopped; the turn in progress is not kept")
-
-
-def proposer_for(player: Player, seed: int) -> Proposer:
-    """The director of a player's world."""
-    return director_for(player.world.life, player.world.spec.name, player.session, seed)
 
 
 def edited(text: str) -> str:

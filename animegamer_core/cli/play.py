@@ -24,7 +24,7 @@ from ..story.languages import read_instruction
 from ..story.player import PlayedTurn, Player, PlaySettings
 from ..story.story import Story
 from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
-from .director import AUTO, EDIT, Suggestions, add_director_arguments, check_director, proposer_for
+from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, check_director
 from .options import add_adapter_option
 from .takes import add_takes_arguments, takes_line, takes_of
 
@@ -132,13 +132,13 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
     try:
         if instructions is None:
             ahead = DrawingAhead(player, args, _print_note)
-            _play_typed(player, progress, Suggestions(player, args.director_seed, args.suggest, ahead))
+            _play_typed(player, progress, Suggestions(player, DirectorOptions.of(args), args.suggest, ahead))
         else:
             _warn_of_unknown_words(player.world, *map(player.read, instructions))
             _warn_of_unused_motion(player.settings, after + 1, after + count)
             player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
             if args.auto:
-                for played in player.autoplay(proposer_for(player, args.director_seed), args.auto, progress.step):
+                for played in player.autoplay(DirectorOptions.of(args).proposer(player), args.auto, progress.step):
                     progress.turn(played)
     except KeyboardInterrupt:
         progress.close()

@@ -29,7 +29,8 @@ class BranchEntry:
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
 
     takes: the addresses of all shots that the shot was chosen from, in the order of drawing; none if it was not chosen.
-    typed: the player's own text, where the instruction was read as another one.
+    typed: the player's own text, where the instruction was read as another one. proposed_by: the director that proposed
+    the turn; empty if a player wrote it.
     """
 
     state: Address
@@ -37,6 +38,7 @@ class BranchEntry:
     seed: int
     takes: tuple[Address, ...] = ()
     typed: str = ""
+    proposed_by: str = ""
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""
@@ -139,7 +141,7 @@ def _texts_of(path: Path) -> list[bytes]:
 
 def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
-    for name in ("takes", "typed"):
+    for name in ("takes", "typed", "proposed_by"):
         if not values[name]:  # as in stories of older versions
             del values[name]
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")

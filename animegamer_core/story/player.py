@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from types import MappingProxyType
 
 from ..files import save_picture
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
@@ -99,17 +98,21 @@ class Player:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
         read = self._begin(instruction)
         prediction = self._predict(self.session, read)
-        words = {"proposed_by": proposed_by} if proposed_by else {}
         return self._finish_turn(
-            self._save_state(prediction), prediction, on_step, draw, words, _typed(instruction, read)
+            self._save_state(prediction), prediction, on_step, draw, _typed(instruction, read), proposed_by
         )
 
     def autoplay(
         self, propose: Proposer, count: int, on_step: OnStep | None = None, draw: bool = True
     ) -> Iterator[PlayedTurn]:
-        """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then."""
+        """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then.
+
+        Turns that the same proposer proposed here before are read from the story: a model might answer otherwise now.
+        """
         for _ in range(count):
-            yield self.step(propose(self.session, 1)[0].instruction, on_step, draw, propose.name)
+            known = self.story.proposed(self.session.next_number, propose.name)
+            instruction = propose(self.session, 1)[0].instruction if known is None else known
+            yield self.step(instruction, on_step, draw, propose.name)
 
     def play(
         self,
@@ -216,22 +219,22 @@ class Player:
         prediction: Prediction,
         on_step: OnStep | None,
         draw: bool = True,
-        words: Mapping[str, str] = MappingProxyType({}),
         typed: str = "",
+        proposed_by: str = "",
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
         turn = session.turns[-1]
         motion = self.motion_of(turn)
         played = PlayedTurn(turn, None, motion, not prediction.known, False, typed=typed)
         if not draw:
-            return self._keep(session, played, None, words)
+            return self._keep(session, played, None, proposed_by)
         if self.takes is None:
             drawn, ahead, shot = self._draw(turn, motion, on_step)
-            return self._keep(session, replace(played, drawn=drawn, ahead=ahead), shot, words)
-        return self._choose(session, played, self.takes, on_step, words)
+            return self._keep(session, replace(played, drawn=drawn, ahead=ahead), shot, proposed_by)
+        return self._choose(session, played, self.takes, on_step, proposed_by)
 
     def _choose(
-        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, words: Mapping[str, str]
+        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, proposed_by: str
     ) -> PlayedTurn:
         """Draw and judge takes until there are enough, and keep the best one.
 
@@ -240,24 +243,24 @@ class Player:
         for seed in takes.seeds(played.turn.seed):
             turn = replace(played.turn, seed=seed)
             if played.takes and not self._is_known(turn, played.motion) and not self._has_plain(turn):
-                self._keep_best(session, played, words)
+                self._keep_best(session, played, proposed_by)
             drawn, ahead, shot = self._draw(turn, played.motion, on_step)
             take = JudgedTake(shot, seed, self._judge(turn, shot, played.motion, takes.judge))
             played = replace(played, drawn=played.drawn or drawn, ahead=ahead, takes=(*played.takes, take))
             if takes.enough([each.judged.score for each in played.takes]):
                 break
-        return self._keep_best(session, played, words)
+        return self._keep_best(session, played, proposed_by)
 
-    def _keep_best(self, session: GameSession, played: PlayedTurn, words: Mapping[str, str]) -> PlayedTurn:
+    def _keep_best(self, session: GameSession, played: PlayedTurn, proposed_by: str) -> PlayedTurn:
         best = played.takes[best_take([take.judged.score for take in played.takes])]
         turn = replace(played.turn, seed=best.seed)
         session = replace(session, turns=(*session.turns[:-1], turn))
-        return self._keep(session, replace(played, turn=turn), best.shot, words)
+        return self._keep(session, replace(played, turn=turn), best.shot, proposed_by)
 
-    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, words: Mapping[str, str]) -> PlayedTurn:
+    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, proposed_by: str) -> PlayedTurn:
         """Add the turn to the story with this shot."""
         takes = [take.shot for take in played.takes]
-        clip = self.story.add_turn(played.turn, shot, words=words, takes=takes, typed=played.typed)
+        clip = self.story.add_turn(played.turn, shot, takes=takes, typed=played.typed, proposed_by=proposed_by)
         self.session = session
         return replace(played, clip=clip)
 

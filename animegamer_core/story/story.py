@@ -25,7 +25,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from ..files import replacing
 from ..json_files import to_type
@@ -220,24 +219,27 @@ class Story:
         turn: Turn,
         shot: str | None,
         keep_later: bool = False,
-        words: Mapping[str, typing.Any] = MappingProxyType({}),
         takes: Sequence[str] = (),
         typed: str = "",
+        proposed_by: str = "",
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
         If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and
         play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
         If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
-        keep_later: a new branch for another shot of the same state gets the later turns too. words: more fields of the
-        entry, for people who read the file. takes: the addresses of the shots that this one was chosen from. The
-        branch's last turn is replaced by itself, chosen from more takes; its shot stays among them.
-        typed: the player's own text, where it was read as the turn's instruction.
+        keep_later: a new branch for another shot of the same state gets the later turns too. takes: the addresses of
+        the shots that this one was chosen from. The branch's last turn is replaced by itself, chosen from more takes;
+        its shot stays among them. typed: the player's own text, where it was read as the turn's instruction.
+        proposed_by: the director that proposed it; a turn that is there already keeps its own.
         """
         assert turn.address is not None
-        index, entry = turn.number - 1, BranchEntry(turn.address, shot, turn.seed, tuple(takes), typed)
+        index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
+        by = next((known.proposed_by for known in there if known.state == turn.address), proposed_by)
+        entry = BranchEntry(turn.address, shot, turn.seed, tuple(takes), typed, by)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
-        words = {"turn": turn.number, "instruction": turn.instruction, "motion": turn.state.motion, **words}
+        words: dict[str, typing.Any] = {"turn": turn.number, "instruction": turn.instruction}
+        words |= {"motion": turn.state.motion}
         words |= asdict(turn.character)
         words |= {"refused": list(turn.refused)} if turn.refused else {}
         self._write_first_index()
@@ -252,6 +254,14 @@ class Story:
             self._current.rewrite(index, entry, words)
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
+
+    def proposed(self, number: int, by: str) -> str | None:
+        """The instruction of the branch's turn `number`, if it is there and this director proposed it."""
+        for entry in self.entries[number - 1 : number]:
+            record = self.states.record(entry.state) if entry.proposed_by == by else None
+            if record is not None:
+                return record["key"]["instruction"]
+        return None
 
     def end_branch(self, count: int) -> None:
         """End the branch after `count` turns and publish its clips; a longer one stays, and another becomes current."""

@@ -105,3 +105,15 @@ def test_a_reload_keeps_the_number_of_turns(life):
     life.open()
     life.page.wait_for_selector(".ag-autoplay")
     assert life.page.input_value("input[name=autoplay]") == "50"
+
+
+def test_the_setting_asks_the_endpoint_and_says_what_is_missing(life):
+    life.comfy.set("AnimeGamer.Director", "endpoint")
+    try:
+        life.page.click(".ag-suggest")
+        life.page.get_by_text("ANIMEGAMER_ENDPOINT_URL").first.wait_for()
+        assert life.page.locator(".ag-proposals .ag-story").count() == 0
+    finally:
+        life.comfy.set("AnimeGamer.Director", "rules")
+    life.page.click(".ag-suggest")
+    life.page.wait_for_selector(".ag-proposals .ag-story")

@@ -153,6 +153,18 @@ def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.set("Comfy.ColorPalette", "dark")
 
 
+def test_a_widget_that_a_saved_graph_did_not_know_has_its_usual_value(comfy):
+    """The card's empty text is saved as the last value, and would be taken for it."""
+    comfy.load_prompt(a_story("gently wave hello", story="older"))
+    saved = comfy.page.evaluate("() => app.graph.serialize()")
+    (node,) = (node for node in saved["nodes"] if node["type"] == "PlayGameStory")
+    assert node["widgets_values"][-2:] == ["rules", ""]
+    del node["widgets_values"][-2]
+    comfy.page.evaluate("async (saved) => { await app.loadGraphData(saved, true, true, 'older'); }", saved)
+    inputs = comfy.page.evaluate("async () => (await app.graphToPrompt()).output")[str(node["id"])]["inputs"]
+    assert (inputs["director"], inputs["line"], inputs["most_takes"]) == ("rules", "", 0)
+
+
 def test_nodes_2_0_shows_the_card_too(comfy, server):
     version = comfy.page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
     if tuple(map(int, version.split(".")[:2])) < (1, 48):  # unfinished there, so it has to be off

@@ -287,6 +287,8 @@ def test_suggestions_for_a_new_story_of_the_toybox(server, story):
         ({"world": "tiny", "story": "../up"}, "story"),
         ({"world": "nowhere"}, "nowhere"),
         ({"world": "tiny"}, "states no characters"),
+        ({"world": "tiny", "director": "cat"}, "unknown director 'cat'"),
+        ({"world": "tiny", "director": "endpoint"}, "ANIMEGAMER_ENDPOINT_URL"),
     ],
 )
 def test_wrong_questions_for_suggestions_get_one_sentence(server, story, query, named):

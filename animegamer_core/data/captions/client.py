@@ -36,6 +36,7 @@ MOST_LATE = 24
 SHORTEST_SECRET = 8  # letters
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
+LARGEST_SEED = 2**31 - 1  # what every service takes
 _BAD_URL = "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password"
 _SHOWN = 200  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
@@ -136,7 +137,7 @@ class EndpointModel:
             )
         except self._http.InvalidURL as error:  # its rules for hosts are newer than Python's
             raise ValueError(_BAD_URL) from error
-        self._limit, self._varies = "max_tokens", True
+        self._limit, self._varies, self._seeds = "max_tokens", True, True
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
         """The reply. CaptionerError: no answer after all retries; CaptionerUnavailable: no question gets one."""
@@ -145,6 +146,8 @@ class EndpointModel:
         options: dict[str, Any] = {self._limit: self.settings.max_tokens}
         if self._varies:
             options["temperature"] = 0.0 if attempt == 1 else VARIED
+        if question.seed is not None and self._seeds:
+            options["seed"] = (question.seed + attempt) % LARGEST_SEED
         messages = [{"role": "user", "content": _content(question)}]
         create = self._client.chat.completions.with_raw_response.create
         try:
@@ -228,6 +231,9 @@ class EndpointModel:
         if error.status_code == 400 and error.param == "temperature" and self._varies:
             self._varies = False  # some reasoning models take no temperature
             return True
+        if error.status_code == 400 and error.param == "seed" and self._seeds:
+            self._seeds = False
+            return True
         return False
 
     def _masked(self, text: str) -> str:
@@ -276,7 +282,7 @@ def _openai() -> Any:
     try:
         return importlib.import_module("openai")
     except ImportError as error:
-        raise ValueError("captions from an endpoint need the package `openai`; pip install openai") from error
+        raise ValueError("asking an endpoint needs the package `openai`; pip install openai") from error
 
 
 def _content(question: Question) -> list[dict[str, Any]]:

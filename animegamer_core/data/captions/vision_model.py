@@ -31,10 +31,14 @@ class Cancelled(CaptionerUnavailable):
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt about pictures, which it calls Image-1, Image-2 and so on."""
+    """A prompt about pictures, which it calls Image-1, Image-2 and so on.
+
+    seed: for services that can repeat a reply.
+    """
 
     text: str
     pictures: tuple[Image.Image, ...] = ()
+    seed: int | None = None
 
 
 @dataclass(frozen=True)

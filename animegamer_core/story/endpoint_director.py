@@ -1,0 +1,221 @@
+"""A language model behind an OpenAI-compatible endpoint proposes what happens next. Imports neither torch nor Pillow.
+
+It is told the last turns with the stats after each, and what the world knows. Its reply is text from outside: a line
+counts if it is an instruction in the published form and, in a world that states its words, has no other words and asks
+for nothing that its training never showed together. If no line counts, the model is asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words
+from ..messages import brief
+from ..recall import PUBLISHED, names_of
+from ..state import GameSession, Turn, clean_text
+from .director import LOOKS_BACK, Proposal, Proposer
+from .everyday import director_for, words_for
+
+if TYPE_CHECKING:
+    from ..data.captions.vision_model import Question, Reply, VisionModel
+
+RULES, ENDPOINT = "rules", "endpoint"
+DIRECTORS = (RULES, ENDPOINT)
+URL, MODEL = "ANIMEGAMER_ENDPOINT_URL", "ANIMEGAMER_ENDPOINT_MODEL"  # environment variables
+TRIES = 3  # replies until one has a line that counts
+TIMEOUT, RETRIES, MOST_TOKENS = 60.0, 2, 2000  # s for one answer; further requests; tokens, thoughts included
+LONGEST_LINE = 300  # characters of a past instruction that the model is told, and of a proposal
+CHECK_EVERY = 0.2  # s between two looks whether the player wants to stop
+
+_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+_GRAMMAR = frozenset("Character Motion Background a an the with".split())
+_BULLET = re.compile(r"\s*(?:[-*\u2022]|\d{1,2}[.):])?\s*")
+_FORM = "Character: NAME[, NAME]; Motion: [adverb] motion; Background: [time of day] place."
+
+
+def do_nothing() -> None:
+    """The default of `check`."""
+
+
+@dataclass(frozen=True)
+class EndpointDirector:
+    """Proposes what a model answers. words: what the world knows; closed: it knows nothing else. seed: goes into the
+    request, for services that can repeat an answer. check: called while an answer is awaited; raises to give up.
+    """
+
+    model: VisionModel
+    words: Words
+    closed: bool
+    seed: int = 0
+    check: Callable[[], None] = do_nothing
+
+    @property
+    def name(self) -> str:
+        """What a story says of who proposed a turn."""
+        return f"{self.model.name}, seed {self.seed}"
+
+    def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
+        """At most `count` proposals for the next turn. ValueError if no answer comes, or none that can be played."""
+        from ..data.captions.vision_model import Question
+
+        question = Question(self._text(session, count), seed=self.seed)
+        problem = ""
+        for attempt in range(2, 2 + TRIES):  # the first attempt of a model is its likeliest reply, whatever the seed
+            reply = self._reply(question, attempt)
+            found, problem = self._read(reply.text, count, reply.problem)
+            if found:
+                return tuple(map(Proposal, found))
+        raise ValueError(f"{self.model.name} proposed nothing that can be played, in {TRIES} replies: {problem}")
+
+    def _text(self, session: GameSession, count: int) -> str:
+        """The request."""
+        rules = session.rules or PUBLISHED_RULES
+        turns = [turn for turn in session.turns[-LOOKS_BACK:] if turn.number > 0]
+        lines = [
+            "You direct the everyday life of animated characters, one short shot at a time. Propose what happens next: "
+            f"{count} different turn{'s' if count > 1 else ''} that follow from the story and from the stats. Low "
+            "stats should rise again: rest raises the first, company the second, entertainment the third. Do not "
+            "repeat the last turns, and stay some turns with a place and a time of day before you change them.",
+            "",
+            "The story so far, the newest turn last:",
+            *([f"{turn.number}. {_told(turn, rules)}" for turn in turns] or ["nothing yet"]),
+            "",
+            f"Now: {_stats(asdict(session.character), rules)}; each from 0 to 100.",
+            "",
+            *self._known(),
+            f"Answer with exactly {count} line{'s' if count > 1 else ''} in this form and nothing else:",
+            _FORM,
+        ]
+        return "\n".join(lines)
+
+    def _known(self) -> list[str]:
+        words = self.words
+        known = {
+            "characters": words.characters,
+            "motions": [act.phrase + (" (with a second character)" if act.company else "") for act in words.acts],
+            "adverbs": [adverb for group in words.adverbs for adverb in group],
+            "places": words.places,
+            "times of day": words.times,
+            "things to carry, as in `run with a red scarf`": words.things,
+            "looks of things": words.looks,
+        }
+        begin = "Use these words only." if self.closed else "For example:"
+        return [begin, *(f"{name}: {', '.join(items)}" for name, items in known.items() if items), ""]
+
+    def _reply(self, question: Question, attempt: int) -> Reply:
+        """The model's reply; `check` is called until it is there."""
+        stop = threading.Event()
+        answered: Future[Reply] = Future()
+
+        def ask() -> None:
+            try:
+                answered.set_result(self.model.answer(question, attempt, stop))
+            except BaseException as error:  # noqa: BLE001  carried to the caller, whatever it is
+                answered.set_exception(error)
+
+        threading.Thread(target=ask, daemon=True, name="director").start()
+        try:
+            while True:
+                self.check()
+                try:
+                    return answered.result(timeout=CHECK_EVERY)
+                except LateError:
+                    if answered.done():  # raised by the model itself
+                        raise
+        finally:
+            stop.set()
+
+    def _read(self, text: str, count: int, problem: str) -> tuple[list[str], str]:
+        """The lines of a reply that can be played, and what is wrong with the first other one."""
+        found: list[str] = []
+        for line in _lines(text):
+            wrong = self._wrong(line)
+            problem = problem or wrong
+            if not wrong and line not in found:
+                found.append(line)
+        return found[:count], problem or f"no line has the form `{_FORM}`"
+
+    def _wrong(self, line: str) -> str:
+        """What is wrong with a line; empty if nothing is."""
+        parts = PUBLISHED.fullmatch(line)
+        if parts is None:
+            return f"{brief(line, 80)!r} has not the form `{_FORM}`"
+        if not self.closed:
+            return ""
+        if strange := [word for word in _WORD.findall(line) if word not in self._vocabulary]:
+            return f"{brief(line, 80)!r} has words that this world does not know: {', '.join(strange[:5])}"
+        who, act = names_of(parts["who"]), self.words.act_of(parts["motion"])
+        time = next((word for word in self.words.times if parts["place"].startswith(f"{word} ")), "")
+        place = parts["place"].removeprefix(time).strip()
+        together = [*who, place, *([act.phrase] if act else [])]
+        for index, one in enumerate(together):
+            for other in together[:index]:
+                if not self.words.tried(one, other):
+                    return f"{brief(line, 80)!r} has {other!r} and {one!r}, which training never showed together"
+        return ""
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        words = self.words
+        phrases = [*words.characters, *words.places, *words.times, *words.things, *words.looks]
+        phrases += [act.phrase for act in words.acts] + [adverb for group in words.adverbs for adverb in group]
+        return _GRAMMAR.union(word for phrase in phrases for word in _WORD.findall(phrase))
+
+
+def proposer_for(
+    kind: str,
+    life: Life,
+    world_name: str,
+    session: GameSession,
+    seed: int,
+    check: Callable[[], None] = do_nothing,
+    endpoint: tuple[str, str] | None = None,
+) -> Proposer:
+    """Who proposes the turns of a game: `rules`, or the model behind an `endpoint`.
+
+    endpoint: (url, model); None: those of the environment variables. ValueError for another kind, for a world without
+    words, and for an endpoint that is not or wrongly stated.
+    """
+    if kind == RULES:
+        return director_for(life, world_name, session, seed)
+    if kind != ENDPOINT:
+        raise ValueError(f"unknown director {brief(kind, 40)!r}; choose {' or '.join(DIRECTORS)}")
+    url, model = endpoint or (os.environ.get(URL, ""), os.environ.get(MODEL, ""))
+    if not url.strip() or not model.strip():
+        raise ValueError(
+            f"the director `{ENDPOINT}` needs an OpenAI-compatible endpoint; set the environment variables {URL} (such "
+            f"as http://localhost:8000/v1) and {MODEL} (the model's name there)"
+        )
+    words = words_for(life, world_name, session)
+    return EndpointDirector(_endpoint(url, model), words, life.words is not None, seed, check)
+
+
+@lru_cache(maxsize=4)
+def _endpoint(url: str, model: str) -> VisionModel:
+    from ..data.captions.client import EndpointModel, EndpointSettings
+
+    return EndpointModel(EndpointSettings(url, model, timeout=TIMEOUT, retries=RETRIES, max_tokens=MOST_TOKENS))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a reply as instructions: without bullets and quotation marks, and with a full stop at the end."""
+    for line in text.splitlines():
+        plain = clean_text(_BULLET.sub("", line, count=1)).strip("`\"'* ")
+        if plain and len(plain) <= LONGEST_LINE:
+            yield plain.rstrip(".") + "."
+
+
+def _told(turn: Turn, rules: Rules) -> str:
+    return f"{brief(turn.instruction, LONGEST_LINE)} ({_stats(asdict(turn.character), rules)})"
+
+
+def _stats(values: dict[str, int], rules: Rules) -> str:
+    return ", ".join(f"{rules.label(name)} {values[name]}" for name in STATS)
