@@ -9,7 +9,8 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, GameSession
 from ..animegamer_core.story.director import SUGGESTIONS
-from ..animegamer_core.story.endpoint_director import DIRECTORS, MODEL, RULES, URL, proposer_for
+from ..animegamer_core.story.endpoint import MODEL, URL
+from ..animegamer_core.story.endpoint_director import DIRECTORS, RULES, proposer_for
 from ..animegamer_core.story.story import Story
 from . import comfyui
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts

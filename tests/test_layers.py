@@ -31,7 +31,7 @@ NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"
 LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
     "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.ahead story.ahead_store "
-    "story.branches story.content_store story.endpoint_director "
+    "story.branches story.content_store story.endpoint story.endpoint_director "
     "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}

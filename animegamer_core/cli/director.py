@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
-from ..story.endpoint_director import DIRECTORS, ENDPOINT, MODEL, RULES, URL, proposer_for
+from ..story.endpoint import MODEL, URL, stated
+from ..story.endpoint_director import DIRECTORS, ENDPOINT, RULES, proposer_for
 from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
 
@@ -69,8 +69,8 @@ class DirectorOptions:
     @classmethod
     def of(cls, args: argparse.Namespace) -> DirectorOptions:
         """The options of a command line; what it leaves out comes from the environment."""
-        url, model = (args.director_url or os.environ.get(URL, "")), (args.director_model or os.environ.get(MODEL, ""))
-        return cls(args.director, args.director_seed, (url, model))
+        url, model = stated()
+        return cls(args.director, args.director_seed, (args.director_url or url, args.director_model or model))
 
     def proposer(self, player: Player) -> Proposer:
         """Who proposes the turns of a player's game; ValueError if its world states no words, or for no endpoint."""

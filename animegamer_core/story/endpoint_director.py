@@ -7,42 +7,29 @@ for nothing that its training never showed together. If no line counts, the mode
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as LateError
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words
 from ..messages import brief
 from ..recall import PUBLISHED, names_of
-from ..state import GameSession, Turn, clean_text
+from ..state import GameSession, Turn
 from .director import LOOKS_BACK, Proposal, Proposer
+from .endpoint import LATER_TRIES, LONGEST_LINE, MODEL, TRIES, URL, answer_of, do_nothing, lines_of, model_at, stated
 from .everyday import director_for, words_for
 
 if TYPE_CHECKING:
-    from ..data.captions.vision_model import Question, Reply, VisionModel
+    from ..data.captions.vision_model import VisionModel
 
 RULES, ENDPOINT = "rules", "endpoint"
 DIRECTORS = (RULES, ENDPOINT)
-URL, MODEL = "ANIMEGAMER_ENDPOINT_URL", "ANIMEGAMER_ENDPOINT_MODEL"  # environment variables
-TRIES = 3  # replies until one has a line that counts
-TIMEOUT, RETRIES, MOST_TOKENS = 60.0, 2, 2000  # s for one answer; further requests; tokens, thoughts included
-LONGEST_LINE = 300  # characters of a past instruction that the model is told, and of a proposal
-CHECK_EVERY = 0.2  # s between two looks whether the player wants to stop
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _GRAMMAR = frozenset("Character Motion Background a an the with".split())
-_BULLET = re.compile(r"\s*(?:[-*\u2022]|\d{1,2}[.):])?\s*")
 _FORM = "Character: NAME[, NAME]; Motion: [adverb] motion; Background: [time of day] place."
-
-
-def do_nothing() -> None:
-    """The default of `check`."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +55,8 @@ class EndpointDirector:
 
         question = Question(self._text(session, count), seed=self.seed)
         problem = ""
-        for attempt in range(2, 2 + TRIES):  # the first attempt of a model is its likeliest reply, whatever the seed
-            reply = self._reply(question, attempt)
+        for attempt in LATER_TRIES:
+            reply = answer_of(self.model, question, attempt, self.check)
             found, problem = self._read(reply.text, count, reply.problem)
             if found:
                 return tuple(map(Proposal, found))
@@ -110,33 +97,10 @@ class EndpointDirector:
         begin = "Use these words only." if self.closed else "For example:"
         return [begin, *(f"{name}: {', '.join(items)}" for name, items in known.items() if items), ""]
 
-    def _reply(self, question: Question, attempt: int) -> Reply:
-        """The model's reply; `check` is called until it is there."""
-        stop = threading.Event()
-        answered: Future[Reply] = Future()
-
-        def ask() -> None:
-            try:
-                answered.set_result(self.model.answer(question, attempt, stop))
-            except BaseException as error:  # noqa: BLE001  carried to the caller, whatever it is
-                answered.set_exception(error)
-
-        threading.Thread(target=ask, daemon=True, name="director").start()
-        try:
-            while True:
-                self.check()
-                try:
-                    return answered.result(timeout=CHECK_EVERY)
-                except LateError:
-                    if answered.done():  # raised by the model itself
-                        raise
-        finally:
-            stop.set()
-
     def _read(self, text: str, count: int, problem: str) -> tuple[list[str], str]:
         """The lines of a reply that can be played, and what is wrong with the first other one."""
         found: list[str] = []
-        for line in _lines(text):
+        for line in lines_of(text):
             wrong = self._wrong(line)
             problem = problem or wrong
             if not wrong and line not in found:
@@ -188,29 +152,14 @@ def proposer_for(
         return director_for(life, world_name, session, seed)
     if kind != ENDPOINT:
         raise ValueError(f"unknown director {brief(kind, 40)!r}; choose {' or '.join(DIRECTORS)}")
-    url, model = endpoint or (os.environ.get(URL, ""), os.environ.get(MODEL, ""))
-    if not url.strip() or not model.strip():
+    url, model = endpoint or stated()
+    if not url or not model:
         raise ValueError(
             f"the director `{ENDPOINT}` needs an OpenAI-compatible endpoint; set the environment variables {URL} (such "
             f"as http://localhost:8000/v1) and {MODEL} (the model's name there)"
         )
     words = words_for(life, world_name, session)
-    return EndpointDirector(_endpoint(url, model), words, life.words is not None, seed, check)
-
-
-@lru_cache(maxsize=4)
-def _endpoint(url: str, model: str) -> VisionModel:
-    from ..data.captions.client import EndpointModel, EndpointSettings
-
-    return EndpointModel(EndpointSettings(url, model, timeout=TIMEOUT, retries=RETRIES, max_tokens=MOST_TOKENS))
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines of a reply as instructions: without bullets and quotation marks, and with a full stop at the end."""
-    for line in text.splitlines():
-        plain = clean_text(_BULLET.sub("", line, count=1)).strip("`\"'* ")
-        if plain and len(plain) <= LONGEST_LINE:
-            yield plain.rstrip(".") + "."
+    return EndpointDirector(model_at(url, model), words, life.words is not None, seed, check)
 
 
 def _told(turn: Turn, rules: Rules) -> str:

@@ -14,8 +14,8 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.life import Act, Life, Words
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
-from animegamer_core.story import endpoint_director
-from animegamer_core.story.endpoint_director import MODEL, TRIES, URL, proposer_for
+from animegamer_core.story.endpoint import MODEL, TRIES, URL, model_at
+from animegamer_core.story.endpoint_director import proposer_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 
@@ -37,7 +37,7 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name in (URL, MODEL):
         monkeypatch.delenv(name, raising=False)
-    endpoint_director._endpoint.cache_clear()
+    model_at.cache_clear()
 
 
 @pytest.fixture
