@@ -140,7 +140,8 @@ def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node:
 
     def play(seed: int) -> None:
         settings = model.settings(given.steps, given.guidance, window=window, seed=seed, motion=motion)
-        GameRun(Player(model.world, story, settings, 0, model), model).play(game.instructions, node)
+        player = Player(model.world, story, settings, 0, model, check=comfyui.stop_if_interrupted)
+        GameRun(player, model).play(game.instructions, node)
 
     with story.lock():
         return play_takes(story, game, seeds, play)

@@ -11,9 +11,9 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
-from ..animegamer_core.story.languages import read_instruction
+from ..animegamer_core.story.endpoint_translation import read_with_endpoint
 from ..animegamer_core.story.turn import predict_turn
-from . import worlds
+from . import comfyui, worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .schemas import schema
 from .values import (
@@ -279,7 +279,9 @@ class PredictNextState(io.ComfyNode):
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         world = model.world
-        text = read_instruction(one_instruction(instruction), world.life.words, world.spec.name)
+        text = read_with_endpoint(
+            one_instruction(instruction), world.life.words, world.spec.name, comfyui.stop_if_interrupted
+        )
         engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.fingerprint, history)

@@ -179,9 +179,11 @@ class PlayGameStory(io.ComfyNode):
             after = choose_turn(story, given.after, given.line, reading=not count)
             settings = settings_of(given, range(after + 1, after + 1 + count))
             opening, ahead = opening_of(given, after, story), ahead_store(world.fingerprint)
-            player = Player(world, story, settings, after, given.model, opening, takes, ahead)
-            for line in instructions:  # a line that cannot be read is named before any turn is played
-                player.read(line)
+            stop = comfyui.stop_if_interrupted
+            player = Player(world, story, settings, after, given.model, opening, takes, ahead, stop)
+            # A line that cannot be read is named before any turn is played.
+            for number, line in enumerate(instructions, start=after + 1):
+                player.read(line, number)
             game = GameRun(player, given.model)
             game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed, given.director)
             first = after if count else 0

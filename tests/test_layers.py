@@ -31,7 +31,7 @@ NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"
 LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
     "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.ahead story.ahead_store "
-    "story.branches story.content_store story.endpoint story.endpoint_director "
+    "story.branches story.content_store story.endpoint story.endpoint_director story.endpoint_translation "
     "story.index story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
@@ -127,7 +127,7 @@ PUBLIC = {
     "runtime/models": "LoadedModels Models PlaySettings",
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",
     "runtime/device": "choose_device",
-    "story/player": "PlayedTurn Player export put_shot save_turn",
+    "story/player": "PlayedTurn Player export put_shot read_in save_turn",
     "story/turn": "Prediction StateSource draw_turn draw_turn_latent known_turn next_key predict_turn shot_key "
     "state_key",
     "story/ahead": "Ahead AheadTurn Piece",

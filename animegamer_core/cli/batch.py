@@ -13,8 +13,7 @@ from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
 from ..spec import GUIDANCE_NAMES
 from ..story.batch import Game, play_takes, read_game_files
-from ..story.languages import read_instruction
-from ..story.player import PlayedTurn, Player
+from ..story.player import PlayedTurn, Player, read_in
 from ..story.story import Story
 from ..story.takes import take_seeds
 from .options import add_adapter_option
@@ -45,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
     world = open_with_adapters(args.world, args.stage_file, playing=True)
     for game in games:  # before anything is played; it writes nothing
-        Story.open(args.out, game.name, world.spec.name, world.fingerprint)
-        for line in game.instructions:
-            read_instruction(line, world.life.words, world.spec.name)
+        story = Story.open(args.out, game.name, world.spec.name, world.fingerprint)
+        for turn, line in enumerate(game.instructions, start=1):
+            read_in(story, turn, line, world)
     settings = PlaySettings(steps=args.steps, guidance=args.guidance, device=choose_device(args.device))
     models = LoadedModels(world, settings)
     for number, game in enumerate(games, start=1):

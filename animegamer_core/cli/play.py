@@ -20,8 +20,7 @@ from ..state import MotionScope, MotionTable, read_instructions, scope_name
 from ..story.ahead_store import AheadStore
 from ..story.batch import game_text
 from ..story.index import check_there
-from ..story.languages import read_instruction
-from ..story.player import PlayedTurn, Player, PlaySettings
+from ..story.player import PlayedTurn, Player, PlaySettings, read_in
 from ..story.story import Story
 from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
 from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, check_director
@@ -109,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
     with story.lock():
-        read = [read_instruction(line, world.life.words, world.spec.name) for line in instructions]
+        read = [read_in(story, number, line, world) for number, line in enumerate(instructions, start=1)]
         after, rest = plan(story, read, args.resume, args.branch)
         rest = instructions[len(instructions) - len(rest) :]
         if story.entries and not (args.file or args.auto or args.resume or args.branch is not None):

@@ -146,6 +146,11 @@ class _Table:
     pattern: re.Pattern[str]
 
 
+def has_other_letters(text: str) -> bool:
+    """Whether a text has Chinese or Japanese letters."""
+    return _LETTERS.search(text) is not None
+
+
 def read_instruction(text: str, words: Words | None, world: str = "") -> str:
     """The cleaned instruction that an engine reads: `text` itself, or English for a Chinese or Japanese one.
 
@@ -154,7 +159,7 @@ def read_instruction(text: str, words: Words | None, world: str = "") -> str:
     character, motion or place.
     """
     text = clean_text(text)
-    table = None if _LETTERS.search(text) is None else _table(words, world)
+    table = _table(words, world) if has_other_letters(text) else None
     if table is None:
         return text
     try:

@@ -18,7 +18,8 @@ from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, key_fields, opening_address
 from .director import Proposer
-from .languages import read_instruction
+from .endpoint import do_nothing
+from .endpoint_translation import read_with_endpoint
 from .story import Story
 from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
 from .turn import Prediction, draw_turn, next_key, predict_turn, shot_key, state_key
@@ -65,12 +66,14 @@ class Player:
         opening: GameSession | None = None,
         takes: Takes | None = None,
         ahead: AheadStore | None = None,
+        check: Callable[[], None] = do_nothing,
     ) -> None:
         """Begin after turn `after` of the story's branch (0: at the beginning).
 
         models: None loads the world's own when first needed. opening: the stats and picture that the game begins with;
         None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one. ahead: turns
-        that may have been drawn ahead; those that are played are moved into the story.
+        that may have been drawn ahead; those that are played are moved into the story. check: called while a language
+        model translates; raises to give up.
         ValueError if the branch has turns and began with another opening.
         """
         self.world = world
@@ -78,6 +81,7 @@ class Player:
         self.settings = settings
         self.takes = takes
         self.ahead = ahead
+        self.check = check
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
@@ -110,7 +114,9 @@ class Player:
         Turns that the same proposer proposed here before are read from the story: a model might answer otherwise now.
         """
         for _ in range(count):
-            known = self.story.proposed(self.session.next_number, propose.name)
+            known = self.story.known_instruction(
+                self.session.next_number, lambda entry: entry.proposed_by == propose.name
+            )
             instruction = propose(self.session, 1)[0].instruction if known is None else known
             yield self.step(instruction, on_step, draw, propose.name)
 
@@ -156,7 +162,8 @@ class Player:
             return self._predict(session, instruction, _check_not_streamed)
 
         before = future = None
-        read = [self.read(instruction) for instruction in instructions]
+        first = self.session.next_number
+        read = [self.read(instruction, number) for number, instruction in enumerate(instructions, start=first)]
         for typed, instruction, following in zip_longest(instructions, read, read[1:], fillvalue=""):
             self._begin(instruction)
             if future is None or before is not self.session:  # the first turn, or a callback rewound the game
@@ -168,11 +175,11 @@ class Player:
             before = self.session  # which has the seed of the chosen take
             yield played
 
-    def read(self, instruction: str) -> str:
+    def read(self, instruction: str, number: int | None = None) -> str:
         """The cleaned instruction as the engine reads it: English for a Chinese or Japanese one; ValueError as for
-        `read_instruction`.
+        `read_with_endpoint`. number: of its turn; None: the next one.
         """
-        return read_instruction(instruction, self.world.life.words, self.world.spec.name)
+        return read_in(self.story, number or self.session.next_number, instruction, self.world, self.check)
 
     def _begin(self, instruction: str) -> str:
         """The instruction as the engine reads it; before turn 1 the opening is saved."""
@@ -296,6 +303,13 @@ class Player:
         said = judged(judge, turn.instruction, motion, read_clip(self.story.shots.path(shot)).frames)
         self.story.shots.add_values(shot, {"judged": asdict(said)})
         return said
+
+
+def read_in(story: Story, number: int, text: str, world: World, check: Callable[[], None] = do_nothing) -> str:
+    """A player's text for turn `number` as the engine reads it: as it was read before, if the branch has it there."""
+    typed = clean_text(text)
+    known = story.known_instruction(number, lambda entry: entry.typed == typed) if typed else None
+    return read_with_endpoint(typed, world.life.words, world.spec.name, check, known)
 
 
 def _typed(instruction: str, read: str) -> str:

@@ -255,10 +255,10 @@ class Story:
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
 
-    def proposed(self, number: int, by: str) -> str | None:
-        """The instruction of the branch's turn `number`, if it is there and this director proposed it."""
+    def known_instruction(self, number: int, fits: Callable[[BranchEntry], bool]) -> str | None:
+        """The instruction of the branch's turn `number`, if it is there and its entry fits."""
         for entry in self.entries[number - 1 : number]:
-            record = self.states.record(entry.state) if entry.proposed_by == by else None
+            record = self.states.record(entry.state) if fits(entry) else None
             if record is not None:
                 return record["key"]["instruction"]
         return None
