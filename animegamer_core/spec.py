@@ -274,17 +274,18 @@ _TOYBOX = ModelSpec(
     ),
     engine=EngineSpec(vocab_size=512, hidden=192, intermediate=512, layers=6, heads=6, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
-        layers=7,
+        layers=6,
         heads=4,
         head_width=64,
         time_width=128,
-        patch=4,
+        patch=2,
         height=96,
         width=144,
         spatial_scale=1.0,
-        steps=20,
+        steps=16,
         guidance_scale=2.0,
-        vae=VaeSpec(channels=(32, 64, 96), layers_per_block=1, latent_channels=8, norm_groups=8, scaling_factor=1.0),
+        vae=VaeSpec(channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0),
+        guides_motion=True,
     ),
 )
 SPECS: dict[str, ModelSpec] = {

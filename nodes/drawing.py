@@ -231,7 +231,7 @@ def shot_inputs() -> list[io.Input]:
             default=0,
             min=0,
             max=1000,
-            tooltip="Sampling steps. 0: the preset's number, or else the world's (20 in the Toybox, 50 in the "
+            tooltip="Sampling steps. 0: the preset's number, or else the world's (16 in the Toybox, 50 in the "
             "published worlds).",
         ),
         io.Combo.Input(

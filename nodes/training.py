@@ -210,7 +210,7 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
     profile = None if given.profile == WORLD else given.profile
     world = to_train(given.stage, worlds.find_world(given.world), [path for path, _ in lora], profile)
     config = brief(
-        stage_config(given.stage, "lora", world.spec.name),
+        stage_config(given.stage, "lora", world.spec),
         steps=given.steps,
         batch=given.batch,
         lora_rank=given.rank,

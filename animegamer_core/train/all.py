@@ -98,8 +98,7 @@ def _open(request: TrainRequest, options: AllOptions) -> Chain:
             raise ValueError(f"{out} holds a run already; continue it (--resume), or choose another folder (--out)")
     settings = read_settings(options.settings, stages_of(recipe))
     requests = {name: _stage_request(request, name, settings[name]) for name in names}
-    row = "" if scratch else spec.name
-    own = {name: requests[name].config(recipe, row) for name in names}
+    own = {name: requests[name].config(recipe, spec) for name in names}
     configs = own if scratch else _with_earlier(request.out, stages_of(recipe), own)
     runs = []
     for name in names:

@@ -96,7 +96,7 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
     """The stage's configuration; reports a warning where its learning rate is unusual. A CPU computes few samples at a
     time, unless that changes the loss or the request says how many.
     """
-    config = request.config(recipe, "" if world is None else world.spec.name)
+    config = request.config(recipe, None if world is None else world.spec)
     if world is not None and world.trained_window is not None and "window" not in request.options:
         config = replace(config, window=world.trained_window)
     may_split = not STAGES[request.stage].contrasts and "per_card" not in request.options

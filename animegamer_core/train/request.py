@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..spec import ModelSpec
 from .stages import StageConfig, stage_config
 
 
@@ -36,6 +37,6 @@ class TrainRequest:
         """The adapters to begin from, each at full strength."""
         return [(file, 1.0) for file in self.start]
 
-    def config(self, recipe: str, spec: str = "") -> StageConfig:
-        """The recipe's row for the stage with the options; spec: the name of the world's."""
+    def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:
+        """The recipe's row for the stage with the options; spec: of the world that is trained."""
         return replace(stage_config(self.stage, recipe, spec), **self.options)

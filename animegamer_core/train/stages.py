@@ -15,6 +15,7 @@ from typing import Any
 
 from ..checkpoint.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
 from ..runtime.models import MOST_STEPS
+from ..spec import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,6 +321,8 @@ SCRATCH: dict[str, StageConfig] = {
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
+GUIDED_STAGES = ("warmup", "joint", "adapt")  # they train a decoder that has to know no motion value as well
+DROP_MOTION = 0.1  # of the samples, for a world whose spec guides motion
 # What saves memory at the published sizes only costs time for a small world.
 _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
@@ -327,12 +330,16 @@ _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 
-def stage_config(stage: str, recipe: str = "scratch", spec: str = "") -> StageConfig:
-    """The row of a stage; spec: the name of the world's. ValueError lists the recipe's stages."""
+def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = None) -> StageConfig:
+    """The row of a stage; spec: of the world that is trained. ValueError lists the recipe's stages."""
     if stage not in RECIPES[recipe]:
         raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose lora")
     row = RECIPES[recipe][stage]
-    return replace(row, **_SMALL_WORLD) if spec in SCRATCH_SPECS else row
+    if spec is not None and spec.name in SCRATCH_SPECS:
+        row = replace(row, **_SMALL_WORLD)
+    if spec is not None and spec.decoder.guides_motion and stage in GUIDED_STAGES:
+        row = replace(row, drop_motion=DROP_MOTION)
+    return row
 
 
 def lr_warning(config: StageConfig) -> str | None:

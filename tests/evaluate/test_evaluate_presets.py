@@ -71,7 +71,7 @@ def test_steps_in_proportion_are_a_share_of_the_worlds_own():
     def steps(name, spec):
         return resolve_sampling(spec, PROFILES["paper"], preset=in_proportion(PRESETS[name], spec)).steps
 
-    assert [steps(name, SPECS["toybox"]) for name in ("exact", "balanced", "live")] == [20, 10, 5]
+    assert [steps(name, SPECS["toybox"]) for name in ("exact", "balanced", "live")] == [16, 8, 4]
     assert steps("live", SPECS["tiny"]) == 1
 
 

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
+from animegamer_core.spec import SPECS
 from animegamer_core.toybox.drawing.draw import draw_frame, draw_shot
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game
 from animegamer_core.toybox.world import (
@@ -216,3 +218,9 @@ def test_measured_motion_follows_the_amplitude(motion):
         values.append(motion_value(draw_shot(scene)))
     assert values == sorted(values)
     assert 0.4 < values[0] < 1.3 and 13 < values[-1] < 27
+
+
+def test_a_new_small_world_has_the_sizes_of_the_shipped_one():
+    shipped, new = open_world("toybox").spec, SPECS["toybox"]
+    vae = replace(new.decoder.vae, scaling_factor=shipped.decoder.vae.scaling_factor)  # measured after its training
+    assert replace(new, decoder=replace(new.decoder, vae=vae)) == shipped

@@ -18,9 +18,10 @@ from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
+from animegamer_core.spec import get_spec
 from animegamer_core.train.log import read_log
 from animegamer_core.train.one_stage import CPU_SAMPLES
-from animegamer_core.train.stages import stage_config
+from animegamer_core.train.stages import DROP_MOTION, stage_config
 from animegamer_core.train.trainable import read_adapter
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
@@ -288,7 +289,18 @@ def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
         train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
 
 
-@pytest.mark.parametrize(("spec", "expected"), [("toybox", (0, False)), ("release", (4, True)), ("", (4, True))])
-def test_small_worlds_are_spared_what_saves_memory(spec, expected):
-    row = stage_config("joint", "lora", spec)
+@pytest.mark.parametrize(("name", "expected"), [("toybox", (0, False)), ("release", (4, True)), ("", (4, True))])
+def test_small_worlds_are_spared_what_saves_memory(name, expected):
+    row = stage_config("joint", "lora", get_spec(name) if name else None)
     assert (row.per_card, row.checkpointing) == expected
+
+
+def test_a_world_whose_guidance_amplifies_motion_learns_to_go_without_it():
+    new = get_spec("toybox")
+    assert new.decoder.guides_motion
+    for recipe in ("scratch", "lora"):
+        assert [stage_config(stage, recipe, new).drop_motion for stage in ("warmup", "joint", "adapt", "predict")] == [
+            *([DROP_MOTION] * 3),
+            0,
+        ]
+    assert stage_config("joint", "lora", get_spec("tiny")).drop_motion == 0

@@ -41,8 +41,20 @@ class Recipe:
         return EDITIONS[self.dataset_games.edition]
 
 
+# The sizes of edition 1, which the ablations still train.
+FIRST_SPEC = replace(
+    SPECS["toybox"],
+    decoder=replace(
+        SPECS["toybox"].decoder,
+        layers=7,
+        patch=4,
+        steps=20,
+        guides_motion=False,
+        vae=replace(SPECS["toybox"].decoder.vae, latent_channels=8),
+    ),
+)
 FULL = Recipe(
-    spec=SPECS["toybox"],
+    spec=FIRST_SPEC,
     dataset_games=DatasetGames(games=1000, held_out=20),
     engine_games=DatasetGames(games=3000, held_out=20),
     probes=ProbeRecipe(clips=6000, held_out=500, steps=2500, control_steps=500),
@@ -59,7 +71,7 @@ FULL = Recipe(
     },
 )
 QUICK = Recipe(
-    spec=SPECS["toybox"],
+    spec=FIRST_SPEC,
     dataset_games=DatasetGames(games=4, held_out=1, turns=5),
     engine_games=DatasetGames(games=6, held_out=1, turns=5),
     probes=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
@@ -70,20 +82,9 @@ QUICK = Recipe(
 
 # Edition 2. Its transformer reads tokens of 2x2 latents in place of 4x4, so it has four times as many, and is one layer
 # shallower; 16 steps in place of 20 keep a turn on two CPU cores under 5 s (docs/training.md).
-HARD_SPEC = replace(
-    SPECS["toybox"],
-    decoder=replace(
-        SPECS["toybox"].decoder,
-        layers=6,
-        patch=2,
-        steps=16,
-        guides_motion=True,
-        vae=replace(SPECS["toybox"].decoder.vae, latent_channels=16),
-    ),
-)
 _PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens each
 HARD = Recipe(
-    spec=HARD_SPEC,
+    spec=SPECS["toybox"],
     dataset_games=DatasetGames(games=2000, held_out=24, edition=2),
     engine_games=DatasetGames(games=3000, held_out=24, edition=2),
     probes=FULL.probes,
@@ -124,7 +125,7 @@ HARD = Recipe(
 _MINIATURE: dict[str, object] = {"batch": 4, "compile": False, **{"steps": 2, "lr_warmup": 1, "log_every": 1}}
 HARD_QUICK = replace(
     QUICK,
-    spec=HARD_SPEC,
+    spec=SPECS["toybox"],
     dataset_games=replace(QUICK.dataset_games, edition=2),
     engine_games=replace(QUICK.engine_games, edition=2),
     frames=replace(QUICK.probes, seed=2),
