@@ -271,7 +271,12 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
         if turn.number > 0:
             turns.append(_turn_of(story, turn, before, facts))
             before = turn.character
-    return {"turns": turns, "opening": session.picture.instruction if session.picture else None}
+    clip = story.opening_clip(session)
+    return {
+        "turns": turns,
+        "opening": session.picture.instruction if session.picture else None,
+        "opening_clip": None if clip is None else comfyui.output_item(clip),
+    }
 
 
 def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts | None) -> Json:

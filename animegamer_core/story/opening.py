@@ -82,9 +82,7 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     from ..data.films.film import frames_at, probe, read_frames
 
     seconds = probe(path).seconds  # 0 if the header has none
-    if not at >= 0 or (seconds and at >= seconds):
-        length = f", and it has {seconds:.2f} seconds" if seconds else ""
-        raise ValueError(f"{path}: has no picture at second {at:g}{length}; choose a second within the film")
+    _check_second(str(path), at, seconds)
     before, count = 0, decoder.frames
     if seconds:
         following = 1 + int(max(0.0, seconds - at - _CLOSE) * decoder.fps)
@@ -93,6 +91,19 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     times = [at + (number - before) / decoder.fps for number in range(count)]
     frames = read_frames(path, max(0.0, times[0]), times[-1] + 2 * _CLOSE)
     return list(frames_at(frames, times)), before
+
+
+def frame_at_second(count: int, fps: float, at: float) -> int:
+    """Which of `count` frames at `fps` is shown at second `at`; ValueError if none is."""
+    _check_second("the film", at, count / fps)
+    return min(count - 1, int(at * fps + _CLOSE))
+
+
+def _check_second(film: str, at: float, seconds: float) -> None:
+    """seconds: the film's length, 0 if it is unknown."""
+    if not at >= 0 or (seconds and at >= seconds):
+        length = f", and it has {seconds:.2f} seconds" if seconds else ""
+        raise ValueError(f"{film}: has no picture at second {at:g}{length}; choose a second within the film")
 
 
 def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[list[np.ndarray], int]:
