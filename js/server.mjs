@@ -16,6 +16,13 @@ export function createServer(api) {
     return answer(path, { method: "POST", headers, body: JSON.stringify(values) });
   }
 
+  function upload(file) {
+    const body = new FormData();
+    body.append("image", file); // ComfyUI's name for any file
+    body.append("type", "input");
+    return answer("/upload/image", { method: "POST", body });
+  }
+
   async function prompts() {
     const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
     return [...running, ...pending].map((entry) => [entry[1], entry[2]]);
@@ -30,6 +37,7 @@ export function createServer(api) {
   return {
     getJson,
     postJson,
+    upload,
     queued,
     prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
