@@ -113,7 +113,12 @@ function createStart(say, session, page) {
     list.show(stories);
   }
 
-  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release: list.release };
+  function release() {
+    opening.clear();
+    list.release();
+  }
+
+  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release };
 }
 
 function createGame(say, session, clips, page) {

@@ -169,8 +169,9 @@ def test_a_file_that_is_no_picture_says_so_and_another_one_may_be_chosen(tab, tm
     tab.tell(SEA)
     tab.page.wait_for_selector(".ag-form .ag-alert:visible", timeout=TURN)
     assert tab.alert() and not tab.page.locator(".ag-stop:visible").count()
-    tab.page.wait_for_selector(".p-dialog:visible, [role=dialog]:visible")
-    tab.page.keyboard.press("Escape")  # ComfyUI's own message
+    tab.page.wait_for_timeout(1500)
+    if tab.page.locator(".p-dialog:visible").count():  # older pages show a failed prompt in a dialog
+        tab.page.keyboard.press("Escape")
     choose(tab, "from notes", picture)
     begin(tab)
     tab.play(SEA, 1)

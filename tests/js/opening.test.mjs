@@ -152,6 +152,13 @@ test("the server gets the file as ComfyUI's own upload sends it", async () => {
   assert.deepEqual([path, method, body.get("type"), body.get("image").name], ["/upload/image", "POST", "input", "own.png"]);
 });
 
+test("a file that ComfyUI does not take is named with the option that lets it", async () => {
+  const reply = (status) => ({ ok: false, status, json: async () => JSON.parse("<html>") });
+  const upload = (status) => createServer({ fetchApi: async () => reply(status) }).upload(new File(["x"], "long.mp4"));
+  await assert.rejects(upload(413), /^Error: long\.mp4 is larger than ComfyUI takes \(--max-upload-size/);
+  await assert.rejects(upload(500), /answered 500 to \/upload\/image/);
+});
+
 test("what stands at the beginning: the chosen file before turn 1, then the clip of the branch's own opening", () => {
   const clip = { filename: "0.mp4", subfolder: "s", type: "output" };
   const turn = { state: "s", shot: "d", seed: 0 };
