@@ -17,6 +17,8 @@ from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.state import GameSession, OpeningClip
+from animegamer_core.story.ahead import Ahead
+from animegamer_core.story.ahead_store import AheadStore
 from animegamer_core.story.film import FilmOptions, export_film
 from animegamer_core.story.manage import duplicate_story
 from animegamer_core.story.opening import film_span, frames_of_bytes, open_game, read_opening, shown_frames
@@ -273,6 +275,20 @@ def test_a_session_carries_the_clip_through_turns_and_back(tiny_encoder):
     assert began.step("run", began.picture.state).rewind(0).picture.clip is clip
     other = OpeningClip(clip.frames, 24.0)
     assert len({clip.digest, other.digest, OpeningClip(clip.frames[:4], 8.0).digest}) == 3
+
+
+def test_the_first_turn_may_be_drawn_ahead(encoding_world, tiny_encoder, tmp_path):
+    store = AheadStore(tmp_path, encoding_world.fingerprint)
+    began = opening(tiny_encoder)
+    settings = PlaySettings(steps=1)
+    player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began, ahead=store)
+    ahead = Ahead(player, store)
+    while (piece := ahead.next_piece([GAME[0]])) is not None:
+        ahead.draw(piece)
+    assert not (tmp_path / "game").exists(), "a story begins with its first turn"
+    played = player.step(GAME[0])
+    assert played.ahead and not played.predicted
+    assert player.story.opening_clip(player.session) is not None
 
 
 # Exports
