@@ -5,6 +5,7 @@ Values are frozen: a step returns a new session, and an older one can go on as a
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,7 @@ from .messages import brief
 from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 CACHED_TURNS = 20  # a session keeps the representations of its last turns (more for a wider window) in memory
@@ -133,11 +135,25 @@ class GameState:
         return self.motion, self.change.social, self.change.entertainment, self.change.stamina
 
 
+@dataclass(frozen=True, eq=False)
+class OpeningClip:
+    """What an opening looks like, (F, H, W, 3) uint8 as a shot has it. Only for people: no turn depends on it."""
+
+    frames: np.ndarray
+    fps: float
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits: the SHA-256 of the frames and their rate."""
+        return hashlib.sha256(f"{self.frames.shape} {self.fps} ".encode() + self.frames.tobytes()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Turn:
     """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
     prediction could use. recalled: the numbers of those that are older than the last turns. before: the stats before
-    it. refused: the stats whose predicted change the world's rules did not count.
+    it. refused: the stats whose predicted change the world's rules did not count. clip: of an opening that is not yet
+    in its story.
     """
 
     number: int
@@ -150,6 +166,7 @@ class Turn:
     recalled: tuple[int, ...] = ()
     before: CharacterState | None = None
     refused: tuple[str, ...] = ()
+    clip: OpeningClip | None = None
 
     def under(self, rules: Rules) -> Turn:
         """The turn with the stats that follow from those before it, which `character` holds so far."""
@@ -239,11 +256,11 @@ class GameSession:
     def _seen(self) -> Seen:
         return Seen.of((turn.number, turn.instruction) for turn in self.turns)
 
-    def open_with(self, instruction: str, state: GameState) -> GameSession:
-        """A game that starts from a picture as turn 0; ValueError if it has turns already."""
+    def open_with(self, instruction: str, state: GameState, clip: OpeningClip | None = None) -> GameSession:
+        """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it has turns already."""
         if self.turns:
             raise ValueError(f"this game has {len(self.turns)} turns already; an opening picture must come first")
-        return replace(self, turns=(Turn(0, instruction, 0, state, self.opening),))
+        return replace(self, turns=(Turn(0, instruction, 0, state, self.opening, clip=clip),))
 
     def step(
         self,

@@ -154,8 +154,9 @@ export class Ahead {
   }
 
   #may() {
-    const { story, busy, starting } = this.session;
-    const idle = story && !busy && !starting && !this.#job && !this.#sending;
+    const { story, busy, starting, root, opening } = this.session;
+    const isEncoded = !opening || root.children.length > 0; // before, turn 1 would be drawn without its opening
+    const idle = story && isEncoded && !busy && !starting && !this.#job && !this.#sending;
     return idle && this.on && !this.#failed && this.#more && this.#place === this.#here;
   }
 

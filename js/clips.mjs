@@ -11,11 +11,12 @@ const ADDRESS = /^[0-9a-f]{64}\./; // a file that is named by its content, which
 export function createClips(address, moving = !reducedMotion()) {
   const videos = new Map();
   const sources = new Map(); // the newest source of each video
+  const pictures = new Map();
   let paused = !moving;
 
   /** The video element for a place, created again only if the clip has changed. A `still` one plays only on hover. */
   function video(place, clip, { words = null, still = false } = {}) {
-    const source = address(viewPath(clip));
+    const source = address(viewPath(clip)) + (clip.at ? `#t=${clip.at}` : "");
     const key = `${place} ${ADDRESS.test(clip.filename) ? clip.filename : source}`;
     if (!videos.has(key)) {
       const element = el("video", {
@@ -35,6 +36,14 @@ export function createClips(address, moving = !reducedMotion()) {
     }
     sources.set(key, source);
     return set(videos.get(key), { "aria-label": words, "data-still": still });
+  }
+
+  /** The image element for a picture that is no clip; the one that is shown already, if its address is the same. */
+  function picture(place, file, { words = null } = {}) {
+    const source = address(viewPath(file));
+    const shown = pictures.get(place)?.getAttribute("src") === source;
+    if (!shown) pictures.set(place, el("img", { src: source }));
+    return set(pictures.get(place), { alt: words ?? "" });
   }
 
   /** After a redraw: play the clips that are shown and release the others, since browsers have few video decoders. */
@@ -74,7 +83,7 @@ export function createClips(address, moving = !reducedMotion()) {
     }
   }
 
-  return { video, settle, pause, point, release, isPaused: () => paused };
+  return { video, picture, settle, pause, point, release, isPaused: () => paused };
 }
 
 /** Whether the player wants nothing to move. */

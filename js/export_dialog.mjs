@@ -10,7 +10,10 @@ const RATES = [0, 24, 30, 48, 60]; // pictures a second; 0: as drawn
 const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
 const LARGEST_GIF_RATE = 50;
 
-/** A dialog: open() shows it; `write(film)` gets the chosen film, as inputs of ExportGameStory, or null for a sheet. */
+/**
+ * A dialog: open(hasOpening) shows it; `write(film, showOpening)` gets the chosen film, as inputs of ExportGameStory, or null
+ * for a sheet, and whether it begins with turn 0.
+ */
 export function createExport(say, write) {
   const kind = choice(KINDS, (value) => (value === SHEET ? say("exportSheet") : value));
   const subtitles = choice(SUBTITLES, (value) => say(SUBTITLE_WORDS[value]));
@@ -18,6 +21,8 @@ export function createExport(say, write) {
   const scale = choice(SCALES, (value) => (value ? `${value} \u00d7` : say("asText")));
   const title = el("input", { type: "text", maxlength: 200, placeholder: say("noTitle") });
   const stats = el("input", { type: "checkbox" });
+  const opening = el("input", { type: "checkbox", name: "show-opening" });
+  const first = el("label", { class: "ag-check", hidden: true }, opening, el("span", { text: say("showOpening") }));
   const look = el(
     "fieldset",
     { class: "ag-look" },
@@ -34,6 +39,7 @@ export function createExport(say, write) {
     { class: "ag-export-form", on: { submit, change: fit } },
     field(say("exportAs"), kind),
     look,
+    first,
     el("p", { class: "ag-faint", text: say("exportSound") }),
     el("div", { class: "ag-buttons" }, go, close),
   );
@@ -58,7 +64,7 @@ export function createExport(say, write) {
   function submit(event) {
     event.preventDefault();
     element.close();
-    write(kind.value === SHEET ? null : film());
+    write(kind.value === SHEET ? null : film(), !first.hidden && opening.checked);
   }
 
   function film() {
@@ -78,7 +84,8 @@ export function createExport(say, write) {
     if (event.key === "Escape") element.close();
   }
 
-  function open() {
+  function open(hasOpening = false) {
+    first.hidden = !hasOpening;
     if (!element.isConnected) document.body.append(element);
     if (!element.open) element.showModal();
     kind.focus();

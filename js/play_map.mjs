@@ -8,7 +8,7 @@ const STEP = 30; // from turn to turn
 const LANE = 26; // from lane to lane
 const EDGE = 17;
 
-/** A map that calls `goTo(turn)`. show(root, here, line) draws it. */
+/** A map that calls `goTo(turn)`. show(root, here, line) draws it; the beginning is turn 0 if the branch has an opening. */
 export function createMap(say, goTo) {
   const rails = svg("svg", { class: "ag-rails", "aria-hidden": "true" });
   const stops = el("div", {
@@ -46,7 +46,9 @@ export function createMap(say, goTo) {
   }
 
   function createStart(current) {
-    return stop(shown.root, say("beginning"), "", current);
+    const opening = shown.root.openings[shown.line];
+    const words = opening ? `${say("turn", { number: 0 })}: ${opening.instruction}` : say("beginning");
+    return stop(shown.root, words, opening ? " ag-opened" : "", current);
   }
 
   function createStop(at) {
@@ -63,7 +65,7 @@ export function createMap(say, goTo) {
       class: `ag-stop${kind}${recalled ? " ag-recalled" : ""}`,
       role: "treeitem",
       vars: place,
-      text: at.number || "",
+      text: at.number || (kind === " ag-opened" ? 0 : ""),
       title: recalled ? `${words}, ${say("rememberedHere")}` : words,
       "aria-label": label,
       "aria-level": at.number + 1,

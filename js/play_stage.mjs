@@ -3,11 +3,12 @@
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { exampleInstructions, instructionLines, isSaidAs } from "./instruction.mjs";
+import { openingHere } from "./opening.mjs";
 import { bestTake, judgedTakesOf, pathTo, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
 
-/** The large clip with its turn's text. `move(wanted)` is called when the player lets all clips move, or pauses them. */
+/** The large clip with its turn's text; at the beginning, of turn 0. `move(wanted)` is called when the player lets all clips move, or pauses them. */
 export function createStage(say, clips, more, move) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
@@ -45,22 +46,23 @@ export function createStage(say, clips, more, move) {
     set(pause.firstChild, { class: `pi pi-${clips.isPaused() ? "play" : "pause"}` });
   }
 
-  function show({ here: { turn: last, number: lastNumber }, busy, early }) {
-    const turn = early ?? last;
-    const shown = early ? early.number : lastNumber;
+  function show(now) {
+    const { here, busy, early } = now;
+    const turn = early ?? here.turn ?? openingHere(now);
+    const shown = early ? early.number : here.number;
     if (!busy) showPreview(null);
-    pause.hidden = !turn?.clip;
+    pause.hidden = !turn?.clip || turn.still;
     draft.hidden = !turn?.clip || !turn.draft;
     draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
-    number.textContent = shown || "";
-    number.hidden = !shown;
+    number.textContent = turn ? shown : "";
+    number.hidden = !turn;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     typed.hidden = !turn?.typed;
     typed.textContent = typed.title = typed.hidden ? "" : say("typed", { words: turn.typed });
     const label = turn && say("clipOf", { number: shown, instruction: turn.instruction });
     const picture = turn?.clip
-      ? clips.video("stage", turn.clip, { words: label })
+      ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label })
       : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });
     if (place.firstChild !== picture) place.replaceChildren(picture);
     showPause();

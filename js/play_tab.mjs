@@ -4,6 +4,7 @@ import { createClips } from "./clips.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
 import { createExport } from "./export_dialog.mjs";
 import { createCard } from "./state_card.mjs";
+import { createOpeningChooser } from "./opening.mjs";
 import { createForm } from "./play_form.mjs";
 import { createStoryList } from "./story_list.mjs";
 import { createMap } from "./play_map.mjs";
@@ -70,13 +71,16 @@ function createStart(say, session, page) {
     on: { click: () => page.getWeights(world.value) },
   });
   const list = createStoryList(say, session, page);
+  const opening = createOpeningChooser(say);
+  const go = wordButton("play", say("begin"), { type: "submit", class: "ag-main" });
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const form = el(
     "form",
     { class: "ag-new", on: { submit: begin } },
     el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
     el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
-    wordButton("play", say("begin"), { type: "submit", class: "ag-main" }),
+    opening.element,
+    go,
     weights,
   );
   const element = el(
@@ -89,12 +93,16 @@ function createStart(say, session, page) {
   );
   let offered = "my-game";
 
-  function begin(event) {
+  async function begin(event) {
     event.preventDefault();
-    session.begin(name.value.trim(), world.value);
+    if (session.uploading) return;
+    await session.begin(name.value.trim(), world.value, opening.value());
+    if (session.story) opening.clear();
   }
 
-  function show({ stories, worlds, absent, error: sentence }) {
+  function show({ stories, worlds, absent, uploading, error: sentence }) {
+    go.disabled = uploading;
+    go.lastChild.textContent = say(uploading ? "uploading" : "begin");
     error.hidden = !sentence;
     error.textContent = sentence;
     const chosen = world.value;
@@ -105,7 +113,12 @@ function createStart(say, session, page) {
     list.show(stories);
   }
 
-  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release: list.release };
+  function release() {
+    opening.clear();
+    list.release();
+  }
+
+  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release };
 }
 
 function createGame(say, session, clips, page) {
@@ -113,8 +126,9 @@ function createGame(say, session, clips, page) {
   const world = el("span", { class: "ag-chip" });
   const goBack = () => form.offer(session.undo());
   const undo = iconButton("undo", say("undo"), goBack);
-  const dialog = createExport(say, (film) => session.exportStory(film));
-  const write = iconButton("download", say("exportWords"), () => dialog.open());
+  const dialog = createExport(say, (film, showOpening) => session.exportStory(film, showOpening));
+  const hasOpening = () => Boolean(session.root.openings[session.line]?.clip);
+  const write = iconButton("download", say("exportWords"), () => dialog.open(hasOpening()));
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
     "header",

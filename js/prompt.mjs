@@ -4,6 +4,7 @@ import { pathTo } from "./tree.mjs";
 
 export const WORLD_NODE = "animegamer-world";
 export const TURN_NODE = "animegamer-turn";
+const OPENING_NODE = "animegamer-opening";
 const TAKE_STRIDE = 1009; // between the seeds of two takes; a story's turn n is drawn with seed + n - 1
 const WINDOW = -1; // default: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
@@ -12,13 +13,31 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
  * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as `director` proposes them. Of
- * more than one of `takes` the best is kept.
+ * more than one of `takes` the best is kept. `opening` is the uploaded {name, subfolder, film, at, text} that a new story
+ * begins with.
  */
-export function turnPrompt({ world, film, ...turn }) {
+export function turnPrompt({ world, film, opening, ...turn }) {
   if (film) return filmPrompt(film, turn);
+  const begins = opening ? { opening: [OPENING_NODE, 0] } : {};
   return {
     [WORLD_NODE]: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
-    [TURN_NODE]: { class_type: "PlayGameStory", inputs: { model: [WORLD_NODE, 0], ...gameInputs(turn) } },
+    ...(opening ? openingNodes(opening) : {}),
+    [TURN_NODE]: { class_type: "PlayGameStory", inputs: { model: [WORLD_NODE, 0], ...gameInputs(turn), ...begins } },
+  };
+}
+
+/** The nodes that read an opening: a picture, or two seconds of a film. */
+function openingNodes({ name, subfolder, film, at, text }) {
+  const [file, span] = [`${OPENING_NODE}-file`, `${OPENING_NODE}-span`];
+  const path = subfolder ? `${subfolder}/${name}` : name;
+  const encode = (inputs) => ({
+    [OPENING_NODE]: { class_type: "EncodeShot", inputs: { model: [WORLD_NODE, 0], motion_text: text, ...inputs } },
+  });
+  if (!film) return { [file]: { class_type: "LoadImage", inputs: { image: path } }, ...encode({ frames: [file, 0] }) };
+  return {
+    [file]: { class_type: "LoadVideo", inputs: { file: path } },
+    [span]: { class_type: "ReadFilmSpan", inputs: { model: [WORLD_NODE, 0], video: [file, 0], at } },
+    ...encode({ frames: [span, 0], clip_fps: [span, 1], frame: [span, 2] }),
   };
 }
 
@@ -88,9 +107,10 @@ export function errorSentence(error, otherwise) {
 }
 
 /** The turns of a branch up to `after` as a film. */
-function filmPrompt(film, { story, line, after }) {
+function filmPrompt(film, { story, line, after, showOpening }) {
   const usual = { name: "film", format: "mp4", subtitles: "none", stats: false, title: "", scale: 0, scaling: "lanczos" };
-  const inputs = { story, line, turns: after, ...usual, fps: 0, loop_sound: true, fade: 1.5, ...film };
+  const opening = showOpening ? { show_opening: true } : {};
+  const inputs = { story, line, turns: after, ...usual, fps: 0, loop_sound: true, fade: 1.5, ...film, ...opening };
   return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
 }
 
@@ -106,6 +126,7 @@ function gameInputs({
   steps = 0,
   guidance = "world",
   exported = false,
+  showOpening = false,
   autoplay = 0,
   director = "rules",
   takes = 1,
@@ -122,6 +143,7 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
+    ...(showOpening ? { show_opening: true } : {}),
     ...(autoplay ? { autoplay, director } : {}),
     ...(takes > 1 ? { takes } : {}),
   };

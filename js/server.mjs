@@ -1,5 +1,7 @@
 // The server's functions that the Play tab needs, through ComfyUI's own api object.
 
+const TOO_LARGE = 413; // HTTP's status
+
 /** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
   const getJson = (path) => answer(path);
@@ -7,13 +9,28 @@ export function createServer(api) {
   async function answer(path, options) {
     const reply = await answered(api.fetchApi(path, options));
     const body = await reply.json().catch(() => null);
-    if (!reply.ok || body === null) throw new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
+    if (!reply.ok || body === null) {
+      const error = new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
+      throw Object.assign(error, { status: reply.status });
+    }
     return body;
   }
 
   function postJson(path, values) {
     const headers = { "Content-Type": "application/json" };
     return answer(path, { method: "POST", headers, body: JSON.stringify(values) });
+  }
+
+  async function upload(file) {
+    const body = new FormData();
+    body.append("image", file); // ComfyUI's name for any file
+    body.append("type", "input");
+    try {
+      return await answer("/upload/image", { method: "POST", body });
+    } catch (error) {
+      if (error.status !== TOO_LARGE) throw error;
+      throw new Error(`${file.name} is larger than ComfyUI takes (--max-upload-size, by default 100 MB). Choose a shorter film.`);
+    }
   }
 
   async function prompts() {
@@ -30,6 +47,7 @@ export function createServer(api) {
   return {
     getJson,
     postJson,
+    upload,
     queued,
     prompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,

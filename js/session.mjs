@@ -43,22 +43,29 @@ export class PlaySession {
       await this.#readStories();
     });
     if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
-    else if (saved.story && saved.jobs?.length) await this.open(saved.story, saved.world, saved);
+    else if (saved.story && (saved.jobs?.length || saved.opening)) await this.open(saved.story, saved.world, saved);
     this.starting = false;
     this.onChange(this, "");
   }
 
-  /** Start a new story, or open the saved one of this name. If that fails, `error` says why and no story is open. */
-  async begin(story, world) {
-    if (this.#knows(story)) return this.open(story);
-    if (await this.#guard(() => this.#readWords({ world, story }))) await this.open(story, world);
+  /**
+   * Start a new story, or open the saved one of this name. If that fails, `error` says why and no story is open. `chosen`
+   * is the {file, film, at, text} that a new story begins with; the file is uploaded.
+   */
+  async begin(story, world, chosen = null) {
+    if (this.#knows(story) && !chosen) return this.open(story);
+    if (this.#knows(story))
+      return this.#changed("failed", `Story ${story} has begun already. Choose another name, or no opening.`);
+    if (!(await this.#guard(() => this.#readWords({ world, story })))) return;
+    const opening = chosen && (await this.#guard(() => this.#upload(chosen)));
+    if (opening || !chosen) await this.open(story, world, { opening });
   }
 
-  /** Open a saved story, or (with a world) start one; `place` is {line, number, jobs} from before a reload. */
+  /** Open a saved story, or (with a world) start one; `place` is {line, number, jobs, opening} from before a reload. */
   async open(story, world, place = {}) {
     this.leave();
     this.#opening = true;
-    Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [] });
+    Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [], opening: place.opening ?? null });
     if (this.#knows(story) || world === undefined) await this.#guard(() => this.#readStory(place));
     await this.#guard(async () => void (this.words = await this.#readWords({ world: this.world })));
     this.#opening = false;
@@ -81,6 +88,8 @@ export class PlaySession {
       world: "",
       jobs: [],
       batch: null, // events that arrive while prompts are sent; they wait until the ids of the prompts are known
+      opening: null, // the uploaded {name, subfolder, film, at, text} that the story begins with; turn 1 takes it along
+      uploading: false,
       sent: 0,
       finished: 0,
       files: [],
@@ -169,9 +178,12 @@ export class PlaySession {
     await this.#send([{ ...settingsOf(turn), ...request, chosen: true }]);
   }
 
-  /** Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet. */
-  async exportStory(film = null) {
-    await this.#send([{ after: this.here.number, line: this.line, exported: true, film }]);
+  /**
+   * Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet.
+   * `showOpening`: beginning with turn 0.
+   */
+  async exportStory(film = null, showOpening = false) {
+    await this.#send([{ after: this.here.number, line: this.line, exported: true, film, showOpening }]);
   }
 
   /** Save some of the form's settings for a reload. */
@@ -315,6 +327,7 @@ export class PlaySession {
     if (this.busy) return;
     const { story, world } = this;
     const window = this.here.turn?.window;
+    const opening = this.root.children.length ? null : this.opening;
     const batch = [];
     Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
     this.#changed();
@@ -322,7 +335,7 @@ export class PlaySession {
     for (const { stay, chosen, ...request } of requests) {
       if (this.batch !== batch) return;
       const sent = await this.#guard(async () => {
-        const id = await this.port.queue(turnPrompt({ world, story, window, ...request }));
+        const id = await this.port.queue(turnPrompt({ world, story, window, opening, ...request }));
         if (this.batch !== batch) {
           if (story === this.story) await this.port.cancel([id]); // stopped; prompts of a story that was closed go on
           return false;
@@ -355,6 +368,18 @@ export class PlaySession {
     this.#clear();
     this.#changed("failed", `Story ${story} was removed from the output folder. The next turn starts it again.`);
     return false;
+  }
+
+  async #upload({ file, ...opening }) {
+    this.uploading = true;
+    this.#changed();
+    try {
+      const { name, subfolder } = await this.port.upload(file);
+      return { ...opening, name, subfolder };
+    } finally {
+      this.uploading = false;
+      this.#changed();
+    }
   }
 
   async #readStories() {
@@ -410,8 +435,8 @@ export class PlaySession {
     if (error !== undefined) this.error = error;
     if (this.story) {
       const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // only what a reload needs
-      const { story, world, line, settings } = this;
-      this.storage.write({ story, world, line, number: this.here.number, jobs, settings });
+      const { story, world, line, settings, opening } = this;
+      this.storage.write({ story, world, line, number: this.here.number, jobs, settings, opening });
     }
     this.onChange(this, event);
   }

@@ -91,6 +91,11 @@ const STYLE = `
 .ag-new { display: flex; flex-direction: column; gap: 12px; padding: 14px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); }
 .ag-field { display: flex; flex-direction: column; gap: 4px; min-width: 0; }
 .ag-field > span { font-size: 12px; color: var(--ag-faint); }
+.ag-opening, .ag-opening-more { display: flex; flex-direction: column; gap: 12px; }
+.ag-opening-file { display: flex; gap: 6px; align-items: center; }
+.ag-play .ag-opening-file input { flex: 1; height: auto; padding: 5px 6px; font-size: 12px; }
+.ag-opening-file input::file-selector-button { font: inherit; color: inherit; margin-inline-end: 8px; padding: 4px 10px; border: 0; border-radius: 6px; cursor: pointer; background: color-mix(in srgb, var(--ag-ink) 12%, transparent); }
+.ag-opening-look > * { display: block; width: 100%; max-height: 200px; object-fit: contain; border-radius: 8px; background: #000; }
 .ag-stories { display: flex; flex-direction: column; gap: 6px; margin-top: -8px !important; }
 .ag-story { width: 100%; display: grid; grid-template-columns: 1fr auto; gap: 0 8px; align-items: center; text-align: start; padding: 10px 12px !important; background: var(--ag-card) !important; border: 1px solid var(--ag-edge) !important; }
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
@@ -133,7 +138,7 @@ const STYLE = `
 .ag-stage { display: flex; flex-direction: column; gap: 10px; }
 .ag-frame { position: relative; aspect-ratio: 3 / 2; max-height: 46vh; border-radius: 12px; overflow: hidden; background: color-mix(in srgb, var(--ag-ink) 7%, var(--ag-paper)); }
 .ag-screen, .ag-screen > * { width: 100%; height: 100%; }
-.ag-screen video, .ag-preview { object-fit: contain; display: block; background: #000; }
+.ag-screen :is(video, img), .ag-preview { object-fit: contain; display: block; background: #000; }
 .ag-preview { position: absolute; inset: 0; width: 100%; height: 100%; }
 .ag-blank { display: grid !important; place-items: center; font-size: 34px; color: color-mix(in srgb, var(--ag-ink) 26%, transparent); }
 .ag-play .ag-draft { position: absolute; inset-inline-start: 8px; top: 8px; max-width: calc(100% - 16px); padding: 0 8px; border-radius: 10px; font-size: 11px; line-height: 20px; color: #fff; background: rgb(0 0 0 / .72); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }

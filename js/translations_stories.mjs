@@ -1,4 +1,4 @@
-// The texts of the list of stories, the export dialog and of messages; translations.mjs has the rest.
+// The texts of the list of stories, of openings, the export dialog and of messages; translations.mjs has the rest.
 
 export const en = {
   exportWords: "Export the story",
@@ -34,6 +34,13 @@ export const en = {
   turnFailed: "A turn of {story} was not played",
   takeBack: "Undo",
   copyOf: "{story} copy",
+  opening: "Opening picture or clip",
+  openingHelp: "The story begins with it as turn 0. The engine reads one picture; the clip is kept in the story.",
+  openingAt: "Second of the film",
+  openingText: "What happens in it",
+  noOpening: "No opening",
+  uploading: "Uploading the opening",
+  showOpening: "Begin with the opening (turn 0)",
 };
 
 export const zh = {
@@ -70,6 +77,13 @@ export const zh = {
   turnFailed: "{story} 的一个回合没有完成",
   takeBack: "撤销",
   copyOf: "{story} 副本",
+  opening: "开场图片或视频",
+  openingHelp: "故事从它开始，作为第 0 回合。引擎读取一帧画面；视频会保存在故事里。",
+  openingAt: "影片的第几秒",
+  openingText: "其中发生什么",
+  noOpening: "不要开场",
+  uploading: "正在上传开场",
+  showOpening: "从开场（第 0 回合）开始",
 };
 
 export const ja = {
@@ -106,4 +120,11 @@ export const ja = {
   turnFailed: "{story} のターンを実行できませんでした",
   takeBack: "元に戻す",
   copyOf: "{story} のコピー",
+  opening: "オープニングの画像または映像",
+  openingHelp: "物語はターン 0 としてそこから始まります。エンジンが読むのは 1 枚の画像で、映像は物語に保存されます。",
+  openingAt: "映画の何秒目か",
+  openingText: "そこで起きていること",
+  noOpening: "オープニングなし",
+  uploading: "オープニングをアップロード中",
+  showOpening: "オープニング（ターン 0）から始める",
 };

@@ -3,13 +3,15 @@
 /**
  * The tree of the branches in `lines` (of GET /animegamer/story). A node has number, turn (from the server; null at the
  * root), parent, children, lines (names of the branches through it), key (its oldest branch and number: unique, and
- * stable while the story grows) and lane (0 for the first branch).
+ * stable while the story grows) and lane (0 for the first branch). The root also has openings: branch -> {instruction,
+ * clip} of turn 0, for the branches that began with a picture or clip; the clip may be null.
  */
 export function buildTree(lines) {
-  const root = node(0, null, null, "");
+  const root = { ...node(0, null, null, ""), openings: {} };
   for (const line of [...lines].sort((a, b) => age(a.name) - age(b.name))) {
     let at = root;
     at.lines.push(line.name);
+    if (line.opening) root.openings[line.name] = { instruction: line.opening, clip: line.opening_clip ?? null };
     for (const turn of line.turns) {
       let next = at.children.find((child) => same(child.turn, turn));
       if (!next) {

@@ -11,10 +11,11 @@ from .ahead import DrawTurnsAhead
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
-from .drawing import DecodeShot, EncodeShot, EncodeShotLatent
+from .drawing import DecodeShot, EncodeShotLatent
 from .evaluation import EvaluateGame
 from .films import ExportGameStory
 from .game import ComposeGameInstruction, GameHistory, LoadAnimeGamer, PredictNextState, StateDisplay
+from .openings import EncodeShot, ReadFilmSpan
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
@@ -41,6 +42,7 @@ NODE_CLASS_MAPPINGS = {
     "ExportGameStory": ExportGameStory,
     "PlayGameBatch": PlayGameBatch,
     "DrawTurnsAhead": DrawTurnsAhead,
+    "ReadFilmSpan": ReadFilmSpan,
 }
 
 

@@ -1,4 +1,4 @@
-"""Encode Shot and Decode Shot, and what all nodes that draw share."""
+"""Decode Shot and Encode Shot Latent, and what all nodes that draw share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from comfy_api.v0_0_2 import InputImpl, Types, io
 
 from ..animegamer_core.media.video import clip_suffix, write_clip
 from ..animegamer_core.spec import GUIDANCE_NAMES
-from ..animegamer_core.state import GameSession, GameState, MotionScope
+from ..animegamer_core.state import MotionScope
 from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
@@ -32,8 +32,6 @@ from .values import (
     frames_of,
     image_of,
     latent_of,
-    notes_of,
-    one_instruction,
     samples_of,
 )
 from .widgets import seed_input
@@ -58,44 +56,6 @@ LARGEST_MOTION = 999.0
 PREVIEW_FRACTION = 0.05  # of the sampling time that previews may take
 PREVIEW_FROM = 0.2  # of the steps; the first ones show little but noise
 PREVIEW_SIDE = 360  # pixels of a preview's longer side
-
-
-class EncodeShot(io.ComfyNode):
-    """Encodes a picture as the state of turn 0."""
-
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            node_id="EncodeShot",
-            display_name="Encode Shot",
-            search_aliases=("image to state", "opening picture", "own picture", "encode image"),
-            description="Encodes a picture (or the first frame of a clip) and a text about it as turn 0 of a game.",
-            inputs=[
-                ModelSocket.Input("model", tooltip="The world to encode the picture with. It needs a shot encoder."),
-                io.Image.Input(
-                    "frames",
-                    tooltip="A picture, or a clip, of which the first frame is used. It is cropped to the shot's "
-                    "aspect ratio.",
-                ),
-                io.String.Input(
-                    "motion_text",
-                    default="stands still",
-                    tooltip="What happens in the picture, or a whole instruction (Character: ...; Motion: ...; "
-                    "Background: ...).",
-                ),
-            ],
-            outputs=[
-                StateSocket.Output("state", display_name="state", tooltip="Turn 0, for the opening of Game History.")
-            ],
-        )
-
-    @classmethod
-    def execute(cls, model: GameModel, frames: Tensor, motion_text: str) -> io.NodeOutput:
-        text = one_instruction(motion_text)
-        representation = model.encoder().represent(text, frames_of(frames[:1])[0])
-        session = GameSession().open_with(text, GameState.of_picture(representation))
-        moment = Moment(session, model.world.motion_table, model.world.tokenizer().unknown_words(text))
-        return io.NodeOutput(moment, ui=notes_of(moment, model.world.spec.name))
 
 
 class EncodeShotLatent(io.ComfyNode):

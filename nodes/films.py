@@ -97,6 +97,12 @@ class ExportGameStory(io.ComfyNode):
                     tooltip="Seconds over which the sound fades out at the film's end.",
                 ),
                 io.Audio.Input("audio", optional=True, tooltip="Music or a voice, cut to the film's length."),
+                io.Boolean.Input(
+                    "show_opening",
+                    default=False,
+                    optional=True,
+                    tooltip="Begin with the clip of turn 0, where the game has an opening.",
+                ),
             ],
             outputs=[
                 io.Video.Output("video", display_name="video", tooltip="The film, for core's video nodes; mp4 only."),
@@ -131,9 +137,14 @@ class ExportGameStory(io.ComfyNode):
 
 
 def _options(
-    loop_sound: bool, fade: float, audio: dict[str, typing.Any] | None = None, **look: typing.Any
+    loop_sound: bool,
+    fade: float,
+    audio: dict[str, typing.Any] | None = None,
+    show_opening: bool = False,
+    **look: typing.Any,
 ) -> FilmOptions:
     """The options of the film from the node's inputs."""
+    look["opening"] = show_opening
     if audio is None:
         return FilmOptions(**look)
     samples = audio["waveform"][0, :2].float().cpu().numpy()

@@ -239,7 +239,7 @@ class GameHistory(io.ComfyNode):
         if rewind_to >= 0:
             session = session.rewind(rewind_to)
         if opening is not None:
-            session = session.open_with(opening.turn.instruction, opening.turn.state)
+            session = session.open_with(opening.turn.instruction, opening.turn.state, opening.turn.clip)
         return io.NodeOutput(session)
 
 

@@ -92,6 +92,7 @@ class PlayInputs(GameInputs):
     bar: float = 0.0
     most_takes: int = 0
     director: str = RULES
+    show_opening: bool = False
 
 
 class PlayGameStory(io.ComfyNode):
@@ -113,6 +114,7 @@ class PlayGameStory(io.ComfyNode):
                 "bar",
                 "most_takes",
                 "director",
+                "show_opening",
             ),
             essentials=True,
             description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
@@ -147,6 +149,13 @@ class PlayGameStory(io.ComfyNode):
                 takes_input(),
                 *bar_inputs(),
                 director_input(),
+                io.Boolean.Input(
+                    "show_opening",
+                    default=False,
+                    optional=True,
+                    tooltip="For export: story.mp4 and contact-sheet.png begin with the clip of turn 0, where the game "
+                    "has an opening.",
+                ),
             ],
             outputs=[
                 HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
@@ -187,7 +196,7 @@ class PlayGameStory(io.ComfyNode):
             game = GameRun(player, given.model)
             game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed, given.director)
             first = after if count else 0
-            files = game.export(finish=bool(count)) if given.export else game.files(first)
+            files = game.export(bool(count), given.show_opening) if given.export else game.files(first)
             output = game.output(files, first)
             # Turns after the last one: the same inputs would play further turns.
             PLAYED.record(inputs, given.story, run_again=bool(count) and given.after < 0)
@@ -206,7 +215,8 @@ def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | Non
     rules = story.rules or given.model.world.life.rules
     start = GameSession(opening=CharacterState(**rules.start))
     if given.opening is not None:
-        return start.open_with(given.opening.turn.instruction, given.opening.turn.state)
+        turn = given.opening.turn
+        return start.open_with(turn.instruction, turn.state, turn.clip)
     return None if after or given.line else start
 
 
@@ -261,12 +271,14 @@ class GameRun:
         world, stop = self.model.world, comfyui.stop_if_interrupted
         return proposer_for(kind, world.life, world.spec.name, self.player.session, seed, stop)
 
-    def export(self, finish: bool) -> list[Path]:
-        """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here."""
+    def export(self, finish: bool, opening: bool) -> list[Path]:
+        """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.
+        opening: they begin with the clip of turn 0.
+        """
         if finish:
-            return self.player.finish()
+            return self.player.finish(opening)
         self.story.end_branch(len(self.story.entries))  # publishes its clips, whichever branch was current
-        return export(self.story, self.player.session)
+        return export(self.story, self.player.session, opening)
 
     def files(self, after: int) -> list[Path]:
         """The clips of the turns after `after`."""

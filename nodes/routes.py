@@ -255,12 +255,13 @@ def _story(query: typing.Mapping[str, str]) -> Json:
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
     story = Story.read(comfyui.output_folder(), name)
     (world, facts), current = played_world(story.world_name, story.fingerprint), story.branch
-    lines = [{"name": branch, **_branch(story, branch, facts)} for branch in story.branches()]
+    clips: dict[str | None, Json | None] = {}
+    lines = [{"name": branch, **_branch(story, branch, facts, clips)} for branch in story.branches()]
     return {"name": name, "world": world, "line": current, "lines": lines}
 
 
-def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
-    """The turns of a branch, with `error` if they cannot be read."""
+def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str | None, Json | None]) -> Json:
+    """The turns of a branch, with `error` if they cannot be read. clips: those of openings so far, by their address."""
     try:
         story.use(branch)
         session = story.session(len(story.entries), 0)
@@ -271,7 +272,13 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
         if turn.number > 0:
             turns.append(_turn_of(story, turn, before, facts))
             before = turn.character
-    return {"turns": turns, "opening": session.picture.instruction if session.picture else None}
+    picture = session.picture
+    if picture is None:
+        return {"turns": turns, "opening": None, "opening_clip": None}
+    if picture.address not in clips:  # most branches begin alike, and the file is read whole
+        path = story.opening_clip(session)
+        clips[picture.address] = None if path is None else comfyui.output_item(path)
+    return {"turns": turns, "opening": picture.instruction, "opening_clip": clips[picture.address]}
 
 
 def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts | None) -> Json:

@@ -134,7 +134,9 @@ def _words_of(world: World) -> GameTokenizer | None:
 
 
 def shot_path(story: Story, number: int) -> Path | None:
-    """The file of a turn's shot; None if the branch has no such turn or the turn was not drawn."""
+    """The file of a turn's shot, 0 for the opening; None if the branch has none of it, or if it was not drawn."""
+    if number == 0:
+        return story.opening_clip(story.session(0, 0))
     shot = story.entries[number - 1].shot if 0 < number <= len(story.entries) else None
     return None if shot is None else story.shots.path(shot)
 

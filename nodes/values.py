@@ -77,10 +77,11 @@ def image_of(frames_FCHW: Tensor) -> Tensor:
 
 
 def image_of_bytes(frames_FHWC: typing.Any) -> Tensor:
-    """IMAGE of a (F, H, W, 3) uint8 array."""
+    """IMAGE of a (F, H, W, 3) uint8 array, or of a list of frames."""
+    import numpy as np
     import torch
 
-    return torch.from_numpy(frames_FHWC).float() / 255
+    return torch.from_numpy(np.asarray(frames_FHWC)).float() / 255
 
 
 def bytes_of(image_FHWC: Tensor) -> typing.Any:

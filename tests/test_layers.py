@@ -32,7 +32,7 @@ LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
     "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets story.ahead story.ahead_store "
     "story.branches story.content_store story.endpoint story.endpoint_director story.endpoint_translation "
-    "story.index story.player story.story story.turn"
+    "story.index story.opening story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
 
@@ -127,7 +127,7 @@ PUBLIC = {
     "runtime/models": "LoadedModels Models PlaySettings",
     "runtime/cfg_parallel": "CfgParallel enable_cfg_parallel replicas second_device",
     "runtime/device": "choose_device",
-    "story/player": "PlayedTurn Player export put_shot read_in save_turn",
+    "story/player": "PlayedTurn Player check_same_opening export put_shot read_in save_turn",
     "story/turn": "Prediction StateSource draw_turn draw_turn_latent known_turn next_key predict_turn shot_key "
     "state_key",
     "story/ahead": "Ahead AheadTurn Piece",
@@ -139,8 +139,8 @@ PUBLIC = {
     "recall": "Memory Named Seen chosen_memory named_in names_of turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",
-    "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable StateChange Turn check_length "
-    "clean_text level_of motion_text read_instructions scope_name",
+    "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable OpeningClip StateChange Turn "
+    "check_length clean_text level_of motion_text read_instructions scope_name",
     "story/story": "Story",
     "media/video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
     "model/engine": "EngineOutput GameEngine ReplyTree additive_mask",

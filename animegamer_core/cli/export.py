@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number and instruction of each turn: burned into the pictures, or soft, which a player can switch off: a "
         "track of the mp4, and the same as .srt beside it (default %(default)s)",
     )
+    add("--show-opening", action="store_true", help="begin with the clip of turn 0, where a game has an opening")
     add("--stats", action="store_true", help="show motion and stats in a corner")
     add("--title", default="", metavar="TEXT", help="begin with a title card")
     add("--scale", type=int, default=0, help="enlarge by this whole number (default: what text needs to be legible)")
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if args.branch:
         story.use(args.branch)
     sound = None if args.audio is None else Soundtrack(args.audio, loop=not args.once, fade=args.fade)
-    options = FilmOptions(args.subtitles, args.stats, args.title, args.scale, args.scaling, args.fps, sound)
+    look = (args.subtitles, args.stats, args.title, args.scale, args.scaling, args.fps)
+    options = FilmOptions(*look, sound, args.show_opening)
     out = args.out or args.story / FILMS / "film.mp4"
     with story.lock(), _Bar() as bar:  # nobody may rename or delete it meanwhile
         film = export_film(story, out, options, args.turns, bar.show)

@@ -25,6 +25,7 @@ from ..story.story import Story
 from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
 from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, check_director
 from .options import add_adapter_option
+from .play_opening import add_opening_arguments, check_opening, opening_of
 from .takes import add_takes_arguments, takes_line, takes_of
 
 if typing.TYPE_CHECKING:
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N=SCOPE",
         help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
     )
+    add_opening_arguments(parser)
     add_director_arguments(parser)
     add_ahead_arguments(parser)
     add_takes_arguments(parser)
@@ -99,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
     check_director(args)
     check_ahead(args)
+    check_opening(args)
     world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
@@ -116,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
         ahead = AheadStore(args.out, world.fingerprint, _print_note)
-        player = Player(world, story, settings, after, models, takes=takes, ahead=ahead)
+        opening = opening_of(args, world, story, settings)
+        player = Player(world, story, settings, after, models, opening, takes, ahead)
         return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
@@ -156,7 +160,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
         ) from error
     if instructions is None:
         _warn_of_unused_motion(player.settings, after + 1, player.session.next_number - 1)
-    for path in player.finish():
+    for path in player.finish(args.show_opening):
         print(path)
     return 0
 

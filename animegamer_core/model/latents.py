@@ -66,7 +66,12 @@ def shot_clip(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
         raise ValueError(
             f"the clip has {count} frames and a shot has {spec.frames}; give one picture, or at least so many frames"
         )
-    clip = cropped(frames_FCHW[: spec.frames], spec.width / spec.height)
-    if clip.shape[-2:] != (spec.height, spec.width):
-        clip = F.interpolate(clip, (spec.height, spec.width), mode="bicubic", antialias=True).clamp(-1, 1)
-    return clip.expand(spec.frames, -1, -1, -1)
+    return fitted(frames_FCHW[: spec.frames], spec).expand(spec.frames, -1, -1, -1)
+
+
+def fitted(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
+    """Frames of a shot's size: the middle of each, cropped to the shot's aspect ratio."""
+    frames = cropped(frames_FCHW, spec.width / spec.height)
+    if frames.shape[-2:] == (spec.height, spec.width):
+        return frames
+    return F.interpolate(frames, (spec.height, spec.width), mode="bicubic", antialias=True).clamp(-1, 1)

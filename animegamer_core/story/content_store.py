@@ -76,6 +76,7 @@ class OpeningKey:
 
 
 LARGEST_RECORD = 1 << 20  # bytes
+ATTACHED = "attached"  # what a record calls further files, by suffix
 Key = StateKey | ShotKey | OpeningKey
 
 
@@ -175,6 +176,32 @@ class ContentStore:
         self.path(address)
         record = {**(self.record(address) or {}), **values}
         write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
+
+    def attach(self, address: str, suffix: str, content: str, write: Callable[[Path], None]) -> None:
+        """Store a further file of an address, unless it is there. Nothing else depends on it.
+
+        content: a text that decides the file, such as a hash; another one replaces it. ValueError if the address is
+        missing or damaged.
+        """
+        if self._attachment(address, suffix).get("content") == content and self.attached(address, suffix) is not None:
+            return
+        path = self._path(address, suffix)
+        with replacing(path) as part:
+            write(part)
+        entry = {"content": content, "bytes": path.stat().st_size, "sha256": _digest(path)}
+        self.add_values(address, {ATTACHED: {suffix: entry}})
+
+    def attached(self, address: str, suffix: str) -> Path | None:
+        """The further file of an address; None if it has none, or if that is damaged."""
+        entry = self._attachment(address, suffix)
+        path = self._path(address, suffix)
+        return path if entry and path.is_file() and _digest(path) == entry.get("sha256") else None
+
+    def _attachment(self, address: str, suffix: str) -> Mapping[str, typing.Any]:
+        """What the record of an address says of its further file; empty if nothing."""
+        found = (self.record(address) or {}).get(ATTACHED)
+        entry = found.get(suffix) if isinstance(found, dict) else None
+        return entry if isinstance(entry, dict) else {}
 
     def take(self, other: ContentStore, address: str) -> bool:
         """Move a file and its record here from another store, byte for byte; False if it has none that is intact."""

@@ -15,7 +15,7 @@ from ..data.clip_info import ClipInfo, read_clip_info
 from ..data.interpolation import at_rate, frame_count
 from ..files import is_part
 from ..media.film_writer import MOST_FPS, Caption, FilmFacts, write_film
-from ..state import Turn
+from ..state import GameSession, Turn
 from .story import Story
 
 if typing.TYPE_CHECKING:
@@ -38,7 +38,8 @@ class FilmOptions:
     subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt beside it).
     stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which the
     pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: pictures a second,
-    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film.
+    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: begin with the clip of turn
+    0, if the story has it.
     """
 
     subtitles: str = "none"
@@ -48,6 +49,7 @@ class FilmOptions:
     scaling: str = "lanczos"
     fps: float = 0
     sound: Soundtrack | None = None
+    opening: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (("subtitles", self.subtitles, SUBTITLES), ("scaling", self.scaling, SCALINGS)):
@@ -100,7 +102,7 @@ def export_film(
     if is_part(path.name):
         raise ValueError(f"{path.name} would count as an unfinished file, and be removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
-    reel = _Reel(story, session.turns, options)
+    reel = _Reel(story, session, options)
     facts = reel.facts()
     palette = reel.palette() if path.suffix == ".gif" else ()
     files = write_film(path, _watched(reel.frames(), reel.total, on_frame), facts, palette)
@@ -110,16 +112,20 @@ def export_film(
 class _Reel:
     """The pictures of a film and their times."""
 
-    def __init__(self, story: Story, turns: Sequence[Turn], options: FilmOptions) -> None:
+    def __init__(self, story: Story, session: GameSession, options: FilmOptions) -> None:
         from ..media.overlay import LEGIBLE_HEIGHT
 
         self.story, self.options = story, options
-        self.scenes, self.undrawn = _scenes(story, turns)
+        self.scenes, self.undrawn = _scenes(story, session.turns)
+        self.drawn = len(self.scenes)
+        if options.opening and (clip := story.opening_clip(session)) is not None:
+            self.scenes.insert(0, _Scene(session.turns[0], clip, _facts_of(clip)))
         first = self.scenes[0].facts
         other = next((scene for scene in self.scenes if scene.facts.size != first.size), None)
         if other is not None:
             raise ValueError(
-                f"{other.path}: {other.facts.size} pixels, and turn 1 has {first.size}; films have one size"
+                f"{other.path}: {other.facts.size} pixels, and turn {self.scenes[0].turn.number} has {first.size}; "
+                "films have one size"
             )
         text_scale = -(-LEGIBLE_HEIGHT // first.size[1]) if options.draws_text else 1
         self.scale = options.scale or min(text_scale, LARGEST_SCALE)
@@ -200,7 +206,7 @@ class _Reel:
     def _title_card(self, frame: Frames) -> Frames:
         from ..media.overlay import title_frame
 
-        count = len(self.scenes)
+        count = self.drawn
         return title_frame(frame, self.options.title, f"{self.story.world_name} \u00b7 {count} turn{'s' * (count > 1)}")
 
 

@@ -90,11 +90,8 @@ class Player:
             return
         if self.session.next_number == 1:
             self.session = replace(opening, window=self.session.window, memory=memory, rules=story.rules)
-        elif opening_address(world.fingerprint, self.session) != opening_address(world.fingerprint, opening):
-            raise ValueError(
-                f"story {story.name!r} began with another opening; go on without an opening, or begin again after "
-                "turn 0"
-            )
+        else:
+            check_same_opening(story, self.session, opening)
 
     def step(
         self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
@@ -148,10 +145,13 @@ class Player:
         self.session = self.session.rewind(number)
         self.story.end_branch(number)
 
-    def finish(self) -> list[Path]:
-        """End the branch here and write `story` (one clip) and `contact-sheet.png`; returns all files, clips first."""
+    def finish(self, opening: bool = False) -> list[Path]:
+        """End the branch here and write `story` (one clip) and `contact-sheet.png`; returns all files, clips first.
+
+        opening: as in `export`.
+        """
         self.story.end_branch(self.session.next_number - 1)
-        return export(self.story, self.session)
+        return export(self.story, self.session, opening)
 
     def _steps_ahead(
         self, instructions: Sequence[str], executor: ThreadPoolExecutor, on_step: OnStep | None
@@ -328,6 +328,14 @@ def _check_not_streamed(engine: GameEngine) -> None:
         )
 
 
+def check_same_opening(story: Story, session: GameSession, opening: GameSession) -> None:
+    """ValueError if a session of the story began with another opening."""
+    if opening_address(story.fingerprint, session) != opening_address(story.fingerprint, opening):
+        raise ValueError(
+            f"story {story.name!r} began with another opening; go on without an opening, or begin again after turn 0"
+        )
+
+
 def put_shot(story: Story | AheadStore, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
     """Store the shot of a turn, (F, H, W, 3) uint8, with its key as metadata; returns its address."""
     from ..media.video import clip_suffix, write_clip
@@ -386,10 +394,11 @@ def _save_states(story: Story, session: GameSession, profile: str, precision: st
     return saved
 
 
-def export(story: Story, session: GameSession) -> list[Path]:
+def export(story: Story, session: GameSession, opening: bool = False) -> list[Path]:
     """Write the session's turns as one clip `story` and as `contact-sheet.png`; returns all files, clips first.
 
-    The session must be the beginning of the story's branch. Without a drawn turn nothing is written.
+    The session must be the beginning of the story's branch. Without a drawn turn nothing is written. opening: both
+    begin with the clip of turn 0, if the story has it.
     """
     from ..media.contact_sheet import contact_sheet
     from ..media.video import join_clips, read_clip
@@ -399,7 +408,9 @@ def export(story: Story, session: GameSession) -> list[Path]:
         return []
     paths = list(clips.values())
     whole, picture = story.folder / f"story{paths[0].suffix}", story.folder / "contact-sheet.png"
-    join_clips(paths, whole)
+    first = story.opening_clip(session) if opening else None
+    clips = {0: first, **clips} if first is not None and first.suffix == whole.suffix else clips
+    join_clips(list(clips.values()), whole)
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
     save_picture(contact_sheet(shown, frames, story.name), picture)

@@ -4,7 +4,7 @@
     lines/<name>.jsonl     a branch: one entry per turn with state, shot and seed, and fields for people to read
     turns/<address>.*      a predicted state: its record (JSON) and its representation (safetensors)
     shots/<address>.*      a drawn shot: its record and its clip
-    openings/<address>.*   an opening: the stats, and the representation of a picture
+    openings/<address>.*   an opening: the stats, the representation of a picture, and its clip, which may be missing
     turn-001.mp4 ...       the clips of the current branch
     story.lock             held during play
 
@@ -30,7 +30,7 @@ from ..files import replacing
 from ..json_files import to_type
 from ..life import PUBLISHED_RULES, Rules
 from ..recall import OPENING, Memory
-from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, Turn
+from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, OpeningClip, Turn
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
     ContentStore,
@@ -55,6 +55,9 @@ if typing.TYPE_CHECKING:
     from .ahead_store import AheadStore
 
 
+OPENING_CLIP = ".mp4"  # suffix of the clip of an opening
+
+
 class Story:
     """A story's folder and its current branch."""
 
@@ -77,7 +80,7 @@ class Story:
         self.fingerprint = fingerprint
         self.states = ContentStore(folder / "turns", StateKey, (".safetensors",))
         self.shots = ContentStore(folder / "shots", ShotKey, (".mp4", ".safetensors"))
-        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors",))
+        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors", OPENING_CLIP))
         self._open_branch(branch)
 
     @classmethod
@@ -198,7 +201,14 @@ class Story:
             self._write_first_index()
             write = partial(write_representation, None if picture is None else picture.state.representation)
             self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
+        if address is not None and picture is not None and picture.clip is not None:
+            self._attach_clip(address, picture.instruction, picture.clip)
         return with_opening_address(self.fingerprint, session)
+
+    def opening_clip(self, session: GameSession) -> Path | None:
+        """The clip of a session's opening, turn 0; None if there is none, or if it is damaged."""
+        picture = session.picture
+        return picture and picture.address and self.openings.attached(picture.address, OPENING_CLIP)
 
     def load_turn(self, turn: Turn) -> Turn:
         """The turn with its representation, which is read from disk if it is not in memory."""
@@ -294,6 +304,17 @@ class Story:
             return session
         session = session.open_with(key.text, GameState.of_picture(None))
         return replace(session, turns=(replace(session.turns[0], address=parent),))
+
+    def _attach_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
+        """Keep the clip of an opening. Without PyAV there is none: a file of raw frames could not be shown."""
+        from ..media.video import clip_suffix, write_clip
+
+        if clip_suffix() != OPENING_CLIP:
+            return
+        tags = {"title": "turn 0", "comment": instruction}
+        self.openings.attach(
+            address, OPENING_CLIP, clip.digest, lambda path: write_clip(path, clip.frames, clip.fps, tags)
+        )
 
     def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
         """The state of an address, without its representation, and what decided it."""

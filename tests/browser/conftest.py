@@ -82,8 +82,12 @@ def world(server):  # noqa: F811
         return "toybox"
     from tiny_world import save_tiny_world
 
+    from animegamer_core.checkpoint import save_part
+    from animegamer_core.model.encoder import ShotEncoder
+
     if not (server.models_dir / "animegamer" / "tiny").exists():
-        save_tiny_world(server.models_dir / "animegamer" / "tiny")
+        tiny = save_tiny_world(server.models_dir / "animegamer" / "tiny")
+        save_part(tiny, ShotEncoder(tiny.spec, tiny.tokenizer().backend))
     return "tiny"
 
 

@@ -126,7 +126,7 @@ def test_export_as_a_film(game):
     kind.select_option("mp4")
     subtitles.select_option("soft")
     dialog.locator("input[type=text]").fill("By the sea")
-    dialog.locator("input[type=checkbox]").check()
+    dialog.locator(".ag-look input[type=checkbox]").check()
     game.comfy.shot("export-dialog")
     kinds = exported(game)
     film = game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4"

@@ -164,6 +164,14 @@ def test_6_a_picture_opens_the_game(server, play):
     assert apart[0] < apart[3] < apart[2], f"turn 2 is nearer to the picture when it begins from it: {apart}"
     purple = [purple_share(frames) for frames in (given[None], *clips)]
     assert min(purple) > 0.5 * purple[0] > 0.01, f"the umbrella keeps the colour that was never named: {purple}"
+    folder = server.output_dir / "animegamer" / "from-a-film"
+    whole = read_clip(folder / "story.mp4").frames
+    (line,) = server.get("/animegamer/story?name=from-a-film")["lines"]
+    opening = read_clip(folder / "openings" / line["opening_clip"]["filename"]).frames
+    assert line["opening"] == played[0]["20"]["inputs"]["motion_text"] and len(line["turns"]) == 1
+    assert len(whole) == 34 and np.abs(whole[:17].astype(int) - opening).mean() < 3, "the export begins with turn 0"
+    wanted = read_clip(WORKFLOWS / "input" / "my-film.mp4").frames[31 * 24].mean()
+    assert abs(opening[0].mean() - wanted) < 4, "second 31 of the film"
 
 
 def purple_share(frames_FHWC):

@@ -8,6 +8,7 @@ export class FakeServer {
     Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0, judged: false });
     this.cancelled = [];
     this.readAs = {}; // typed text -> the instruction that it is read as
+    this.uploads = [];
     this.ahead = {}; // instruction -> how much of it is drawn ahead: 1 the state, 2 the shot
   }
 
@@ -15,6 +16,11 @@ export class FakeServer {
     return {
       getJson: async (path) => this.#answer(path),
       queue: async (prompt) => this.#queue(prompt),
+      upload: async (file) => {
+        if (this.failure) throw new Error(this.failure);
+        this.uploads.push(file);
+        return { name: file.name, subfolder: "", type: "input" };
+      },
       queued: async () => {
         const [running, waiting] = [true, false].map((runs) => this.waiting.filter((job) => Boolean(job.runs) === runs));
         return { running: running.map((job) => job.id), waiting: waiting.map((job) => job.id) };
@@ -69,7 +75,8 @@ export class FakeServer {
       });
     this.count += 1;
     const { class_type: kind, inputs } = prompt["animegamer-turn"];
-    this.waiting.push({ id: `p${this.count}`, game: { kind, world, ...inputs } });
+    const said = prompt[inputs.opening?.[0]]?.inputs.motion_text; // of turn 0
+    this.waiting.push({ id: `p${this.count}`, game: { kind, world, ...inputs, opening: said } });
     return `p${this.count}`;
   }
 
@@ -95,8 +102,8 @@ export class FakeServer {
     return { animegamer_story: [{ story, line, turns, files }] };
   }
 
-  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, takes = 1 }) {
-    const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] } });
+  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, takes = 1, opening }) {
+    const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] }, opening });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
     if (instructions || autoplay) {
@@ -171,7 +178,9 @@ export class FakeServer {
       return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"], judged: this.judged };
     const story = this.stories[url.searchParams.get("name")];
     if (!story) throw new Error("no story of this name");
-    return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns })) };
+    const { opening = null } = story;
+    const opening_clip = opening && { filename: "0.mp4", subfolder: `animegamer/${story.name}/openings`, type: "output" };
+    return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns, opening, opening_clip })) };
   }
 }
 

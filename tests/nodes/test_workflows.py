@@ -29,6 +29,7 @@ SOCKETS = {
     "game_dataset",
     "audio",
     "latent",
+    "video",
 }  # no widget fills them
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
@@ -38,12 +39,13 @@ CORE = {
     "PreviewImage": [],
     "PreviewAny": [],
     "LoadImage": ["image"],
+    "LoadVideo": ["file"],
     "GetVideoComponents": [],
     "ImageScaleBy": ["upscale_method", "scale_by"],
 }
 NOTES = {"MarkdownNote"}
 # The page stores one value more: of a display, of the upload button, of the bit depth that later versions ask for.
-ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "CreateVideo", "BuildGameDataset"}
+ONE_MORE = {"StateDisplay", "PlayGameStory", "LoadImage", "LoadVideo", "CreateVideo", "BuildGameDataset"}
 TEXT_WIDGETS = ("instruction", "instructions", "text", "motion_text", "character", "adverb", "time", "place")
 TITLE_HEIGHT = 30
 PREVIEWED = 498  # height of a Decode Shot with the picture that a run shows in it

@@ -1,0 +1,55 @@
+"""The options of `play` that begin a game with a picture or a part of a film."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+from pathlib import Path
+
+from ..state import CharacterState, GameSession
+from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
+from ..story.player import check_same_opening
+
+if typing.TYPE_CHECKING:
+    from ..checkpoint import World
+    from ..runtime.models import PlaySettings
+    from ..story.story import Story
+
+
+def add_opening_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = parser.add_argument
+    add("--opening", type=Path, metavar="FILE", help="begin a new game with a picture or a part of a film, as turn 0")
+    add("--opening-at", type=float, metavar="SECONDS", help="where in the film the opening is (default: its beginning)")
+    add(
+        "--opening-text",
+        metavar="TEXT",
+        help=f"what happens in the opening, or a whole instruction (default: {DEFAULT_TEXT})",
+    )
+    add("--show-opening", action="store_true", help="let story.mp4 and contact-sheet.png begin with the opening's clip")
+
+
+def check_opening(args: argparse.Namespace) -> None:
+    """ValueError for options that do not go together."""
+    given = [name for name in ("opening_at", "opening_text") if getattr(args, name) is not None]
+    if args.opening is None and given:
+        raise ValueError(f"--{given[0].replace('_', '-')} needs --opening FILE, the picture or film that it is about")
+
+
+def opening_of(args: argparse.Namespace, world: World, story: Story, settings: PlaySettings) -> GameSession | None:
+    """The game that --opening begins; None without it.
+
+    ValueError: the story's turns began with another opening, unless `--branch 0` begins again; the world has no shot
+    encoder; no picture or film.
+    """
+    if args.opening is None:
+        return None
+    pictures, frame = read_opening(args.opening, args.opening_at, world.spec.decoder)
+    encoder = world.load_encoder(settings.device, settings.dtype)
+    text = DEFAULT_TEXT if args.opening_text is None else args.opening_text
+    turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
+    rules = story.rules or world.life.rules
+    opening = GameSession(opening=CharacterState(**rules.start)).open_with(turn.instruction, turn.state, turn.clip)
+    if story.entries and args.branch != 0:
+        check_same_opening(story, story.session(0, None), opening)
+    return opening

@@ -1,0 +1,88 @@
+// The opening of a new story: the chooser of the form, and what the stage shows of it before turn 1 is played.
+
+import { el, iconButton } from "./dom.mjs";
+import { oneLine } from "./instruction.mjs";
+
+export const OPENING_TEXT = "stands still";
+const FILMS = /\.(3gp|avi|divx|f4v|flv|m2ts|m4v|mkv|mov|mp4|mpe?g|mts|mxf|og[mv]|ts|vob|webm|wmv)$/i;
+
+/** Whether a file is a film; anything else is read as a picture. */
+export function isFilm({ name, type = "" }) {
+  return type.startsWith("video/") || FILMS.test(name);
+}
+
+/** The clip of a session's opening, as for a turn: {instruction, clip, still} while it stands at the beginning; or null. */
+export function openingHere({ here, root, line, opening }) {
+  if (here.turn) return null;
+  const saved = root.openings[line] ?? null;
+  if (saved || !opening || root.children.length) return saved;
+  const { name, subfolder, film, at, text } = opening;
+  return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };
+}
+
+/** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file. */
+export function createOpeningChooser(say) {
+  const file = el("input", { type: "file", accept: "image/*,video/*,.mkv,.ts", "aria-label": say("opening") });
+  const at = el("input", { type: "number", name: "opening-at", min: 0, step: "any", value: 0, on: { input: seek } });
+  const text = el("input", { type: "text", name: "opening-text", placeholder: OPENING_TEXT, maxlength: 2000 });
+  const second = el("label", { class: "ag-field" }, el("span", { text: say("openingAt") }), at);
+  const look = el("div", { class: "ag-opening-look" });
+  const forget = iconButton("times", say("noOpening"), () => {
+    clear();
+    file.focus();
+  });
+  const more = el(
+    "div",
+    { class: "ag-opening-more", hidden: true },
+    look,
+    second,
+    el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), text),
+  );
+  const element = el(
+    "div",
+    { class: "ag-opening" },
+    el(
+      "label",
+      { class: "ag-field" },
+      el("span", { text: say("opening"), title: say("openingHelp") }),
+      el("span", { class: "ag-opening-file" }, file, forget),
+    ),
+    more,
+  );
+  let address = "";
+  file.addEventListener("change", show);
+  show();
+
+  function show() {
+    const [chosen] = file.files;
+    URL.revokeObjectURL(address);
+    address = chosen ? URL.createObjectURL(chosen) : "";
+    more.hidden = forget.hidden = !chosen;
+    second.hidden = !chosen || !isFilm(chosen);
+    at.value = 0;
+    const picture = chosen && (isFilm(chosen) ? el("video", { src: address, preload: "auto" }) : el("img", { src: address, alt: "" }));
+    if (picture) picture.muted = true;
+    look.replaceChildren(...(picture ? [picture] : []));
+  }
+
+  /** Show the chosen second of the film. */
+  function seek() {
+    const [film] = look.children;
+    if (film instanceof HTMLVideoElement && Number.isFinite(Number(at.value))) film.currentTime = Math.max(0, Number(at.value));
+  }
+
+  function clear() {
+    file.value = text.value = "";
+    show();
+  }
+
+  function value() {
+    const [chosen] = file.files;
+    if (!chosen) return null;
+    const film = isFilm(chosen);
+    const wanted = Number(at.value);
+    return { file: chosen, film, at: film && wanted > 0 ? wanted : 0, text: oneLine(text.value) || OPENING_TEXT };
+  }
+
+  return { element, value, clear };
+}

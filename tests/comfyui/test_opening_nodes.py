@@ -1,0 +1,174 @@
+"""Games that begin with a clip or a part of a film, in a real ComfyUI and a tiny world."""
+
+import time
+import urllib.parse
+
+import numpy as np
+import pytest
+from graphs import PLAY, RUN, START, WAVE, draw, load, node, predict, saved_frames
+from PIL import Image
+
+from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.story.story import Story
+
+pytestmark = pytest.mark.usefixtures("tiny")
+STEP = 7  # grey levels between two frames
+
+
+@pytest.fixture
+def story(request):
+    """A name that no other test uses."""
+    return f"{request.node.name[:40].replace('[', ' ').replace(']', '')} {time.monotonic_ns()}"
+
+
+@pytest.fixture(scope="module")
+def film(server):
+    """A film of four seconds at 8 frames a second in ComfyUI's input folder, whose greys tell the frame."""
+    greys = np.arange(32, dtype=np.uint8)[:, None, None, None] * STEP + 10
+    write_clip(server.input_dir / "greys.mp4", np.broadcast_to(greys, (32, 64, 96, 3)).copy(), 8)
+    return "greys.mp4"
+
+
+def numbers_of(frames):
+    return [round((float(frame.mean()) - 10) / STEP) for frame in frames]
+
+
+def span(film, at, text="Miko waves"):
+    """The nodes that make an opening of a part of a film."""
+    return {
+        "film": node("LoadVideo", file=film),
+        "span": node("ReadFilmSpan", model=["load", 0], video=["film", 0], at=at),
+        "encode": node(
+            "EncodeShot",
+            model=["load", 0],
+            frames=["span", 0],
+            motion_text=text,
+            frame=["span", 2],
+            clip_fps=["span", 1],
+        ),
+    }
+
+
+def play(story, *instructions, **more):
+    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)} | more
+    return {"load": load(), "play": node("PlayGameStory", **inputs)}
+
+
+def saved(server, story):
+    return Story.read(server.output_dir / "animegamer", story)
+
+
+def opening_of(server, story):
+    """The numbers of the frames that turn 0 of a saved story shows, and its session."""
+    found = saved(server, story)
+    session = found.session(len(found.entries), 4)
+    return numbers_of(read_clip(found.opening_clip(session)).frames), session
+
+
+def facts_of(server, story):
+    return server.get(f"/animegamer/story?{urllib.parse.urlencode({'name': story})}")
+
+
+@pytest.mark.parametrize("at, first", [(0.0, 0), (1.5, 12), (3.5, 15)])
+def test_a_story_begins_with_a_part_of_a_film(server, story, film, at, first):
+    server.run(play(story, WAVE, RUN, opening=["encode", 0]) | span(film, at))
+    shown, session = opening_of(server, story)
+    assert shown == list(range(first, first + 17)) and session.picture.instruction == "Miko waves"
+
+
+def test_the_route_names_turn_0s_clip_and_a_story_without_one_has_none(server, story, film):
+    server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
+    server.run(play(f"{story} plain", WAVE))
+    (line,) = facts_of(server, story)["lines"]
+    clip = line["opening_clip"]
+    assert line["opening"] == "Miko waves" and clip["subfolder"].endswith("/openings")
+    path = server.output_dir / clip["subfolder"] / clip["filename"]
+    assert numbers_of(read_clip(path).frames) == list(range(17))
+    path.write_bytes(b"")
+    (line,) = facts_of(server, story)["lines"]
+    assert (line["opening"], line["opening_clip"]) == ("Miko waves", None)
+    (line,) = facts_of(server, f"{story} plain")["lines"]
+    assert (line["opening"], line["opening_clip"]) == (None, None)
+
+
+def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, story, film):
+    """As a graph without the new inputs does, `frame` 0 reads the first one."""
+    parts = {
+        "film": node("LoadVideo", file=film),
+        "frames": node("GetVideoComponents", video=["film", 0]),
+        "encode": node("EncodeShot", model=["load", 0], frames=["frames", 0], motion_text="Miko waves"),
+    }
+    server.run(play(story, WAVE, opening=["encode", 0]) | parts)
+    assert opening_of(server, story)[0] == list(range(17))
+    parts["encode"]["inputs"] |= {"frame": -1, "clip_fps": 16.0}
+    server.run(play(f"{story} last", WAVE, opening=["encode", 0]) | parts)
+    assert opening_of(server, f"{story} last")[0] == [*range(1, 32, 2), 31]
+    parts["encode"]["inputs"]["frame"] = 32
+    assert "the clip has 32 frames" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
+
+
+def test_a_video_that_nodes_made_is_read_too(server, story, film):
+    parts = span(film, 2.0)
+    parts |= {
+        "frames": node("GetVideoComponents", video=["film", 0]),
+        "made": node("CreateVideo", images=["frames", 0], fps=16.0),
+    }
+    parts["span"]["inputs"] |= {"video": ["made", 0], "at": 1.0}
+    server.run(play(story, WAVE, opening=["encode", 0]) | parts)
+    assert opening_of(server, story)[0] == [*range(0, 32, 2), 31]
+    parts["span"]["inputs"]["at"] = 2.0
+    assert "has no picture at second 2" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
+
+
+def test_a_graphs_game_saves_its_opening_clip_and_a_picture_is_held(server, story):
+    Image.new("RGB", (96, 64), (87, 87, 87)).save(server.input_dir / "grey.png")
+    prompt = {
+        "load": load(),
+        "picture": node("LoadImage", image="grey.png"),
+        "encode": node("EncodeShot", model=["load", 0], frames=["picture", 0], motion_text="stands still"),
+        "start": node("GameHistory", **START, opening=["encode", 0]),
+        "predict": predict(["start", 0], WAVE),
+        "draw": draw(["predict", 0]),
+        "keep": node("SaveGameStory", shot=["draw", 3], story=story),
+    }
+    server.run(prompt)
+    assert opening_of(server, story)[0] == [11] * 17
+
+
+def test_turn_0_is_loaded_with_its_clip(server, story, film):
+    server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
+    loaded = {
+        "turn0": node("LoadGameStory", story=story, turn=0, line="", window=4),
+        "save": node("SaveImage", images=["turn0", 2], filename_prefix="opening"),
+    }
+    assert numbers_of(saved_frames(server, server.run(loaded))) == list(range(17))
+
+
+def test_exports_show_the_opening_only_if_asked(server, story, film):
+    folder = server.output_dir / "animegamer" / story
+    server.run(play(story, WAVE, opening=["encode", 0], export=True) | span(film, 0))
+    assert len(read_clip(folder / "story.mp4").frames) == 17
+    server.run(play(story, export=True, show_opening=True))
+    whole = read_clip(folder / "story.mp4").frames
+    assert len(whole) == 34 and numbers_of(whole[:17]) == list(range(17))
+    look = {"line": "", "turns": -1, "format": "mp4", "subtitles": "soft", "stats": False, "title": "", "scale": 0}
+    look |= {"scaling": "lanczos", "fps": 0.0, "loop_sound": True, "fade": 1.5, "story": story}
+    films = {
+        "plain": node("ExportGameStory", **look, name="plain"),
+        "whole": node("ExportGameStory", **look, name="whole", show_opening=True),
+    }
+    server.run(films)
+    assert [len(read_clip(folder / "films" / f"{name}.mp4").frames) for name in films] == [17, 34]
+    assert "0. Miko waves" in (folder / "films" / "whole.srt").read_text("utf-8")
+
+
+def test_a_video_that_was_cut_is_read_from_its_cut_on(server, story, film):
+    if "Video Slice" not in server.get("/object_info"):
+        pytest.skip("this ComfyUI has no node that cuts a video")
+    parts = span(film, 0.5)
+    cut = node("Video Slice", video=["film", 0], start_time=1.0, duration=2.5, strict_duration=False)
+    parts |= {"cut": cut}
+    parts["span"]["inputs"]["video"] = ["cut", 0]
+    server.run(play(story, WAVE, opening=["encode", 0]) | parts)
+    shown = opening_of(server, story)[0]
+    assert shown[0] in (11, 12) and shown == list(range(shown[0], shown[0] + 17)), "of second 1 to 3.5, from 0.5 on"

@@ -1,0 +1,433 @@
+"""A game that begins with a picture, a clip or a part of a film: what is read, what turn 0 shows, and what is kept."""
+
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import av
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_play import GAME, content
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world, save_part
+from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.runtime.models import LoadedModels
+from animegamer_core.spec import SPECS
+from animegamer_core.state import GameSession, OpeningClip
+from animegamer_core.story.ahead import Ahead
+from animegamer_core.story.ahead_store import AheadStore
+from animegamer_core.story.film import FilmOptions, export_film
+from animegamer_core.story.manage import duplicate_story
+from animegamer_core.story.opening import film_span, frames_of_bytes, open_game, read_opening, shown_frames
+from animegamer_core.story.player import Player, PlaySettings, export, save_turn
+from animegamer_core.story.story import Story
+from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
+
+DECODER = SPECS["tiny"].decoder
+STEP = 7  # grey levels between two frames of a film
+
+
+@pytest.fixture(scope="module")
+def encoding_world(world, tiny_encoder, tmp_path_factory):
+    """The tiny world with a shot encoder."""
+    folder = tmp_path_factory.mktemp("encoding") / "tiny"
+    shutil.copytree(world.folder, folder)
+    return save_part(open_world(folder), tiny_encoder)
+
+
+def greys(count, height=64, width=96):
+    """Frames of one grey each, which tells their number."""
+    return [np.full((height, width, 3), 10 + STEP * number, np.uint8) for number in range(count)]
+
+
+def numbers_of(clip):
+    """Which of `greys` the frames of a clip are."""
+    return [round((float(frame.mean()) - 10) / STEP) for frame in clip]
+
+
+def opened(world, root):
+    return Story.open(root, "game", world.spec.name, world.fingerprint)
+
+
+def opening(encoder, frames=None, frame=0, fps=0.0, text="Miko waves"):
+    frames = greys(DECODER.frames) if frames is None else frames
+    return open_game(encoder, text, frames_of_bytes(frames), len(frames), frame, fps)
+
+
+# What is read, and what is shown
+
+
+@pytest.mark.parametrize(
+    "count, read, fps, shown",
+    [
+        (1, 0, 0, [0] * 17),
+        (17, 0, 0, list(range(17))),
+        (17, 16, 0, list(range(17))),
+        (40, 20, 0, list(range(20, 37))),
+        (40, 30, 0, list(range(23, 40))),
+        (5, 4, 0, [0, 1, 2, 3, *[4] * 13]),
+        (100, 10, 24, list(range(10, 59, 3))),
+        (100, 99, 24, list(range(51, 100, 3))),
+        (100, 2, 4, [2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10]),
+        (20, 19, 24, [1, 4, 7, 10, 13, 16, *[19] * 11]),
+    ],
+)
+def test_the_clip_begins_with_the_frame_or_as_much_earlier_as_it_must(count, read, fps, shown):
+    assert shown_frames(count, read, fps, DECODER) == shown
+    assert read in shown
+
+
+@pytest.mark.parametrize("fps", [-1, float("nan"), float("inf"), 1001])
+def test_a_rate_that_is_none_is_refused(fps):
+    with pytest.raises(ValueError, match="clip_fps is .*expected the clip's frames a second"):
+        shown_frames(17, 0, fps, DECODER)
+
+
+@pytest.mark.parametrize("frame, read", [(0, 0), (4, 4), (-1, 16), (-17, 0)])
+def test_the_chosen_frame_is_the_one_that_the_engine_reads(tiny_encoder, frame, read):
+    frames = [np.random.default_rng(number).integers(0, 255, (40, 60, 3), np.uint8) for number in range(17)]
+    turn = opening(tiny_encoder, frames, frame).picture
+    picture = torch.from_numpy(frames[read]).permute(2, 0, 1).float() / 127.5 - 1
+    alone = tiny_encoder.represent("Miko waves", picture)
+    assert torch.equal(turn.state.representation, alone)
+    assert not torch.equal(alone, tiny_encoder.represent("Miko waves", picture.flip(-1)))
+
+
+@pytest.mark.parametrize("frame", [17, -18])
+def test_a_frame_that_the_clip_does_not_have_is_refused(tiny_encoder, frame):
+    with pytest.raises(ValueError, match=f"frame is {frame}, and the clip has 17 frames; choose 0 to 16"):
+        opening(tiny_encoder, frame=frame)
+
+
+def test_an_opening_needs_a_text(tiny_encoder):
+    with pytest.raises(ValueError, match="has no text"):
+        opening(tiny_encoder, text=" \n")
+
+
+def test_the_clip_has_the_size_and_rate_of_a_shot_and_the_middle_of_the_picture(tiny_encoder):
+    wide = np.zeros((64, 300, 3), np.uint8)
+    wide[:, 102:198] = 200  # as wide as a shot is for this height
+    clip = opening(tiny_encoder, [wide]).picture.clip
+    assert clip.frames.shape == (17, DECODER.height, DECODER.width, 3) and clip.frames.dtype == np.uint8
+    assert clip.fps == DECODER.fps
+    assert clip.frames.min() > 190, "the black sides are cropped"
+
+
+def test_a_films_rate_is_turned_into_the_shots(tiny_encoder):
+    clip = opening(tiny_encoder, greys(34), frame=1, fps=16).picture.clip
+    assert numbers_of(clip.frames) == list(range(1, 34, 2))
+
+
+@pytest.fixture
+def film(tmp_path):
+    """Four seconds at 8 frames a second, whose greys tell the frame."""
+    write_clip(tmp_path / "film.mp4", np.stack(greys(32, 48, 80)), 8)
+    return tmp_path / "film.mp4"
+
+
+@pytest.mark.parametrize(
+    "at, frame, first, count", [(0, 0, 0, 17), (1.5, 0, 12, 17), (3, 9, 15, 17), (3.99, 16, 15, 17), (1.56, 0, 12, 17)]
+)
+def test_a_part_of_a_film_is_read_around_a_second(film, at, frame, first, count):
+    pictures, read = film_span(film, at, DECODER)
+    assert (numbers_of(pictures), read) == (list(range(first, first + count)), frame)
+
+
+def test_a_film_shorter_than_a_shot_is_read_whole(tmp_path, tiny_encoder):
+    write_clip(tmp_path / "short.mp4", np.stack(greys(5, 48, 80)), 8)
+    pictures, read = film_span(tmp_path / "short.mp4", 0.5, DECODER)
+    assert (numbers_of(pictures), read) == ([0, 1, 2, 3, 4], 4)
+    assert numbers_of(opening(tiny_encoder, pictures, read).picture.clip.frames) == [0, 1, 2, 3, *[4] * 13]
+
+
+@pytest.mark.parametrize("at", [-0.5, 4.0, 1e9, float("nan")])
+def test_a_second_outside_the_film_is_refused(film, at):
+    with pytest.raises(ValueError, match="has no picture at second .* 4.00 seconds"):
+        film_span(film, at, DECODER)
+
+
+def test_only_the_wanted_part_of_a_film_is_decoded(film, monkeypatch):
+    shown = []
+    real = av.VideoFrame.to_ndarray
+    from animegamer_core.data.films.film_file import FilmFile
+
+    monkeypatch.setattr(FilmFile, "show", lambda own, frame: shown.append(1) or real(frame, format="rgb24"))
+    film_span(film, 1.0, DECODER)
+    assert 17 <= len(shown) <= 19
+
+
+def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
+    Image.new("RGBA", (30, 20), (200, 10, 10, 255)).save(tmp_path / "own.png")
+    (picture,), frame = read_opening(tmp_path / "own.png", None, DECODER)
+    assert (picture.shape, frame, picture[0, 0].tolist()) == ((20, 30, 3), 0, [200, 10, 10])
+    with pytest.raises(ValueError, match="is a picture, which has no second 3"):
+        read_opening(tmp_path / "own.png", 3, DECODER)
+    (tmp_path / "notes.txt").write_text("Miko")
+    with pytest.raises(ValueError, match="not a readable picture"):
+        read_opening(tmp_path / "notes.txt", None, DECODER)
+
+
+def test_a_moving_gif_is_a_film(tmp_path):
+    pictures = [Image.fromarray(frame) for frame in greys(30)]
+    pictures[0].save(tmp_path / "own.gif", save_all=True, append_images=pictures[1:], duration=100)
+    found, frame = read_opening(tmp_path / "own.gif", 0.5, DECODER)
+    assert len(found) == 17 and frame == 0 and numbers_of(found)[:3] == [5, 6, 7]
+
+
+# What a story keeps
+
+
+def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(encoding_world, tiny_encoder, tmp_path):
+    began = opening(tiny_encoder)
+    player = Player(encoding_world, opened(encoding_world, tmp_path), PlaySettings(steps=1), opening=began)
+    player.play(GAME[:2])
+    story = Story.read(tmp_path, "game")
+    session = story.session(2, 4)
+    path = story.opening_clip(session)
+    assert path == story.folder / "openings" / f"{session.picture.address}.mp4"
+    clip = read_clip(path)
+    assert clip.fps == DECODER.fps and numbers_of(clip.frames) == list(range(17))
+    assert clip.metadata["title"] == "turn 0" and clip.metadata["comment"] == "Miko waves"
+    duplicate_story(tmp_path, "game", "copy")
+    copy = Story.read(tmp_path, "copy")
+    assert copy.opening_clip(copy.session(0, 4)).read_bytes() == path.read_bytes()
+
+
+def test_the_clip_changes_no_address(encoding_world, tiny_encoder, tmp_path):
+    """A story with a clip has all the files of one without, byte for byte; only the opening's record says more."""
+    began = opening(tiny_encoder)
+    plain = replace(began, turns=(replace(began.turns[0], clip=None),))
+    for name, session in (("with", began), ("without", plain)):
+        player = Player(encoding_world, opened(encoding_world, tmp_path / name), PlaySettings(steps=1), opening=session)
+        player.play(GAME[:1])
+        player.finish()
+    have, have_not = (content(tmp_path / name / "game") for name in ("with", "without"))
+    added = have.keys() - have_not.keys()
+    assert [name.rsplit(".")[-1] for name in added] == ["mp4"] and not have_not.keys() - have.keys()
+    differ = [name for name in have_not if have[name] != have_not[name]]
+    assert differ == [next(iter(added)).replace(".mp4", ".json")]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "changed", "unnamed"])
+def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_encoder, tmp_path, damage):
+    began, settings = opening(tiny_encoder), PlaySettings(steps=1)
+    player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
+    player.play(GAME[:1])
+    path = player.story.opening_clip(player.session)
+    whole = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(whole[:-10])
+    elif damage == "changed":
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    else:
+        record = path.with_suffix(".json")
+        record.write_text(record.read_text().replace('"attached": {', '"attached": 3, "x": {'))
+    again = Player(encoding_world, opened(encoding_world, tmp_path), settings, after=1)
+    assert again.story.opening_clip(again.session) is None
+    again.play(GAME[1:2])
+    assert [path.name for path in again.finish(opening=True)][:2] == ["turn-001.mp4", "turn-002.mp4"]
+    assert len(read_clip(again.story.folder / "story.mp4").frames) == 2 * DECODER.frames
+    restored = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
+    restored.play(GAME[:1])
+    assert restored.story.opening_clip(restored.session).read_bytes() == whole
+
+
+def test_the_clip_that_was_given_last_is_kept(encoding_world, tiny_encoder, tmp_path):
+    """The same frame and text with another span of the film: the same opening, and so the same turns."""
+    for fps, shown in ((0, range(17)), (16, range(0, 34, 2)), (16, range(0, 34, 2))):
+        story = opened(encoding_world, tmp_path)
+        session = story.put_opening(opening(tiny_encoder, greys(34), fps=fps))
+        path = story.opening_clip(session)
+        assert numbers_of(read_clip(path).frames) == list(shown)
+    written = path.stat().st_mtime_ns
+    story.put_opening(opening(tiny_encoder, greys(34), fps=16))
+    assert path.stat().st_mtime_ns == written, "the same clip is not written again"
+    assert len(list(path.parent.glob("*.mp4"))) == 1
+
+
+def test_a_graphs_game_saves_the_clip_too(encoding_world, tiny_encoder, tmp_path):
+    world, models = encoding_world, LoadedModels(encoding_world, PlaySettings())
+    session = opening(tiny_encoder).with_defaults(4, encoding_world.memory)
+    session = predict_turn(world, models, session, GAME[0]).follow(session, 0)
+    key = shot_key(world, models, PlaySettings(steps=1), session.turns[-1], 2.5)
+    frames = np.zeros((17, DECODER.height, DECODER.width, 3), np.uint8)
+    assert draw_turn(models, session.turns[-1], key).shape == (17, 3, DECODER.height, DECODER.width)
+    story = opened(world, tmp_path)
+    save_turn(story, session, world.profile.name, "float32", key, frames, 8.0)
+    assert numbers_of(read_clip(story.opening_clip(story.session(1, 4))).frames) == list(range(17))
+
+
+def test_without_pyav_the_game_begins_without_a_clip(encoding_world, tiny_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("animegamer_core.media.video.importlib.util.find_spec", lambda name: None)
+    story = opened(encoding_world, tmp_path)
+    session = story.put_opening(opening(tiny_encoder))
+    assert story.opening_clip(session) is None and session.picture.address is not None
+
+
+def test_a_session_carries_the_clip_through_turns_and_back(tiny_encoder):
+    clip = opening(tiny_encoder).picture.clip
+    began = GameSession().open_with("Miko waves", opening(tiny_encoder).picture.state, clip)
+    assert began.step("run", began.picture.state).rewind(0).picture.clip is clip
+    other = OpeningClip(clip.frames, 24.0)
+    assert len({clip.digest, other.digest, OpeningClip(clip.frames[:4], 8.0).digest}) == 3
+
+
+def test_the_first_turn_may_be_drawn_ahead(encoding_world, tiny_encoder, tmp_path):
+    store = AheadStore(tmp_path, encoding_world.fingerprint)
+    began = opening(tiny_encoder)
+    settings = PlaySettings(steps=1)
+    player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began, ahead=store)
+    ahead = Ahead(player, store)
+    while (piece := ahead.next_piece([GAME[0]])) is not None:
+        ahead.draw(piece)
+    assert not (tmp_path / "game").exists(), "a story begins with its first turn"
+    played = player.step(GAME[0])
+    assert played.ahead and not played.predicted
+    assert player.story.opening_clip(player.session) is not None
+
+
+# Exports
+
+
+@pytest.fixture
+def told(encoding_world, tiny_encoder, tmp_path):
+    """A story of two turns with an opening's clip."""
+    began = opening(tiny_encoder)
+    player = Player(encoding_world, opened(encoding_world, tmp_path), PlaySettings(steps=1), opening=began)
+    player.play(GAME[:2])
+    return SimpleNamespace(story=player.story, session=player.session)
+
+
+def test_an_export_begins_with_turn_0_only_if_asked(told):
+    usual = export(told.story, told.session)
+    plain = [path.read_bytes() for path in usual]
+    assert len(read_clip(usual[-2]).frames) == 2 * DECODER.frames
+    height = Image.open(usual[-1]).height
+    longer = export(told.story, told.session, opening=True)
+    assert [path.name for path in longer] == [path.name for path in usual]
+    assert numbers_of(read_clip(longer[-2]).frames[:17]) == list(range(17))
+    assert len(read_clip(longer[-2]).frames) == 3 * DECODER.frames
+    assert Image.open(longer[-1]).height > height + 200, "a card more"
+    assert [path.read_bytes() for path in export(told.story, told.session)] == plain
+
+
+def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(told, tmp_path):
+    usual = export_film(told.story, tmp_path / "usual.mp4", FilmOptions("soft", title="A tale"))
+    longer = export_film(told.story, tmp_path / "longer.mp4", FilmOptions("soft", title="A tale", opening=True))
+    assert longer.seconds == usual.seconds + DECODER.frames / DECODER.fps
+    with av.open(str(longer.files[0])) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    title = len(frames) - 3 * DECODER.frames
+    assert numbers_of(frames[title : title + 17]) == list(range(17))
+    assert usual.files[1].read_text("utf-8").splitlines()[2].startswith("1. Miko")
+    srt = longer.files[1].read_text("utf-8").splitlines()
+    assert srt[2] == "0. Miko waves" and srt[1].startswith("00:00:02,500 -->")
+    assert any(line.startswith("1. Miko") for line in srt)
+
+
+def test_a_gif_begins_with_turn_0_too(told, tmp_path):
+    film = export_film(told.story, tmp_path / "film.gif", FilmOptions("burned", stats=True, opening=True))
+    with Image.open(film.files[0]) as picture:
+        assert picture.n_frames > 2 * DECODER.frames
+
+
+def test_an_export_of_a_story_without_a_clip_is_as_usual(world, tmp_path):
+    player = Player(world, opened(world, tmp_path), PlaySettings(steps=1))
+    player.play(GAME[:1])
+    plain = [path.read_bytes() for path in export(player.story, player.session)]
+    assert [path.read_bytes() for path in export(player.story, player.session, opening=True)] == plain
+    films = [
+        export_film(player.story, tmp_path / f"{opening}.mp4", FilmOptions(opening=opening)).files[0].read_bytes()
+        for opening in (True, False)
+    ]
+    assert films[0] == films[1]
+
+
+# The command line
+
+
+@pytest.fixture
+def play(encoding_world, tmp_path):
+    game = tmp_path / "game.txt"
+    game.write_text("\n".join(GAME[:2]))
+    common = ["--world", str(encoding_world.folder), "--out", str(tmp_path / "out"), "--steps", "1"]
+    return lambda *words: main(["play", str(game), *common, *map(str, words)])
+
+
+def story_in(tmp_path):
+    return Story.read(tmp_path / "out", "game")
+
+
+def test_play_begins_with_a_part_of_a_film(play, film, tmp_path, capsys):
+    assert play("--opening", film, "--opening-at", 1.5, "--opening-text", "Miko waves", "--show-opening") == 0
+    story = story_in(tmp_path)
+    session = story.session(2, 4)
+    assert session.picture.instruction == "Miko waves"
+    assert numbers_of(read_clip(story.opening_clip(session)).frames) == list(range(12, 29))
+    assert len(read_clip(story.folder / "story.mp4").frames) == 3 * DECODER.frames
+    assert "turn 1/2" in capsys.readouterr().out
+
+
+def test_play_begins_with_a_picture_and_goes_on_without_it(play, tmp_path, monkeypatch):
+    Image.fromarray(greys(4)[3]).save(tmp_path / "own.png")
+    assert play("--opening", tmp_path / "own.png") == 0
+    story = story_in(tmp_path)
+    session = story.session(2, 4)
+    assert session.picture.instruction == "stands still"
+    assert numbers_of(read_clip(story.opening_clip(session)).frames) == [3] * 17
+    monkeypatch.setattr("animegamer_core.checkpoint.World.load_encoder", lambda *_: pytest.fail("was encoded again"))
+    before = content(story.folder)
+    assert play() == 0, "the same game again keeps its opening"
+    assert content(story.folder) == before
+
+
+def test_the_same_command_finds_its_turns_again(play, film, tmp_path, monkeypatch):
+    assert play("--opening", film) == 0
+    before = content(story_in(tmp_path).folder)
+    monkeypatch.setattr("animegamer_core.checkpoint.World.load_engine", lambda *_: pytest.fail("was predicted again"))
+    assert play("--opening", film) == 0 and play("--opening", film, "--resume") == 0
+    assert content(story_in(tmp_path).folder) == before
+
+
+def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp_path, capsys):
+    assert play("--opening", film) == 0
+    before = content(story_in(tmp_path).folder)
+    for words in ((), ("--resume",), ("--branch", 1)):
+        assert play("--opening", film, "--opening-at", 3, *words) == 2
+        assert "began with another opening; go on without an opening" in capsys.readouterr().err
+    assert content(story_in(tmp_path).folder) == before
+    assert play("--opening", film, "--opening-at", 3, "--branch", 0) == 0
+    assert story_in(tmp_path).branches() == ["main", "line-2"]
+
+
+def test_a_story_that_began_without_an_opening_refuses_one(play, film, tmp_path, capsys):
+    assert play() == 0
+    assert play("--opening", film) == 2
+    assert "began with another opening" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--opening-at", 3), ("--opening-text", "Miko")])
+def test_what_is_about_an_opening_needs_one(play, tmp_path, capsys, words):
+    assert play(*words) == 2
+    assert "needs --opening FILE" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_world_without_a_shot_encoder_says_so(world, film, tmp_path, capsys):
+    words = ["play", "--auto", "1", "--world", str(world.folder), "--out", str(tmp_path), "--opening", str(film)]
+    assert main(words) == 2
+    assert "encoder" in capsys.readouterr().err
+
+
+def test_the_verb_export_shows_the_opening(play, film, tmp_path, capsys):
+    assert play("--opening", film) == 0
+    capsys.readouterr()
+    folder = tmp_path / "out" / "game"
+    assert main(["export", str(folder), "--out", str(tmp_path / "plain.mp4")]) == 0
+    assert "4.2 s" in capsys.readouterr().err
+    assert main(["export", str(folder), "--out", str(tmp_path / "whole.mp4"), "--show-opening"]) == 0
+    assert "6.4 s" in capsys.readouterr().err
