@@ -7,6 +7,7 @@ import typing
 from pathlib import Path
 
 from ..state import CharacterState, GameSession
+from ..story.endpoint_translation import read_with_endpoint
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import check_same_opening
 
@@ -47,6 +48,7 @@ def opening_of(args: argparse.Namespace, world: World, story: Story, settings: P
     pictures, frame = read_opening(args.opening, args.opening_at, world.spec.decoder)
     encoder = world.load_encoder(settings.device, settings.dtype)
     text = DEFAULT_TEXT if args.opening_text is None else args.opening_text
+    text = read_with_endpoint(text, world.life.words, world.spec.name)
     turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
     rules = story.rules or world.life.rules
     opening = GameSession(opening=CharacterState(**rules.start)).open_with(turn.instruction, turn.state, turn.clip)

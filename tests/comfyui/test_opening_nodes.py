@@ -76,6 +76,13 @@ def test_a_story_begins_with_a_part_of_a_film(server, story, film, at, first):
     assert shown == list(range(first, first + 17)) and session.picture.instruction == "Miko waves"
 
 
+def test_the_openings_text_may_be_japanese(server, story, film):
+    prompt = span(film, 0.0, "ミコは夜の森で走る") | play(story, WAVE, opening=["encode", 0])
+    server.run(prompt | {"load": load(world="toybox")}, 120)
+    instruction = "Character: Miko; Motion: run; Background: night forest."
+    assert opening_of(server, story)[1].picture.instruction == instruction
+
+
 def test_the_route_names_turn_0s_clip_and_a_story_without_one_has_none(server, story, film):
     server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
     server.run(play(f"{story} plain", WAVE))
