@@ -1,8 +1,8 @@
 """Run examples in a real ComfyUI and save their pictures: `python docs/make_workflow_pictures.py 1-one-turn 5-story`.
 
-Without names it makes every picture but those of the published film, whose weights nobody here has. ComfyUI is found as
-the tests find it (`make comfyui`). Each example keeps its own steps, so all of them take about a quarter of an hour on
-two cores.
+`play-tab` is the picture of the Play tab, with the story of example 5. Without names it makes every picture but those
+of the published film, whose weights nobody here has. ComfyUI is found as the tests find it (`make comfyui`). Each
+example keeps its own steps, so all of them take about a quarter of an hour on two cores.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 from chromium import FLAGS, NEEDED, find_chromium  # noqa: E402
 from comfy_server import running  # noqa: E402
 from pages import READY, script  # noqa: E402
+from play_tab import TAB  # noqa: E402
 
 WORKFLOWS = ROOT / "workflows"
 WIDTH = 960  # pixels of a picture
+PLAY_TAB = "play-tab"
+PAGE_OF_TAB = {"width": 1440, "height": 960}
+WIDER, BESIDE_TAB = 180, [460, 60]  # page pixels that the tab is made wider; the graph's offset
 LEFT, TOP, MARGIN = 110, 100, 16  # where the graph begins on the page, beside its menus; page pixels around the graph
 LONGEST = 1_800_000  # milliseconds that an example may take
 SHARPER = 2  # the page is drawn so many times larger, and the picture made smaller again
@@ -54,7 +58,7 @@ HALT = """() => Promise.all([...document.querySelectorAll("video")].map((video) 
 
 def main(names: list[str], out: Path) -> None:
     """Make the pictures. ValueError for an example that does not exist, RuntimeError for one that fails."""
-    known = sorted(path.stem for path in WORKFLOWS.glob("*.json"))
+    known = [*sorted(path.stem for path in WORKFLOWS.glob("*.json")), PLAY_TAB]
     for name in names:
         if name not in known:
             raise ValueError(f"no example {name!r}; choose from {', '.join(known)}")
@@ -76,7 +80,8 @@ def main(names: list[str], out: Path) -> None:
         for setting in SETTINGS.items():  # the page reads them as it opens again
             page.evaluate("([key, value]) => app.extensionManager.setting.set(key, value)", setting)
         for name in names or [name for name in known if not name.startswith("8-")]:
-            picture(page, server.url, name).save(out / f"{name}.jpg", quality=78, optimize=True)
+            make = play_tab if name == PLAY_TAB else picture
+            make(page, server.url, name).save(out / f"{name}.jpg", quality=78, optimize=True)
             print(out / f"{name}.jpg", flush=True)  # noqa: T201
 
 
@@ -90,6 +95,32 @@ def opened(page: Any, url: str) -> None:
 
 def picture(page: Any, url: str, name: str) -> Image.Image:
     """An example after its run, as the page shows it."""
+    run(page, url, name)
+    width, height = page.evaluate(PLACE, [WIDTH, LEFT, TOP, MARGIN])
+    return shown(page, (LEFT, TOP, width, height), (width, height))
+
+
+def play_tab(page: Any, url: str, name: str) -> Image.Image:
+    """The Play tab with the story of example 5, beside its graph."""
+    page.set_viewport_size(PAGE_OF_TAB)
+    run(page, url, "5-story")
+    page.locator(TAB).click()
+    page.locator(".ag-story:visible").first.click()
+    page.wait_for_selector(".ag-proposals .ag-story", timeout=LONGEST)  # they come last
+    edge = page.locator(".p-splitter-gutter:visible").first.bounding_box()
+    page.mouse.move(edge["x"] + edge["width"] / 2, edge["y"] + 300)
+    page.mouse.down()
+    page.mouse.move(edge["x"] + WIDER, edge["y"] + 300, steps=8)
+    page.mouse.up()
+    page.mouse.move(LEFT, 0)  # the edge is drawn in another colour below the mouse
+    page.evaluate("(offset) => Object.assign(app.canvas.ds, { scale: 0.6, offset })", BESIDE_TAB)
+    page.evaluate("() => app.canvas.setDirty(true, true)")
+    width, height = PAGE_OF_TAB["width"], PAGE_OF_TAB["height"]
+    return shown(page, (0, 0, width, height), (WIDTH, WIDTH * height // width))
+
+
+def run(page: Any, url: str, name: str) -> None:
+    """Open an example and run it. RuntimeError if it fails."""
     opened(page, url)
     page.evaluate(LOAD, (WORKFLOWS / f"{name}.json").read_text(encoding="utf-8"))
     page.evaluate(script("run"))
@@ -97,13 +128,16 @@ def picture(page: Any, url: str, name: str) -> Image.Image:
     ended, why = page.evaluate("() => window.ended")
     if ended != "execution_success":
         raise RuntimeError(f"{name}: {ended}: {why}")
-    width, height = page.evaluate(PLACE, [WIDTH, LEFT, TOP, MARGIN])
+
+
+def shown(page: Any, place: tuple[int, int, int, int], size: tuple[int, int]) -> Image.Image:
+    """What the page shows at x, y, width, height, with its clips stopped."""
     page.wait_for_timeout(3000)  # until the clips are loaded
     page.evaluate(HALT)
     page.wait_for_timeout(1000)
-    shown = page.screenshot(clip={"x": LEFT, "y": TOP, "width": width, "height": height})
-    with Image.open(io.BytesIO(shown)) as large:
-        return large.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    taken = page.screenshot(clip=dict(zip(("x", "y", "width", "height"), place, strict=True)))
+    with Image.open(io.BytesIO(taken)) as large:
+        return large.convert("RGB").resize(size, Image.Resampling.LANCZOS)
 
 
 if __name__ == "__main__":
