@@ -11,9 +11,10 @@ const LOOK_AGAIN = 2000; // ms until it is asked again whether the tab is visibl
 
 /**
  * `session` is the PlaySession. `port` is the server as for PlaySession, with forget(ids), which removes prompts from the
- * history. `page` has now() in ms, later(ms, act), visible(), wanted() -> {mode, turns, seconds} of the settings, and
- * changed(), which is called when more is there. `store` is session storage. One prompt is sent at a time, and only while
- * nothing else is queued. The server stops it by itself as soon as another prompt waits.
+ * history, and prompts() and lastPrompts(), which give [id, prompt] of those in the queue and of those that ended last.
+ * `page` has now() in ms, later(ms, act), visible(), wanted() -> {mode, turns, seconds} of the settings, and changed(),
+ * which is called when more is there. `store` is session storage. One prompt is sent at a time, and only while nothing
+ * else is queued. The server stops it by itself as soon as another prompt waits.
  */
 export class Ahead {
   #place = ""; // where the proposals are for
@@ -26,12 +27,15 @@ export class Ahead {
   #sending = false;
   #spent = []; // [ended, ms] of the prompts of the last minute
   #past; // ids of prompts that are to leave the history: those that have ended, and those from before a reload
+  #unknown; // whether the page before a reload sent a prompt and never heard its id
   #waits = false;
   #failed = false; // then no more is drawn until the page is loaded again or a setting changes
 
   constructor(session, port, page, store) {
     Object.assign(this, { session, port, page, storage: createStorage(store, KEY) });
-    this.#past = this.storage.read().ids ?? [];
+    const { ids, sending } = this.storage.read();
+    this.#past = ids ?? [];
+    this.#unknown = Boolean(sending);
   }
 
   /** Whether turns are drawn ahead. `auto`: unless turns are drawn on a CPU and take longer than their clips. */
@@ -168,9 +172,13 @@ export class Ahead {
     const instruction = this.#proposals.join("\n");
     const game = { world, story, line, after: here.number, window: here.turn?.window, ...this.#settings(), instruction };
     const job = { place: this.#place, how: this.#how, began: this.page.now() };
-    job.id = await this.port.queue(aheadPrompt({ ...game, turns }));
-    this.#job = job;
-    this.#keep();
+    this.#keep({ sending: true });
+    try {
+      job.id = await this.port.queue(aheadPrompt({ ...game, turns }));
+      this.#job = job;
+    } finally {
+      this.#keep();
+    }
     if (!this.#isWanted(job)) await this.stop();
   }
 
@@ -184,8 +192,19 @@ export class Ahead {
     await Promise.all([this.#clean(), this.react()]);
   }
 
+  /** Find the prompt whose id was lost: it is in the queue, or one of the last that have ended. */
+  async #find() {
+    const found = await Promise.all([this.port.prompts(), this.port.lastPrompts()]).catch(() => null);
+    if (!found) return; // no answer: at the next look
+    this.#unknown = false;
+    const ours = found.flat().filter(([, prompt]) => prompt?.[TURN_NODE]?.class_type === "DrawTurnsAhead");
+    this.#past = [...new Set([...this.#past, ...ours.map(([id]) => id)])];
+    this.#keep();
+  }
+
   /** Remove our prompts from the history. They get there, and leave the queue, a moment after they have ended. */
   async #clean() {
+    if (this.#unknown) await this.#find();
     const past = [...this.#past]; // the answer may be older than the end of those that are added meanwhile
     if (!past.length) return;
     const { running, waiting } = await this.port.queued().catch(() => ({ running: past, waiting: [] }));
@@ -200,8 +219,8 @@ export class Ahead {
   }
 
   /** Save which prompts are to leave the history, for the page after a reload. */
-  #keep() {
-    this.storage.write({ ids: this.#job ? [...this.#past, this.#job.id] : this.#past });
+  #keep(more = {}) {
+    this.storage.write({ ids: this.#job ? [...this.#past, this.#job.id] : this.#past, ...more });
   }
 
   /** How many ms to wait until a further prompt is within the seconds a minute that may be spent. */

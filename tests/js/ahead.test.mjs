@@ -251,6 +251,28 @@ test("a prompt that the server does not remove yet is removed at the next look",
   assert.deepEqual(Object.keys(server.done), ["p1"]);
 });
 
+for (const when of ["waits", "has ended"])
+  test(`a prompt that ${when}, and whose id a reload lost, leaves the history`, async () => {
+    const { server, page, offer, load, ahead } = await begun();
+    const { queue } = server.port;
+    ahead.port = {
+      ...server.port,
+      queue: (prompt) => {
+        queue(prompt);
+        return new Promise(() => {}); // the page is gone before the answer
+      },
+    };
+    offer();
+    await settled();
+    page.seen = false;
+    if (when === "has ended") await server.run(undefined, 1);
+    const reloaded = load();
+    await reloaded.catchUp();
+    if (when === "waits") await server.run(undefined, 1);
+    await reloaded.catchUp(); // the queue has changed
+    assert.deepEqual(Object.keys(server.done), ["p1"], "the player's own turn stays");
+  });
+
 for (const when of ["waits", "runs", "has ended"])
   test(`a prompt that ${when} at a reload leaves the history`, async () => {
     const { server, page, offer, load } = await begun();

@@ -9,6 +9,7 @@ export class FakeServer {
     this.cancelled = [];
     this.readAs = {}; // typed text -> the instruction that it is read as
     this.uploads = [];
+    this.prompts = {}; // id -> what was sent
     this.ahead = {}; // instruction -> how much of it is drawn ahead: 1 the state, 2 the shot
   }
 
@@ -25,6 +26,8 @@ export class FakeServer {
         const [running, waiting] = [true, false].map((runs) => this.waiting.filter((job) => Boolean(job.runs) === runs));
         return { running: running.map((job) => job.id), waiting: waiting.map((job) => job.id) };
       },
+      prompts: async () => this.waiting.map(({ id, prompt }) => [id, prompt]),
+      lastPrompts: async () => Object.keys(this.done).map((id) => [id, this.prompts[id]]),
       history: async (id) => this.done[id] ?? null,
       cancel: async (ids) => {
         this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
@@ -76,7 +79,8 @@ export class FakeServer {
     this.count += 1;
     const { class_type: kind, inputs } = prompt["animegamer-turn"];
     const said = prompt[inputs.opening?.[0]]?.inputs.motion_text; // of turn 0
-    this.waiting.push({ id: `p${this.count}`, game: { kind, world, ...inputs, opening: said } });
+    this.waiting.push({ id: `p${this.count}`, prompt, game: { kind, world, ...inputs, opening: said } });
+    this.prompts[`p${this.count}`] = prompt;
     return `p${this.count}`;
   }
 
