@@ -105,7 +105,7 @@ def play_tab(page: Any, url: str, name: str) -> Image.Image:
     page.set_viewport_size(PAGE_OF_TAB)
     run(page, url, "5-story")
     page.locator(TAB).click()
-    page.locator(".ag-story:visible").first.click()
+    page.locator(".ag-story:visible", has_text="yuzu-day").click()
     page.wait_for_selector(".ag-proposals .ag-story", timeout=LONGEST)  # they come last
     edge = page.locator(".p-splitter-gutter:visible").first.bounding_box()
     page.mouse.move(edge["x"] + edge["width"] / 2, edge["y"] + 300)
