@@ -158,11 +158,12 @@ def test_a_widget_that_a_saved_graph_did_not_know_has_its_usual_value(comfy):
     comfy.load_prompt(a_story("gently wave hello", story="older"))
     saved = comfy.page.evaluate("() => app.graph.serialize()")
     (node,) = (node for node in saved["nodes"] if node["type"] == "PlayGameStory")
-    assert node["widgets_values"][-2:] == ["rules", ""]
-    del node["widgets_values"][-2]
+    assert node["widgets_values"][-3:] == ["rules", False, ""], "the last one is the card's"
+    del node["widgets_values"][-3:-1]
     comfy.page.evaluate("async (saved) => { await app.loadGraphData(saved, true, true, 'older'); }", saved)
     inputs = comfy.page.evaluate("async () => (await app.graphToPrompt()).output")[str(node["id"])]["inputs"]
-    assert (inputs["director"], inputs["line"], inputs["most_takes"]) == ("rules", "", 0)
+    assert (inputs["director"], inputs["show_opening"]) == ("rules", False)
+    assert (inputs["line"], inputs["most_takes"]) == ("", 0)
 
 
 def test_nodes_2_0_shows_the_card_too(comfy, server):
