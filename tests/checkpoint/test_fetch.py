@@ -13,7 +13,7 @@ import stock_files
 import torch
 from hub_repositories import GAMER, MISTRAL, VIDEO, below, released_repositories
 from hub_server import Hub
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 from huggingface_hub.utils import _http
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +37,11 @@ def released(download, originals):
     return released_repositories(download, originals)
 
 
+def new_session():
+    """Forget the hub client's session: before version 1 it keeps the settings that it was made with."""
+    (getattr(_http, "close_session", None) or _http.reset_sessions)()
+
+
 @pytest.fixture
 def hub(released, monkeypatch):
     """A hub that this process asks in place of the real one."""
@@ -45,10 +50,10 @@ def hub(released, monkeypatch):
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
         template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)  # before version 1
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         monkeypatch.setenv("NO_PROXY", "*")
-        new_session = getattr(_http, "close_session", None) or _http.reset_sessions  # before version 1
         new_session()
         yield hub
         new_session()
@@ -263,5 +268,6 @@ def test_without_a_connection(hub, fetch, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert "no answer" in fetch(tmp_path / "d", "--yes").error
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    new_session()
     said = fetch(tmp_path / "d", "--yes").error
     assert "HF_HUB_OFFLINE forbids" in said and "again" not in said, "which would not help"

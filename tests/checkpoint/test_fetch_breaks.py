@@ -6,7 +6,7 @@ import shutil
 import pytest
 from hub_repositories import below, released_repositories
 from hub_server import Hub
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 from huggingface_hub.utils import _http
 from kills import kill_often
 from power_cut import recorded, sample
@@ -23,7 +23,9 @@ def hub(download, originals):
     with Hub() as hub, pytest.MonkeyPatch.context() as patch:
         hub.repositories = released_repositories(download, originals)
         patch.setattr(constants, "ENDPOINT", hub.url)
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)  # before version 1
         patch.setattr(constants, "HF_HUB_OFFLINE", False)
         patch.setattr(hub_files, "BLOCK", BLOCK)
         patch.setattr(hub_files, "LARGEST_BLOCK", BLOCK)
