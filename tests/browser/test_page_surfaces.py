@@ -135,6 +135,7 @@ def test_a_turn_that_ends_while_the_tab_is_closed_is_told(page, tab):
     tab.open()
     page.locator(".ag-library .ag-story", has_text="keys alone").click()
     page.wait_for_selector(".ag-game:visible")
+    tab.sketch(100)  # so many that the tab is closed before the turn ends
     page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
     page.press(".ag-text", "Enter")
     page.wait_for_selector(".ag-doing:visible")
