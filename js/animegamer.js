@@ -13,7 +13,7 @@ import { dressNode, showTurn } from "./node_card.mjs";
 import { createPlayTab } from "./play_tab.mjs";
 import { createServer, listen } from "./server.mjs";
 import { PlaySession } from "./session.mjs";
-import { CLIPS, createSettings, DIRECTOR, MESSAGES, PREVIEW } from "./settings.mjs";
+import { CLIPS, createSettings, MESSAGES, PREVIEW } from "./settings.mjs";
 import { createTrainingPanel } from "./training_panel.mjs";
 import { TrainingWatch } from "./training_watch.mjs";
 import { addStyle } from "./style.mjs";
@@ -75,7 +75,6 @@ const session = new PlaySession(server, localStorage, (now, event) => {
   if (tab) tab.show(now, event);
   else if (setting(MESSAGES)) tellEnded(now, event, words(), tell);
 });
-session.director = () => setting(DIRECTOR);
 const autoplay = new Autoplay(session);
 const aheadSettings = { mode: "off", turns: 1, seconds: 30 }; // ComfyUI says the settings' values when they are registered
 const shown = {
@@ -122,6 +121,10 @@ app.registerExtension({
     (changed) => {
       Object.assign(aheadSettings, changed);
       ahead.changed();
+    },
+    (changed) => {
+      Object.assign(session.choices, changed);
+      if (tab) session.notify();
     },
   ),
   commands: createCommands(session, openTab),

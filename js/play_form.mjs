@@ -2,7 +2,6 @@
 
 import { el, set, wordButton } from "./dom.mjs";
 import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.mjs";
-import { TAKES } from "./session.mjs";
 import { SCOPES } from "./state.mjs";
 
 const MESSAGE_MS = 6000; // that a temporary message is shown
@@ -29,7 +28,7 @@ export function createForm(say, act, more) {
   });
   const settings = createSettings(say, (values) => act.keep(values));
   const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
-  const three = wordButton("clone", say("threeTakes"), { class: "ag-second", on: { click: () => submit(TAKES) } });
+  const several = wordButton("clone", "", { class: "ag-second", on: { click: () => submit(session.choices.takes) } });
   const stop = wordButton("stop-circle", say("stop"), {
     class: "ag-second ag-stop-button",
     hidden: true,
@@ -46,7 +45,7 @@ export function createForm(say, act, more) {
     text,
     help,
     more,
-    el("div", { class: "ag-buttons" }, playOne, three, stop),
+    el("div", { class: "ag-buttons" }, playOne, several, stop),
   );
   let session = null;
   let restored = false;
@@ -71,7 +70,7 @@ export function createForm(say, act, more) {
     if (event.isComposing) return; // Enter chooses a word of an input method
     if (event.key === "Enter") {
       event.preventDefault();
-      submit(event.shiftKey ? TAKES : 1);
+      submit(event.shiftKey ? session.choices.takes : 1);
     } else if (event.key === "ArrowUp" && !text.value) {
       text.value = sent || session.here.turn?.instruction || "";
       event.preventDefault();
@@ -112,11 +111,12 @@ export function createForm(say, act, more) {
     if (now.story !== story) empty();
     story = now.story;
     fields.suggest(now.words);
-    for (const button of [playOne, three]) button.disabled = now.busy;
+    for (const button of [playOne, several]) button.disabled = now.busy;
     const focused = document.activeElement;
     stop.hidden = !now.busy;
-    three.hidden = now.busy;
-    if ((focused === stop && !now.busy) || ((focused === playOne || focused === three) && now.busy)) text.focus();
+    several.hidden = now.busy;
+    several.querySelector("span").textContent = say("severalTakes", { count: now.choices.takes });
+    if ((focused === stop && !now.busy) || ((focused === playOne || focused === several) && now.busy)) text.focus();
     if (event === "turn" && !fields.element.open) text.value = oneLine(text.value) === sent ? "" : text.value;
     if (event === "turn") sent = "";
     status.show(now, event);

@@ -20,7 +20,8 @@ export class PlaySession {
   #drawnAhead = null; // see `early`
 
   constructor(port, store, onChange) {
-    Object.assign(this, { port, onChange, storage: createStorage(store), director: () => "rules" });
+    Object.assign(this, { port, onChange, storage: createStorage(store) });
+    this.choices = { director: "rules", takes: TAKES }; // of the settings; takes: of a turn that is drawn several times
     this.worlds = ["toybox"];
     this.absent = []; // the worlds that are not installed
     this.stories = [];
@@ -140,13 +141,13 @@ export class PlaySession {
 
   /** Play one turn that the director proposes. */
   async autoplay(settings = {}) {
-    const director = this.director();
+    const { director } = this.choices;
     await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1, director }]);
   }
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
-    const director = this.director();
+    const { director } = this.choices;
     const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed, director };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
     // A world without words proposes nothing, which is no news; an endpoint that does not answer is.
@@ -154,18 +155,19 @@ export class PlaySession {
     return found?.suggestions ?? [];
   }
 
-  /** Draw the current turn again, until it has three takes, or once more. */
+  /** Draw the current turn again, until it has as many takes as the setting says, or once more. */
   async drawAgain(settings = {}) {
     const { parent, turn } = this.here;
     if (!parent) return;
     const there = judgedTakesOf(this.here);
     const drawn = there.map((take) => take.seed);
     const after = parent.number;
-    const seeds = takeSeeds(drawn, after, Math.max(1, TAKES - there.length), settings.seed);
+    const seeds = takeSeeds(drawn, after, Math.max(1, this.choices.takes - there.length), settings.seed);
     const request = { ...settings, instruction: turn.instruction, after, line: lineThrough(parent, this.line) };
     if (this.words.judged) {
       const seed = Math.max(0, Number(there[0].seed) - after);
-      await this.#send([{ ...request, ...settingsOf(turn), seed, takes: Math.max(TAKES, there.length + 1), stay: true }]);
+      const takes = Math.max(this.choices.takes, there.length + 1);
+      await this.#send([{ ...request, ...settingsOf(turn), seed, takes, stay: true }]);
     } else await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
   }
 

@@ -5,16 +5,17 @@ import { reducedMotion } from "./clips.mjs";
 export const CLIPS = "AnimeGamer.PlayTab.ClipsMove";
 export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
-export const DIRECTOR = "AnimeGamer.Director";
+const DIRECTOR = "AnimeGamer.Director";
+const TAKES = "AnimeGamer.PlayTab.Takes";
 const AHEAD = "AnimeGamer.Ahead.Mode";
 const AHEAD_TURNS = "AnimeGamer.Ahead.Turns";
 const AHEAD_SECONDS = "AnimeGamer.Ahead.Seconds";
 
 /**
  * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
- * `aheadChanged(changed)` with one of {mode, turns, seconds}.
+ * `aheadChanged(changed)` with one of {mode, turns, seconds}, `playChanged(changed)` with one of {takes, director}.
  */
-export function createSettings(clipsChanged, aheadChanged) {
+export function createSettings(clipsChanged, aheadChanged, playChanged) {
   return [
     ...aheadSettings(aheadChanged),
     {
@@ -44,6 +45,17 @@ export function createSettings(clipsChanged, aheadChanged) {
       type: "combo",
       options: ["rules", "endpoint"],
       defaultValue: "rules",
+      onChange: (director) => playChanged({ director }),
+    },
+    {
+      id: TAKES,
+      category: ["AnimeGamer", "Play tab", "Takes"],
+      name: "Takes",
+      tooltip: "How many takes of a turn the second button of the Play tab draws.",
+      type: "slider",
+      attrs: { min: 2, max: 8, step: 1 },
+      defaultValue: 3,
+      onChange: (takes) => playChanged({ takes }),
     },
     {
       id: MESSAGES,

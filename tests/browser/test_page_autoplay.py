@@ -107,6 +107,25 @@ def test_a_reload_keeps_the_number_of_turns(life):
     assert life.page.input_value("input[name=autoplay]") == "50"
 
 
+def test_a_setting_says_how_many_takes_the_second_button_draws(life):
+    button = life.page.locator(".ag-form .ag-second:not(.ag-stop-button)")
+    assert button.inner_text() == "3 takes"
+    life.comfy.set("AnimeGamer.PlayTab.Takes", 2)
+    try:
+        life.page.get_by_text("2 takes").wait_for()
+        life.page.fill(".ag-text", "Miko naps twice")
+        before = number_of(life)
+        button.click()
+        life.wait_for_turn(before + 1)
+        life.wait_until_idle()
+        life.page.wait_for_function(
+            "() => document.querySelectorAll('.ag-takes .ag-clip, .ag-takes button').length >= 2"
+        )
+    finally:
+        life.comfy.set("AnimeGamer.PlayTab.Takes", 3)
+    life.page.get_by_text("3 takes").wait_for()
+
+
 def test_the_setting_asks_the_endpoint_and_says_what_is_missing(life):
     life.comfy.set("AnimeGamer.Director", "endpoint")
     try:
