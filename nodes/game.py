@@ -11,9 +11,8 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
 from ..animegamer_core.story.content_store import with_opening_address
-from ..animegamer_core.story.endpoint_translation import read_with_endpoint
 from ..animegamer_core.story.turn import predict_turn
-from . import comfyui, worlds
+from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .schemas import schema
 from .values import (
@@ -25,7 +24,6 @@ from .values import (
     Moment,
     StateSocket,
     notes_of,
-    one_instruction,
     state_item,
 )
 from .widgets import (
@@ -279,9 +277,7 @@ class PredictNextState(io.ComfyNode):
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         world = model.world
-        text = read_with_endpoint(
-            one_instruction(instruction), world.life.words, world.spec.name, comfyui.stop_if_interrupted
-        )
+        text = model.read(instruction)
         engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.fingerprint, history)

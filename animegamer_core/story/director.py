@@ -126,11 +126,15 @@ def _read_one(turn: Turn, words: Words) -> _Past:
     parts = PUBLISHED.fullmatch(turn.instruction)
     if parts is None:
         return _Past(words.act_of(turn.instruction), turn.state.change, (), "", "", turn.instruction)
-    background = parts["place"]
-    time = next((word for word in words.times if background.startswith(f"{word} ")), "")
-    place = background.removeprefix(time).strip()
+    time, place = time_and_place(parts["place"], words)
     who, motion = names_of(parts["who"]), parts["motion"]
     return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
+
+
+def time_and_place(background: str, words: Words) -> tuple[str, str]:
+    """The two parts of an instruction's background; no time if it begins with none that the world knows."""
+    time = next((word for word in words.times if background.startswith(f"{word} ")), "")
+    return time, background.removeprefix(time).strip()
 
 
 def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:

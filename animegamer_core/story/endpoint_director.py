@@ -17,7 +17,7 @@ from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words
 from ..messages import brief
 from ..recall import PUBLISHED, names_of
 from ..state import GameSession, Turn
-from .director import LOOKS_BACK, Proposal, Proposer
+from .director import LOOKS_BACK, Proposal, Proposer, time_and_place
 from .endpoint import LATER_TRIES, LONGEST_LINE, MODEL, TRIES, URL, answer_of, do_nothing, lines_of, model_at, stated
 from .everyday import director_for, words_for
 
@@ -73,7 +73,7 @@ class EndpointDirector:
             "repeat the last turns, and stay some turns with a place and a time of day before you change them.",
             "",
             "The story so far, the newest turn last:",
-            *([f"{turn.number}. {_told(turn, rules)}" for turn in turns] or ["nothing yet"]),
+            *([f"{turn.number}. {_turn_line(turn, rules)}" for turn in turns] or ["nothing yet"]),
             "",
             f"Now: {_stats(asdict(session.character), rules)}; each from 0 to 100.",
             "",
@@ -117,8 +117,7 @@ class EndpointDirector:
         if strange := [word for word in _WORD.findall(line) if word not in self._vocabulary]:
             return f"{brief(line, 80)!r} has words that this world does not know: {', '.join(strange[:5])}"
         who, act = names_of(parts["who"]), self.words.act_of(parts["motion"])
-        time = next((word for word in self.words.times if parts["place"].startswith(f"{word} ")), "")
-        place = parts["place"].removeprefix(time).strip()
+        _, place = time_and_place(parts["place"], self.words)
         together = [*who, place, *([act.phrase] if act else [])]
         for index, one in enumerate(together):
             for other in together[:index]:
@@ -162,7 +161,7 @@ def proposer_for(
     return EndpointDirector(model_at(url, model), words, life.words is not None, seed, check)
 
 
-def _told(turn: Turn, rules: Rules) -> str:
+def _turn_line(turn: Turn, rules: Rules) -> str:
     return f"{brief(turn.instruction, LONGEST_LINE)} ({_stats(asdict(turn.character), rules)})"
 
 
