@@ -60,6 +60,15 @@ export class Ahead {
     return found?.clip ? { clip: found.clip, shot: found.shot } : null;
   }
 
+  /**
+   * Whether the player chose a turn that may be half drawn. The server knows: it finishes what that turn needs, and ends
+   * anything else by itself.
+   */
+  get finishing() {
+    const { busy, asked } = this.session;
+    return Boolean(busy && this.#job?.running && this.#isWanted(this.#job) && this.#proposals.includes(asked));
+  }
+
   /** A setting has changed. */
   changed() {
     this.#failed = false;
@@ -70,7 +79,7 @@ export class Ahead {
   /** Something has changed: send the next prompt, if it may be sent now. */
   async react() {
     if (this.#how !== this.#key()) this.#forget();
-    if (this.#job && (this.session.busy || !this.#isWanted(this.#job))) return this.#stopOnce();
+    if (this.#job && !this.finishing && (this.session.busy || !this.#isWanted(this.#job))) return this.#stopOnce();
     if (!this.#may()) return;
     const wait = this.page.visible() ? this.#wait() : LOOK_AGAIN;
     if (wait > 0) return this.#later(wait);
@@ -100,7 +109,7 @@ export class Ahead {
 
   /** Our prompt has started. */
   began({ prompt_id: id }) {
-    if (id === this.#job?.id) this.#job.began = this.page.now();
+    if (id === this.#job?.id) Object.assign(this.#job, { began: this.page.now(), running: true });
   }
 
   /** Progress is not shown. */

@@ -9,8 +9,9 @@ const LABELS = { character: "character", adverb: "adverb", motion: "motionField"
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
 /**
- * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings) and takeOver(),
- * which is called when the player writes. more: an element above the buttons.
+ * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings), takeOver(),
+ * which is called when the player writes, and isFinishing(): whether the prompt that runs draws the turn ahead. more: an
+ * element above the buttons.
  */
 export function createForm(say, act, more) {
   const text = el("textarea", {
@@ -34,7 +35,7 @@ export function createForm(say, act, more) {
     hidden: true,
     on: { click: act.stop },
   });
-  const status = createStatus(say);
+  const status = createStatus(say, act);
   const help = el("p", { class: "ag-unseen", id: "ag-form-help", text: say("instructionHelp") });
   const element = el(
     "form",
@@ -240,7 +241,7 @@ function createSettings(say, changed) {
   return { element, values, restore };
 }
 
-function createStatus(say) {
+function createStatus(say, act) {
   const words = el("span", { class: "ag-status-words" });
   const fill = el("span", { class: "ag-fill" });
   const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
@@ -283,7 +284,8 @@ function createStatus(say) {
     doing.hidden = !job;
     if (job) {
       const about = { number: job.after + 1, value: job.value, max: job.max };
-      const does = say(job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting", about);
+      const isRunning = job.running || act.isFinishing();
+      const does = say(job.exported ? "exporting" : job.max ? "drawing" : isRunning ? "playing" : "waiting", about);
       const count = session.sent > 1 ? say("takeOf", { number: take, count: session.sent }) : "";
       words.textContent = count ? `${count} \u00b7 ${does}` : does;
       set(bar, {

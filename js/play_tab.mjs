@@ -170,6 +170,7 @@ function createGame(say, session, clips, page) {
       },
       keep: (settings) => session.keep(settings),
       takeOver: () => page.autoplay.takeOver(),
+      isFinishing: () => page.ahead.finishing,
     },
     suggestions.element,
   );

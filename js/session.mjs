@@ -91,6 +91,7 @@ export class PlaySession {
       batch: null, // events that arrive while prompts are sent; they wait until the ids of the prompts are known
       opening: null, // the uploaded {name, subfolder, film, at, text} that the story begins with; turn 1 takes it along
       uploading: false,
+      asked: "", // the instruction that was played last
       sent: 0,
       finished: 0,
       files: [],
@@ -331,7 +332,8 @@ export class PlaySession {
     const window = this.here.turn?.window;
     const opening = this.root.children.length ? null : this.opening;
     const batch = [];
-    Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
+    const asked = requests[0]?.instruction ?? "";
+    Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch, asked });
     this.#changed();
     if (this.root.children.length && !(await this.#isThere())) requests = [];
     for (const { stay, chosen, ...request } of requests) {

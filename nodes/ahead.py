@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 
 from comfy_api.v0_0_2 import io
 
@@ -31,6 +32,8 @@ from .widgets import (
     turn_input,
     window_input,
 )
+
+GAME_INPUTS = tuple(field.name for field in fields(GameInputs) if field.name != "instructions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,7 @@ class DrawTurnsAhead(io.ComfyNode):
                 opening_input(),
                 *memory_inputs(),
             ],
+            hidden=[io.Hidden.prompt, io.Hidden.unique_id],
             outputs=[
                 io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions are drawn by now."),
             ],
@@ -111,7 +115,7 @@ class DrawTurnsAhead(io.ComfyNode):
         settings = settings_of(given, range(after + 1, after + 1 + given.turns_ahead))
         player = Player(world, story, settings, after, given.model, opening_of(given, after, story))
         ahead, offered = _offered(given, player)
-        _draw(ahead, offered, given.pieces)
+        _draw(ahead, offered, given.pieces, _Waiting(cls.hidden.prompt or {}, str(cls.hidden.unique_id)))
         turns = ahead.look(offered)
         values = {
             "story": story.name,
@@ -145,14 +149,50 @@ def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]
     return Ahead(player, ahead_store(world.fingerprint), propose, given.turns_ahead), written
 
 
-def _draw(ahead: Ahead, offered: tuple[str, ...], pieces: int) -> None:
-    """Draw what is missing, at most so many pieces (0: all), until another prompt waits in the queue."""
+class _Waiting:
+    """Finds out whether a prompt that waits plays the very turn that is being drawn ahead."""
+
+    def __init__(self, prompt: comfyui.Prompt, node: str) -> None:
+        """prompt: the running one; node: the id of its DrawTurnsAhead."""
+        self._ours = _game_of(prompt, prompt.get(node, {}))
+
+    def plays(self, prompt: comfyui.Prompt, instructions: tuple[str, ...]) -> bool:
+        """Whether a prompt plays one of the instructions first, in our game."""
+        games = [node for node in prompt.values() if node["class_type"] == "PlayGameStory"]
+        if len(games) != 1 or _game_of(prompt, games[0]) != self._ours:
+            return False
+        written = games[0]["inputs"].get("instructions")
+        return isinstance(written, str) and read_instructions(written)[:1] in [(text,) for text in instructions]
+
+
+def _game_of(prompt: comfyui.Prompt, node: comfyui.Prompt) -> dict[str, typing.Any]:
+    """The inputs of a node that say how a game goes on, as they stand in the prompt, with the nodes behind links."""
+    inputs = node.get("inputs", {})
+    return {name: _linked(prompt, inputs[name]) for name in GAME_INPUTS if name in inputs}
+
+
+def _linked(prompt: comfyui.Prompt, value: object) -> object:
+    """A value of a prompt; for a link, the node behind it, which equals no other if it has links itself."""
+    if not isinstance(value, list):
+        return value
+    node = prompt.get(str(value[0]), {})
+    is_whole = bool(node) and not any(isinstance(one, list) for one in node["inputs"].values())
+    return (node["class_type"], node["inputs"], value[1:]) if is_whole else object()
+
+
+def _draw(ahead: Ahead, offered: tuple[str, ...], pieces: int, waiting: _Waiting) -> None:
+    """Draw what is missing, at most so many pieces (0: all), until another prompt waits in the queue.
+
+    A piece that the next prompt would make itself is finished, so that it need not begin anew.
+    """
     count = 0
     try:
-        with comfyui.giving_way():
-            while (not pieces or count < pieces) and (piece := ahead.next_piece(offered)) is not None:
+        while (not pieces or count < pieces) and (piece := ahead.next_piece(offered)) is not None:
+            with comfyui.giving_way():
                 comfyui.stop_if_interrupted()
+            wanted = ahead.wanted_by(piece, offered)
+            with comfyui.giving_way(partial(waiting.plays, instructions=wanted)):
                 ahead.draw(piece, comfyui.stop_if_interrupted)
-                count += 1
+            count += 1
     except comfyui.OthersWait:
         return

@@ -21,7 +21,9 @@ if typing.TYPE_CHECKING:
 
 PACK = Path(__file__).parent.parent
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
-_GIVES_WAY: ContextVar[bool] = ContextVar("gives_way", default=False)
+Prompt: typing.TypeAlias = dict[str, typing.Any]  # in API form: node id -> {class_type, inputs}
+# What a prompt that waits must be so that work that gives way goes on nevertheless; None where no work gives way.
+_GIVES_WAY: ContextVar[Callable[[Prompt], bool] | None] = ContextVar("gives_way", default=None)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
@@ -121,9 +123,12 @@ class OthersWait(Exception):
 
 
 @contextmanager
-def giving_way() -> Iterator[None]:
-    """Within the block, the checks for interrupts also end work, with OthersWait, once another prompt waits."""
-    token = _GIVES_WAY.set(True)
+def giving_way(unless: Callable[[Prompt], bool] = lambda _: False) -> Iterator[None]:
+    """Within the block, the checks for interrupts also end work, with OthersWait, once another prompt waits.
+
+    unless: whether this work is what the next prompt waits for.
+    """
+    token = _GIVES_WAY.set(unless)
     try:
         yield
     finally:
@@ -135,8 +140,9 @@ def stop_if_interrupted(*_: object) -> None:
     import comfy.model_management
 
     comfy.model_management.throw_exception_if_processing_interrupted()
-    server = _server() if _GIVES_WAY.get() else None
-    if server is not None and server.prompt_queue.get_tasks_remaining() > 1:  # the running one counts too
+    unless = _GIVES_WAY.get()
+    waiting = _next_prompt() if unless else None
+    if unless is not None and waiting is not None and not unless(waiting):
         raise OthersWait
 
 
@@ -299,6 +305,13 @@ def result_device() -> torch.device:
     import comfy.model_management
 
     return comfy.model_management.intermediate_device()
+
+
+def _next_prompt() -> Prompt | None:
+    """The prompt that the server runs next; None if none waits."""
+    server = _server()
+    waiting = server.prompt_queue.get_current_queue_volatile()[1] if server is not None else []
+    return waiting[0][2] if waiting else None  # the queue is a heap, whose smallest entry is first
 
 
 def _server() -> typing.Any:

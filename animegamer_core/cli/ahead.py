@@ -74,6 +74,8 @@ class DrawingAhead:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._watched: set[int] = set()
+        self._wanted: tuple[str, ...] = ()  # the instructions that play what is being drawn
+        self._chosen = ""  # the instruction that the player chose
 
     def timed(self, played: PlayedTurn, seconds: float) -> None:
         """Note how long a turn took."""
@@ -89,26 +91,40 @@ class DrawingAhead:
         return self.pace is not None and self.pace <= decoder.frames / decoder.fps
 
     @contextmanager
-    def while_waiting(self, offered: Sequence[str], proposer: Callable[[], Proposer]) -> Iterator[None]:
-        """Within the block, the offered turns are drawn; at its end that stops at once. proposer(): the director."""
+    def while_waiting(
+        self, offered: Sequence[str], proposer: Callable[[], Proposer]
+    ) -> Iterator[Callable[[str], None]]:
+        """Within the block, the offered turns are drawn; at its end that stops at once. proposer(): the director.
+
+        The block gets choose(instruction): what is being drawn of that turn is finished first.
+        """
+        self._chosen = ""
         if not offered or not self.on or self.player.ahead is None:
-            yield
+            yield self._choose
             return
         self._stop.clear()
         ahead = Ahead(self.player, self.player.ahead, proposer(), self.turns)
         self._thread = threading.Thread(target=self._work, args=(ahead, offered), daemon=True)
         self._thread.start()
         try:
-            yield
+            yield self._choose
         finally:
             self._stop.set()
-            self._thread.join()
+            try:
+                self._thread.join()
+            finally:
+                self._chosen = ""  # Ctrl-C: it stops now
+                self._thread.join()
+
+    def _choose(self, instruction: str) -> None:
+        self._chosen = instruction
 
     def _work(self, ahead: Ahead, offered: Sequence[str]) -> None:
         try:
             while not self._stop.wait(self._pause()) and (piece := ahead.next_piece(offered)) is not None:
                 began = time.monotonic()
                 self._watch(piece.draw)
+                self._wanted = ahead.wanted_by(piece, offered)
                 ahead.draw(piece, self._check)
                 self._spent.append((time.monotonic(), time.monotonic() - began))
         except _Stopped:
@@ -138,5 +154,5 @@ class DrawingAhead:
             self._watched.add(id(model))
 
     def _check(self, *_: object) -> None:
-        if threading.current_thread() is self._thread and self._stop.is_set():
+        if threading.current_thread() is self._thread and self._stop.is_set() and self._chosen not in self._wanted:
             raise _Stopped

@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from ..messages import brief
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
 from ..story.endpoint import MODEL, URL, stated
@@ -106,10 +106,17 @@ class Suggestions:
             why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
             _note(f"  {number}. {proposal.instruction}{why}")
 
-    def drawn_ahead(self) -> AbstractContextManager[None]:
-        """Within the block, the proposals are drawn ahead."""
+    def read_line(self) -> str:
+        """What the player types; the proposals are drawn ahead meanwhile, and the one in progress is finished if it is
+        chosen.
+        """
         guess = replace(self.director, kind=RULES)  # of the turns after them; no model is asked for a guess
-        return self.ahead.while_waiting([one.instruction for one in self.shown], lambda: guess.proposer(self.player))
+        offered = list(self._numbered.values())
+        with self.ahead.while_waiting(offered, lambda: guess.proposer(self.player)) as choose:
+            line = sys.stdin.readline()
+            typed = line.strip()
+            choose(self._numbered.get(typed, typed))
+        return line
 
     def instruction_of(self, line: str) -> str:
         """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if
@@ -118,11 +125,16 @@ class Suggestions:
         command, _, number = line.rpartition(" ")
         if command not in ("", EDIT) or not number.isdecimal() or not self.shown:
             return line
-        if not 1 <= int(number) <= len(self.shown):
-            _note(f"there is no proposal {number}; choose 1 to {len(self.shown)}")
+        chosen = self._numbered.get(number)
+        if chosen is None:
+            _note(f"there is no proposal {brief(number, 20)}; choose 1 to {len(self.shown)}")
             return ""
-        chosen = self.shown[int(number) - 1].instruction
         return edited(chosen) if command == EDIT else chosen
+
+    @property
+    def _numbered(self) -> dict[str, str]:
+        """The proposals' instructions by what is typed to choose them."""
+        return {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
 
     def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
         """Play the turns of `@auto N`; Ctrl-C gives the game back to the player."""

@@ -292,8 +292,7 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
         suggestions.offer()
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        with suggestions.drawn_ahead():
-            line = sys.stdin.readline()
+        line = suggestions.read_line()
         if not line:
             return
         yield from filter(None, map(suggestions.instruction_of, read_instructions(line)))

@@ -68,6 +68,10 @@ class Ahead:
         texts = tuple(text for text in map(self._read, offered) if text)
         return next(self._missing(texts), None)
 
+    def wanted_by(self, piece: Piece, offered: Sequence[str]) -> tuple[str, ...]:
+        """The offered instructions that play a piece's turn; none for a turn after theirs."""
+        return tuple(text for text in offered if (self._read(text),) == piece.instructions)
+
     def draw(self, piece: Piece, on_step: OnStep | None = None) -> None:
         """Draw a piece. An exception of on_step stops it; nothing of it is kept then."""
         from ..media.video import to_uint8

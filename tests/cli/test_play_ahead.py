@@ -85,6 +85,39 @@ def test_it_stops_within_a_shot_before_the_game_goes_on(player):
     assert not list(player.ahead.shots.folder.glob("*"))
 
 
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_what_is_being_drawn_of_the_chosen_turn_is_finished(player, chosen):
+    draws = drawing(player, [])
+    began = threading.Event()
+    player.models.decoder().transformer.register_forward_pre_hook(lambda *_: began.set() or time.sleep(0.02))
+    texts = offered(player)
+    with draws.while_waiting(texts, lambda: Director(WORDS)) as choose:
+        assert began.wait(60)
+        choose(texts[chosen])
+    shots = [turn.shot for turn in Ahead(player, player.ahead).look(texts)]
+    assert [bool(shot) for shot in shots] == [chosen == 0, False, False], "the first one was being drawn"
+    assert player.step(texts[0]).ahead == (chosen == 0)
+
+
+def test_ctrl_c_ends_what_is_being_finished(player, monkeypatch):
+    draws = drawing(player, [])
+    began = threading.Event()
+    player.models.decoder().transformer.register_forward_pre_hook(lambda *_: began.set() or time.sleep(0.05))
+    object.__setattr__(player, "settings", PlaySettings(steps=500))
+    texts, join = offered(player), threading.Thread.join
+
+    def interrupted(thread):
+        monkeypatch.setattr(threading.Thread, "join", join)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), draws.while_waiting(texts, lambda: Director(WORDS)) as choose:
+        assert began.wait(60)
+        choose(texts[0])
+        monkeypatch.setattr(threading.Thread, "join", interrupted)
+        at = time.monotonic()
+    assert time.monotonic() - at < 1.0 and not list(player.ahead.shots.folder.glob("*.mp4"))
+
+
 def test_what_goes_wrong_is_said_and_ends_it_but_not_the_game(player, monkeypatch):
     notes = []
     draws = drawing(player, notes)

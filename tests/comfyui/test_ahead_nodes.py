@@ -101,6 +101,28 @@ def test_it_gives_way_to_any_other_prompt(server, story):
     assert not found["turns"][0]["clip"], "nothing of the unfinished shot is kept"
 
 
+@pytest.mark.parametrize(
+    ("change", "finished"),
+    [({}, True), ({"seed": 1}, False), ({"instructions": SLEEP}, False), ({"model": "other"}, False)],
+    ids=str,
+)
+def test_a_half_drawn_shot_is_finished_for_the_turn_that_shows_it(server, story, change, finished):
+    look = {"after": 0, "steps": 300}
+    ahead(server, story, instructions=[RUN, SLEEP], pieces=2)  # their states
+    running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN, SLEEP], **look)})
+    server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))
+    time.sleep(0.5)
+    assert not server.get(f"/history/{running}"), "the first shot is half drawn"
+    inputs = {**PLAY, **look, "story": story, "instructions": RUN, **change}
+    inputs["model"] = [change.get("model", "load"), 0]
+    loaded = {"load": load(), "other": load(lora_strength=0.5)}
+    entry = server.run({name: loaded[name] for name in inputs["model"][:1]} | {"play": node("PlayGameStory", **inputs)})
+    (found,) = server.wait(running)["outputs"]["ahead"]["animegamer_ahead"]
+    assert bool(found["turns"][0]["clip"]) == finished and not found["turns"][1]["clip"]
+    (told,) = entry["outputs"]["play"]["animegamer_story"]
+    assert told["turns"] == 1
+
+
 def test_an_interrupt_ends_it_within_a_step(server, story):
     running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN], after=-1, **LONG)})
     server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))

@@ -94,6 +94,29 @@ test("nothing is sent while something else is queued, and it goes on afterwards"
   assert.equal(server.sent.length, 1);
 });
 
+test("what is being drawn of the chosen turn goes on, and of any other is stopped", async () => {
+  for (const [chosen, finishing] of [["one", true], ["typed", false]]) {
+    const { server, session, ahead, offer } = await begun();
+    await offer();
+    const [{ id }] = server.waiting;
+    ahead.began({ prompt_id: id });
+    assert.equal(ahead.finishing, false);
+    await session.play(chosen);
+    await settled();
+    assert.equal(ahead.finishing, finishing);
+    assert.equal(server.cancelled.includes(id), !finishing);
+  }
+});
+
+test("a prompt that has not begun is taken out of the queue for the chosen turn too", async () => {
+  const { server, session, ahead, offer } = await begun();
+  await offer();
+  const [{ id }] = server.waiting;
+  await session.play("one");
+  await settled();
+  assert.deepEqual([ahead.finishing, server.cancelled.includes(id)], [false, true]);
+});
+
 test("nothing is sent while the player's turn is on its way", async () => {
   const { server, session, ahead, offer } = await begun();
   await offer();
