@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 
 import pytest
+from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
@@ -21,6 +22,12 @@ from animegamer_core.toybox.editions import SECOND, SEEN, Casting
 from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
 
 TIRED = CharacterState(stamina=10)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A tiny world of this file's own, since its tests change what it states."""
+    return save_tiny_world(tmp_path_factory.mktemp("stated"))
 
 
 def played(director, turns, rules=RULES, session=None):
