@@ -40,8 +40,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       category: ["AnimeGamer", "Play tab", "Director"],
       name: "Who proposes turns",
       tooltip:
-        "rules: a small rule. endpoint: a language model behind an OpenAI-compatible endpoint, which the server's " +
-        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY name.",
+        "rules: a simple built-in rule. endpoint: a language model at an OpenAI-compatible endpoint, set by the server's " +
+        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY.",
       type: "combo",
       options: ["rules", "endpoint"],
       defaultValue: "rules",
@@ -51,7 +51,7 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       id: TAKES,
       category: ["AnimeGamer", "Play tab", "Takes"],
       name: "Takes",
-      tooltip: "How many takes of a turn the second button of the Play tab draws.",
+      tooltip: "How many takes the second button of the Play tab draws of each turn.",
       type: "slider",
       attrs: { min: 2, max: 8, step: 1 },
       defaultValue: 3,
@@ -60,8 +60,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
     {
       id: MESSAGES,
       category: ["AnimeGamer", "Messages", "Ended"],
-      name: "Tell what has ended while its tab was closed",
-      tooltip: "A short message at the edge of the page: a turn is played or has failed, a training has ended.",
+      name: "Notify me when work ends while its tab is closed",
+      tooltip: "A short message at the edge of the page when a turn was played or has failed, or a training run has ended.",
       type: "boolean",
       defaultValue: true,
     },

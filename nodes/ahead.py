@@ -52,9 +52,10 @@ class DrawTurnsAhead(io.ComfyNode):
             display_name="Draw Turns Ahead",
             search_aliases=("precompute", "prefetch", "speculative", "cache turns", "choices"),
             advanced=("line", "window", "guidance", "memory", "recalled_turns", "pieces"),
-            description="Predicts and draws turns that may come next: first the states of all, then their shots. They "
-            "are kept beside the stories, in output/animegamer/.ahead, for a day. Play Game Story with the same inputs "
-            "then plays them at once. The story stays as it is. Ends early when another prompt waits in the queue.",
+            description="Predicts and draws turns that may come next: first all states, then the shots. They are kept "
+            "for a day in output/animegamer/.ahead, next to the stories. Play Game Story with the same inputs "
+            "then plays them at once. The story itself does not change. Stops early when another prompt is "
+            "waiting in the queue.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 io.String.Input(
@@ -65,7 +66,7 @@ class DrawTurnsAhead(io.ComfyNode):
                     f"Empty: {SUGGESTIONS} turns that the world proposes.",
                 ),
                 story_input(),
-                turn_input("after", -1, "The turn after which they come. 0: before turn 1; -1: after the last turn."),
+                turn_input("after", -1, "Draw what may follow this turn. 0: before turn 1; -1: after the last turn."),
                 branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
                 window_input(),
                 seed_input("As in Play Game Story: the noise seed of turn 1; each later turn adds 1."),
@@ -75,23 +76,25 @@ class DrawTurnsAhead(io.ComfyNode):
                     1,
                     1,
                     MOST_TURNS_AHEAD,
-                    "How far ahead. 2 and 3 also draw the turns that would follow the first instruction.",
+                    "How many turns to look ahead. 2 and 3 also draw the turns that would follow the first "
+                    "instruction.",
                 ),
                 number_input(
                     "pieces",
                     0,
                     0,
                     MOST_PIECES,
-                    "How many states and shots are made in one run. 0: all that are missing.",
+                    "How many states and shots to make in one run. 0: all that are missing.",
                 ),
                 seed_input(
-                    "For turns that the world proposes: another number proposes others.", name="suggestion_seed"
+                    "Seed of the turns that the world proposes; change it to get other proposals.",
+                    name="suggestion_seed",
                 ),
                 opening_input(),
                 *memory_inputs(),
             ],
             outputs=[
-                io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions are drawn by now."),
+                io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions have been drawn."),
             ],
             is_output_node=True,
         )
@@ -136,7 +139,7 @@ def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]
     """What draws ahead, and the instructions that may come next; ValueError if nothing is given nor can be proposed."""
     written, world = read_instructions(given.instructions), player.world
     if len(written) > MOST_OFFERED:
-        raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns are drawn ahead")
+        raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns can be drawn ahead")
     propose: Proposer | None = None
     if not written or given.turns_ahead > 1:
         propose = director_for(world.life, world.spec.name, player.session, given.suggestion_seed)

@@ -44,7 +44,7 @@ def ahead_prompt(asked: AheadRequest) -> Json:
     """The prompt in API form that draws ahead; ValueError if the request is not valid."""
     lines = [clean_text(line) for line in asked.instructions]
     if read_instructions("\n".join(lines)) != tuple(lines):
-        raise ValueError("an instruction is empty or begins with #")
+        raise ValueError("an instruction is empty or starts with #")
     inputs = {
         "instructions": "\n".join(lines),
         "story": story_name(asked.story),

@@ -27,16 +27,16 @@ def check_run(run: str, stage: str, config: StageConfig, out: Path, resume: bool
 
     if not resume and list_checkpoints(out / CHECKPOINTS):
         raise ValueError(
-            f"run {run!r} holds a run already of stage {stage}; switch the widget resume on to continue it, or write "
-            "another name into the widget run"
+            f"run {run!r} already has stage {stage}; switch the widget resume on to continue it, or give the widget "
+            "run another name"
         )
     try:
         continued_config(stage, config, out)
     except ChangedSetting as error:
         name = WIDGETS.get(error.name, error.name)
         raise ValueError(
-            f"run {run!r} was trained with {name} {error.before}, now {name} is {error.now}; "
-            f"set it to {error.before} again, or write another name into the widget run"
+            f"run {run!r} was trained with {name} {error.before}, now {name} is {error.now}; set it back to "
+            f"{error.before}, or give the widget run another name"
         ) from None
 
 
@@ -58,8 +58,8 @@ def check_games(run: str, out: Path, drawn: Path, games: int, seed: int) -> None
         if trained_on == str(games) or DatasetFolder.open(info.parent, clips=False).digest(captions=True) != noted:
             continue
         raise ValueError(
-            f"run {run!r} was trained with games {trained_on}, now games is {games}; set it to {trained_on} again, or "
-            "write another name into the widget run"
+            f"run {run!r} was trained with games {trained_on}, now games is {games}; set it back to {trained_on}, or "
+            "give the widget run another name"
         )
 
 
@@ -73,6 +73,5 @@ def in_widget_words(run: str) -> Iterator[None]:
     except ChangedOrigin as error:
         given = GIVEN.get(error.name, error.name)
         raise ValueError(
-            f"run {run!r} began from another state of {given}; set it as it was, or write another name into the "
-            "widget run"
+            f"run {run!r} started from other contents of {given}; restore them, or give the widget run another name"
         ) from None

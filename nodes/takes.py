@@ -20,8 +20,8 @@ if typing.TYPE_CHECKING:
 def takes_input() -> io.Input:
     """How many takes are drawn. Optional, and a node's last one, so that older graphs still work."""
     tooltip = (
-        "Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world is judged by "
-        "its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged."
+        "Draw this many takes, each with its own noise, let a judge score them, and keep the best. A Toybox world is "
+        "judged by its probes, any other by the scoring models in its folder judge. 1: draw one, unjudged."
     )
     return optional_number_input("takes", 1, 1, MOST_TAKES, tooltip)
 
@@ -36,10 +36,10 @@ def bar_inputs() -> list[io.Input]:
             max=1.0,
             step=0.01,
             optional=True,
-            tooltip="While the best take's score is below this, draw another one, up to most_takes. 0: never.",
+            tooltip="While the best take scores below this, draw another one, up to most_takes. 0: never.",
         ),
         optional_number_input(
-            "most_takes", 0, 0, MOST_TAKES, "The most takes of a turn where a bar is set. 0: as many as takes."
+            "most_takes", 0, 0, MOST_TAKES, "Maximum number of takes per turn if a bar is set. 0: as many as takes."
         ),
     ]
 

@@ -68,7 +68,7 @@ def training(query: Mapping[str, str]) -> Json:
     if wanted == ("", ""):
         return {"runs": runs}
     if wanted not in folders:
-        raise ValueError(f"no run {wanted[0]!r} of stage {wanted[1]!r} in output/animegamer/runs")
+        raise ValueError(f"there is no run {wanted[0]!r} with stage {wanted[1]!r} in output/animegamer/runs")
     return {"runs": runs, "run": wanted[0], "stage": wanted[1], **_progress(folders[wanted], _at_work.get(wanted))}
 
 

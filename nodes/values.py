@@ -111,7 +111,7 @@ def latent_of(latent_BCTHW: Tensor) -> dict[str, Tensor]:
 def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
     """The samples of a LATENT; ValueError if it has a mask."""
     if latent.get("noise_mask") is not None:
-        raise ValueError("the latent has a noise mask, which shots cannot follow; connect the latent without its mask")
+        raise ValueError("the latent has a noise mask, which shots do not support; connect the latent without its mask")
     return latent.get("samples")
 
 
@@ -149,7 +149,9 @@ def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
     """The `ui` value of a shot that got fewer sampling steps than usual; empty if it did not."""
     if steps >= usual:
         return {}
-    return {"animegamer_draft": [f"A draft: drawn in {steps} of {usual} sampling steps; steps 0 takes them all."]}
+    return {
+        "animegamer_draft": [f"A draft, drawn in {steps} of {usual} sampling steps; set steps to 0 to use them all."]
+    }
 
 
 def unknown_notes(moment: Moment, world: str) -> list[str]:
@@ -157,7 +159,7 @@ def unknown_notes(moment: Moment, world: str) -> list[str]:
     if not moment.unknown_words:
         return []
     words = ", ".join(moment.unknown_words)
-    return [f"Turn {moment.turn.number}: {world} does not know {words}; it reads the rest, so its shot is a draft."]
+    return [f"Turn {moment.turn.number}: {world} does not know {words} and read only the rest, so its shot is a draft."]
 
 
 def report_ui(

@@ -166,7 +166,7 @@ def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
     if not missing:
         return f"world {name!r} cannot be played: {otherwise}"
     return (
-        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button of Load AnimeGamer, "
+        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button on Load AnimeGamer, "
         f"the node Get AnimeGamer Weights, or {fetch_command(film, folder)}; or choose toybox, which needs no "
         f"download. It is published at {ADDRESSES}"
     )
