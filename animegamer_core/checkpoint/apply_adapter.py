@@ -103,6 +103,8 @@ def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str,
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(parameters[target].shape) if target in parameters else "nothing"
         if found != shape:
-            raise ValueError(f"{path}: {name} is for {shape}, this world has {found}; it is of another spec")
+            raise ValueError(
+                f"{path}: {name} is for shape {shape}, this world has {found}; the file is for another spec"
+            )
         changes[target] = (value, up) if is_low_rank else value
     return changes

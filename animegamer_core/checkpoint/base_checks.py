@@ -62,8 +62,8 @@ def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.An
     for name, value in found.items():
         if config.get(name, value) != value:
             raise CheckpointError(
-                f"{path}: {name} is {brief(config[name], 40)!r}, and the weights beside it have {value}; expected "
-                "both of one download"
+                f"{path}: {name} is {brief(config[name], 40)!r}, but the weights next to it have {value}; expected "
+                "both from one download"
             )
 
 

@@ -104,15 +104,15 @@ def _prepare(plan: Plan, out: Path) -> World:
         before = open_world(out)
         if before.spec.state != plan.parts.spec.state or before.spec.name != plan.parts.spec.name:
             raise CheckpointError(
-                f"{out / MANIFEST}: holds world {before.spec.name!r} of other sizes or another film; expected an empty "
-                f"folder or one that an earlier {plan.made_by['made_by']} of these files left"
+                f"{out / MANIFEST}: holds world {before.spec.name!r} with other sizes or for another film; expected "
+                f"an empty folder or one left by an earlier {plan.made_by['made_by']} of these files"
             )
         known = before.provenance
         for name, value in plan.made_by.items():
             if known.get(name) != value:
                 raise CheckpointError(
                     f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
-                    "another folder, or give what this world was made with"
+                    "another folder, or give the value that this world was made with"
                 )
         # parts that a stage has trained since stay, with their reading and motion table
         stated = {"profile": before.profile.name, "motion_table": before.motion_table}

@@ -51,11 +51,13 @@ def check_fit(model: nn.Module, updates: LoraUpdates, where: Path) -> None:
     for name, update in updates.items():
         if name not in linears:
             raise CheckpointError(
-                f"{where}: has LoRA for {brief(name, LONGEST)!r}; this world has no such linear layer"
+                f"{where}: has a LoRA for {brief(name, LONGEST)!r}, but this world has no such linear layer"
             )
         shape = tuple(_base(model.get_submodule(name)).weight.shape)
         if shape != update.shape:
-            raise CheckpointError(f"{where}: the LoRA of {name!r} is for {update.shape}, this world has {shape}")
+            raise CheckpointError(
+                f"{where}: the LoRA for {name!r} has shape {update.shape}, but this world has {shape}"
+            )
 
 
 @torch.no_grad()

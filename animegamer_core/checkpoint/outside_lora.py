@@ -140,7 +140,7 @@ def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, _Tensors]:
     for key in keys:
         layer, kind = _layer_of(key)
         if layer is None:
-            raise _unfit(path, key, "it is no LoRA of a linear layer of CogVideoX's transformer")
+            raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
         found.setdefault(layer, {})[kind] = key
     layers = {layer: _Tensors(**names) for layer, names in found.items()}
     for names in layers.values():

@@ -173,7 +173,7 @@ def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
     """A tensor in `dtype`; CheckpointError where it holds NaN or infinity, or a value that would become infinite."""
     extremes = finite_extremes(tensor, where)
     if extremes is not None and not extremes.to(dtype).isfinite().all():
-        raise CheckpointError(f"{where}: a value of {extremes.abs().max():.3g} does not fit {dtype}; store it wider")
+        raise CheckpointError(f"{where}: a value of {extremes.abs().max():.3g} does not fit {dtype}; use a wider type")
     return tensor.to(dtype)
 
 
@@ -207,8 +207,8 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
             )
         if source.dtype(name).is_floating_point != tensor.is_floating_point():
             raise CheckpointError(
-                f"{source.path}: tensor {name!r} holds {dtype_name(source.dtype(name))}, the world's spec expects "
-                f"numbers like {dtype_name(tensor.dtype)}"
+                f"{source.path}: tensor {name!r} has type {dtype_name(source.dtype(name))}, the world's spec expects "
+                f"one like {dtype_name(tensor.dtype)}"
             )
 
 

@@ -162,16 +162,16 @@ class _Scan:
     def append(self, items: Sequence[Any]) -> None:
         target = self.stack[-1]
         if not _is(target, "list"):
-            raise RefusedPickle("adds items to something that is no list")
+            raise RefusedPickle("adds items to something that is not a list")
         target.size += len(items)
         target.plain = target.plain and all(map(_is_key, items))
 
     def set_items(self, items: Sequence[Any]) -> None:
         target, keys = self.stack[-1], items[::2]
         if not _is(target, "dict", "ordered"):
-            raise RefusedPickle("sets items of something that is no dict")
+            raise RefusedPickle("sets items of something that is not a dict")
         if not all(map(_is_key, keys)):  # the hash of anything else may take long
-            raise RefusedPickle("has a key that is neither a text nor a small number")
+            raise RefusedPickle("has a key that is neither a string nor a small number")
         target.size += len(keys)
         target.metadata = target.metadata and all(key == "_metadata" for key in keys)
 
@@ -222,7 +222,7 @@ class _Scan:
         if name.endswith("._reconstruct") and isinstance(first, _Global) and first.name == "numpy.ndarray":
             if isinstance(second, _Tuple) and second.items == (0,):  # empty: size and content come with its state
                 return _Built("array")
-        raise RefusedPickle(f"calls {name or 'something that is no function'} in a way that weights do not need")
+        raise RefusedPickle(f"calls {name or 'something that is not a function'} in a way that weights do not need")
 
     def changed(self, state: Any, target: Any) -> None:
         """Check the state that an object gets, which is no more than torch and numpy write."""

@@ -311,7 +311,9 @@ def refuse_pointer(path: Path) -> None:
     """CheckpointError for a file that only points to its content, as a `git clone` without LFS leaves large ones."""
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            raise CheckpointError(f"{path}: a Git LFS pointer, not the file itself; run `git lfs pull` where it lies")
+            raise CheckpointError(
+                f"{path}: this is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder"
+            )
 
 
 def shards_of(index: Path) -> list[str]:
@@ -323,7 +325,7 @@ def shards_of(index: Path) -> list[str]:
     names = sorted(set(weight_map.values()))
     foreign = [name for name in names if name in ("", ".", "..") or Path(name).name != name or "\\" in name]
     if foreign:
-        raise CheckpointError(f"{index}: file {foreign[0]!r} lies outside the folder; expected a bare file name")
+        raise CheckpointError(f"{index}: file {foreign[0]!r} is outside the folder; expected a bare file name")
     return names
 
 

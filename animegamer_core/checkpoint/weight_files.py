@@ -131,7 +131,9 @@ def _scan(path: Path, index: zipfile.ZipInfo | None) -> None:
     except (DamagedPickle, struct.error) as error:
         raise CheckpointError(_not_whole(path, str(error))) from error
     except RefusedPickle as error:
-        raise CheckpointError(f"{path}: {error}; it was not opened, expected tensors and plain values only") from error
+        raise CheckpointError(
+            f"{path}: {error}; it was not opened, because only tensors and plain values are safe"
+        ) from error
 
 
 def _index_of(path: Path) -> zipfile.ZipInfo | None:
@@ -159,7 +161,7 @@ def _index_of(path: Path) -> zipfile.ZipInfo | None:
             "expected a torch file, which is not compressed"
         )
     if len(indexes) != 1 or len(set(names)) < len(names) or not _ends_in_directory(path):
-        raise CheckpointError(f"{path}: not a zip as torch.save writes it; expected one data.pkl, download it again")
+        raise CheckpointError(f"{path}: not a zip file from torch.save; expected one data.pkl, download it again")
     return indexes[0]
 
 

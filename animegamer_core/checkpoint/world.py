@@ -109,8 +109,8 @@ class World:
             return self.warnings
         return (
             *self.warnings,
-            f"window {window} shows the engine more past turns than the {self.trained_window} that it was trained "
-            "with, so its predictions may be off",
+            f"window {window} is larger than the {self.trained_window} past turns that the engine was trained with, "
+            "so its predictions may be off",
         )
 
     def with_profile(self, name: str) -> World:
@@ -119,8 +119,7 @@ class World:
         warnings = self.warnings
         if not other.agrees(self.reading):
             warnings += (
-                f"profile {name} reads the engine otherwise than it was trained to be read ({self.profile.name}), so "
-                "its predictions are off",
+                f"the engine was trained with profile {self.profile.name}, not {name}, so its predictions are off",
             )
         return replace(self, profile=other.profile, warnings=warnings)
 
@@ -141,7 +140,7 @@ class World:
         for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
             if not (self.folder / path).is_file() or self.storage.note(path) != note:
                 raise CheckpointError(
-                    f"{self.folder / path}: not the file that this world is made of (expected sha256 "
+                    f"{self.folder / path}: this is not the file that the world was saved with (expected sha256 "
                     f"{note.sha256[:12]}..., {note.bytes} bytes); convert or download it again"
                 )
 
@@ -156,7 +155,7 @@ class World:
         source = self._sources((model,))[model]
         matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
         if matrix is None:
-            raise CheckpointError(f"{source.path}: holds no matrix; expected the weights of the {model}")
+            raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
         dtype = source.dtype(matrix)
         return getattr(torch, source.half) if dtype == torch.float32 else dtype
 
@@ -250,8 +249,8 @@ def open_world(name: str | Path) -> World:
     if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
         return _open_in_place(folder.parent, folder.name)
     raise CheckpointError(
-        f"{name}: no world here (no {MANIFEST}, no MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder that `convert` "
-        "or a build has made, or one of published files"
+        f"{name}: no world here (no {MANIFEST}, MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder made by `convert` "
+        "or a build, or a folder with the published files"
     )
 
 

@@ -26,13 +26,13 @@ MINUTE = 60.0  # seconds
 def add_ahead_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of turns that are drawn ahead."""
     group = parser.add_argument_group(
-        "turns drawn ahead", "With --suggest the offered turns are drawn while you think."
+        "turns drawn ahead", "With --suggest, the proposed turns are drawn while you think."
     )
     group.add_argument(
         "--ahead",
         choices=MODES,
         default=AUTO,
-        help="auto: unless turns are drawn on a CPU and take longer than their clips (default %(default)s)",
+        help="auto: on, unless turns are drawn on a CPU and take longer than their clips (default %(default)s)",
     )
     group.add_argument(
         "--turns-ahead",

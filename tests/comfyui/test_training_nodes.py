@@ -95,7 +95,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     cases = {
         "switch the widget resume on": {"resume": False},
         "was trained with steps 4, now steps is 3": {"steps": 3},
-        "was trained with seed 0, now seed is 1; set it to 0 again": {"seed": 1},
+        "was trained with seed 0, now seed is 1; set it back to 0": {"seed": 1},
         "was trained with rank 4, now rank is 8": {"rank": 8},
         "was trained with games 1, now games is 2": {"games": 2},
         "lora_rank is 4": {"stage": "warmup"},

@@ -86,7 +86,7 @@ def again(whole, tmp_path) -> Path:
 
 def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(build(film, again)) == 0
-    assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
+    assert "clips without captions can only train stage vae" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
     printed, progress = capsys.readouterr()
     assert "1 film, 6 clips" in printed and "captions: 6 new" in printed and "review.html" in printed
@@ -272,7 +272,7 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
     os.killpg(process.pid, signal.SIGINT)
     printed, words = process.communicate(timeout=60)
     assert process.returncode == 130 and printed == ""
-    assert one_sentence(words) == "stopped; what is finished is kept; run the same command to continue"
+    assert one_sentence(words) == "stopped; finished work is kept; run the same command to continue"
     assert main(build(film, out)) == 0
     assert tables(out) == tables(whole)
 
@@ -336,7 +336,7 @@ def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, caps
 def test_a_script_needs_all_films_of_the_dataset(whole, capsys):
     command = ["dataset", "build", "--out", str(whole), "--spec", "tiny", "--captioner", "script"]
     assert main(command) == 2
-    assert "captioner 'script' reads files beside the films; name film.mp4 too" in capsys.readouterr().err
+    assert "captioner 'script' reads files next to the films; name film.mp4 too" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["3/2", "1", "a/b"])
@@ -350,7 +350,7 @@ def test_shards_leave_finishing_to_a_last_call(film, whole, again, capsys):
         (again / table).unlink()
     assert main(build(film, again, "--shard", "2/2")) == 0
     assert main(build(film, again, "--shard", "1/2")) == 0
-    assert "shard 1/2: 1 of 1 films cut to their end" in capsys.readouterr().out
+    assert "shard 1/2: 1 of 1 films fully cut" in capsys.readouterr().out
     assert not (again / "turns.jsonl").exists()
     assert main(["dataset", "build", "--out", str(again), "--spec", "tiny"]) == 0
     assert tables(again) == tables(whole)

@@ -830,7 +830,7 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
         ("--limit", "0"): "1 game or more",
         ("--steps", "0"): "1 step or more",
         ("--window", "-1"): "0 or more",
-        ("--baseline-video", "v"): "--baseline-video is given without a baseline; leave it out, or add --baseline gc",
+        ("--baseline-video", "v"): "--baseline-video needs a baseline; drop it, or add --baseline gc",
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):
@@ -851,7 +851,7 @@ def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
         with pytest.raises(SystemExit):
             main(["evaluate", task, "--help"])
         text = " ".join(capsys.readouterr().out.split())
-        assert "the code beside its DINO is run, so fetch it yourself" in text
+        assert "it contains DINO code that is executed, so download it yourself" in text
 
 
 def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):

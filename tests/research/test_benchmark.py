@@ -188,8 +188,8 @@ def test_lora_is_measured_beside_16_bit_weights_only():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--spec", "tiny", "--world", "toybox"], "give one of them"),
-        (["--world", "toybox", "--profile", "paper"], "give one of them"),
+        (["--spec", "tiny", "--world", "toybox"], "give only one of them"),
+        (["--world", "toybox", "--profile", "paper"], "give only one of them"),
         (["--repeats", "0"], "expected 1 or more"),
         (["--spec", "tiny", "--steps", "0"], "steps is 0"),
         (["--device", "cuda:77"], "not available here"),

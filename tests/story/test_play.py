@@ -299,7 +299,7 @@ def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, mo
         assert run_play(world, tmp_path) == 0
     monkeypatch.setattr(sys, "stdin", Typing(f"{GAME[1]}\n"))
     assert run_play(world, tmp_path, *first) == 130
-    assert f"Go on with {way_on}." in capsys.readouterr().err
+    assert f"Continue with {way_on}." in capsys.readouterr().err
     typed(monkeypatch, GAME[2])
     assert run_play(world, tmp_path, "--resume") == 0
     wanted = [*[GAME[0]] * bool(first), GAME[1], GAME[2]]

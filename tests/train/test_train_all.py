@@ -384,7 +384,7 @@ def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, 
 
 
 def test_one_stage_takes_no_option_of_all(places, tmp_path):
-    with pytest.raises(ValueError, match="--set belongs to `train all`; leave it out of `train joint`"):
+    with pytest.raises(ValueError, match="--set is for `train all`; drop it from `train joint`"):
         train("joint", *places, tmp_path / "run", f"--steps 2 {EVERY} --recipe lora --set joint.steps=2")
     assert not (tmp_path / "run").exists()
 

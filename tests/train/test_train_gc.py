@@ -171,7 +171,9 @@ def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
     bare = save_world(tmp_path / "bare", TINY)
     vae = tmp_path / "vae.safetensors"
     save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
-    with pytest.raises(ValueError, match="is of stage vae, for a world and not for a baseline; give one of stage gc"):
+    with pytest.raises(
+        ValueError, match="is from stage vae and fits a world, not a baseline; give a file from stage gc"
+    ):
         train("gc", dataset, world.folder, tmp_path / "run", f"--start {vae}")
     with pytest.raises(ValueError, match="vae is not complete"):
         new_text_video(open_world(bare.folder), data.folder, 0)

@@ -262,9 +262,9 @@ def test_a_start_that_is_no_adapter_for_a_world_is_refused(recipe, copied, datas
     said, baseline = [], tmp_path / "gc.safetensors"
     save_adapter(baseline, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
     for file, sentence in (
-        (baseline, "gc.safetensors is of stage gc, for a baseline and not for a world"),
-        (tmp_path / "absent", "there is no adapter file .*absent; give a file that a training stage wrote"),
-        (tmp_path, "there is no adapter file"),
+        (baseline, "gc.safetensors is from stage gc and fits a baseline, not a world"),
+        (tmp_path / "absent", "no adapter file .*absent; give a file that a training stage wrote"),
+        (tmp_path, "no adapter file"),
     ):
         with pytest.raises(ValueError, match=sentence):
             train("joint", dataset, copied, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)

@@ -157,7 +157,7 @@ def adapted(world, files, *names, profile=None):
 
 
 def test_files_that_contradict_one_another_or_the_world_are_refused(published, files):
-    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; leave one of them out"
+    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; use only one of them"
     with pytest.raises(ValueError, match=two):
         adapted(published, files, ("predict", "paper"), ("predict", "reference"))
     world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; leave"
@@ -181,7 +181,7 @@ def test_files_of_earlier_versions_load_with_a_sentence(published, files):
     world = adapted(published, files, "old", "old adapt")
     assert world.profile.name == "reference" and world.motion_table == published.motion_table
     warnings = "\n".join(world.warnings)
-    assert "does not state its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
+    assert "does not name its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
     world.load_engine(), world.load_decoder()
 
 
