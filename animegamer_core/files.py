@@ -36,8 +36,8 @@ def check_folder_name(name: str, what: str = "story") -> str:
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
         raise ValueError(
-            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, and no "
-            "device name of Windows such as CON"
+            f"{what} name {name!r} is not a valid folder name; use up to 80 letters, digits, spaces, - and _, and no "
+            "Windows device name such as CON"
         )
     return name
 
@@ -57,8 +57,8 @@ def room_for(path: Path) -> Iterator[None]:
         if code not in FULL:
             raise
         free = shutil.disk_usage(path.parent).free / 1e6
-        what = f"{os.strerror(code)} ({free:.1f} MB free); what is finished is kept"
-        raise OSError(code, f"{what}; free some space and run the same again", str(path)) from error
+        what = f"{os.strerror(code)} ({free:.1f} MB free); finished work is kept"
+        raise OSError(code, f"{what}; free some space and run the same command again", str(path)) from error
 
 
 def _code_of(error: SafetensorError) -> int | None:
@@ -208,4 +208,4 @@ else:
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink == 0:
-            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its former holder")
+            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its previous owner")

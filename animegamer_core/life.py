@@ -53,7 +53,7 @@ class Consequence:
     def __post_init__(self) -> None:
         unknown = [name for name in (self.stat, *self.only) if name not in STATS]
         if unknown:
-            raise ValueError(f"a consequence names the stat {unknown[0]!r}; the stats are {', '.join(STATS)}")
+            raise ValueError(f"a consequence names an unknown stat {unknown[0]!r}; the stats are {', '.join(STATS)}")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Words:
             groups = (item if isinstance(item, tuple) else (item,) for item in getattr(self, field.name))
             for text in (getattr(item, "phrase", item) for group in groups for item in group):
                 if not text.strip() or ";" in text:
-                    raise ValueError(f"the words of a world have {text!r} in {field.name}; expected a text without `;`")
+                    raise ValueError(f"the words of a world have {text!r} in {field.name}; expected text without `;`")
 
     @cached_property
     def by_length(self) -> tuple[Act, ...]:

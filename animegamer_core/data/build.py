@@ -57,7 +57,7 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.most_text <= 1:
-            raise ValueError(f"text may cover {self.most_text} of the picture; expected more than 0, and up to 1")
+            raise ValueError(f"text may cover {self.most_text} of the picture; expected above 0, at most 1")
 
     def of_folder(self, out: Path) -> BuildSettings:
         """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
@@ -172,7 +172,7 @@ def _try_to_write(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
-        message = f"the output folder cannot be written to ({error.strerror}); name another"
+        message = f"the output folder cannot be written to ({error.strerror}); choose another"
         raise OSError(error.errno, message, str(out)) from error
 
 

@@ -55,7 +55,7 @@ class FlowSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < math.inf:
-            raise FlowError(f"threshold is {self.threshold}; expected px a frame, 0 or more")
+            raise FlowError(f"threshold is {self.threshold}; expected px per frame, 0 or more")
         if not 0 <= self.slow_fraction < 1:
             raise FlowError(f"the slow fraction is {self.slow_fraction}; expected 0 or more and less than 1")
 
@@ -105,7 +105,7 @@ def _weights(settings: FlowSettings) -> Path:
 def _python(settings: FlowSettings) -> Path:
     if settings.python is None:
         raise FlowError(
-            "the flow backend memflow runs in an environment of its own; give the python of an environment with ptlflow"
+            "the flow backend memflow runs in its own environment; give the python of an environment with ptlflow"
         )
     return settings.python
 
@@ -169,7 +169,7 @@ def _raft(name: str, state: dict[str, Tensor], path: Path) -> nn.Module:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         raise FlowError(
-            f"{path}: these are not the weights of torchvision's {name} ({str(error).splitlines()[-1].strip()})"
+            f"{path}: not the weights of torchvision's {name} ({str(error).splitlines()[-1].strip()})"
         ) from error
     return model
 
@@ -240,7 +240,7 @@ class MemFlow:
         flows_FHW2 = np.load(got)
         expected = (len(frames) - 1, *frames[0].shape[:2], 2)
         if flows_FHW2.shape != expected:
-            raise FlowError(f"{self._python}: MemFlow gave flows of shape {flows_FHW2.shape}; expected {expected}")
+            raise FlowError(f"{self._python}: MemFlow returned flows of shape {flows_FHW2.shape}; expected {expected}")
         yield from flows_FHW2
 
     def _answer(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _pair_value(flow_HW2: NDArray[np.floating], threshold: float, slow_fraction: float) -> float:
     magnitude = np.hypot(flow_HW2[..., 0], flow_HW2[..., 1])
     if not np.isfinite(magnitude).all():
-        raise ValueError("the flow backend gave values that are not finite; give it its own weights")
+        raise ValueError("the flow backend returned values that are not finite; give it matching weights")
     moving = magnitude[magnitude >= max(threshold, slow_fraction * np.percentile(magnitude, QUICK))]
     return float(moving.mean()) if moving.size else 0.0
 
@@ -86,10 +86,12 @@ def _pair_value(flow_HW2: NDArray[np.floating], threshold: float, slow_fraction:
 def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
     """The four quintile edges of measured motion values; ValueError for fewer than five, or too many alike."""
     if len(values) < LEVELS:
-        raise ValueError(f"{len(values)} motion values cannot make {LEVELS} levels; measure at least {LEVELS} clips")
+        raise ValueError(
+            f"{len(values)} motion values are too few for {LEVELS} levels; measure at least {LEVELS} clips"
+        )
     edges = tuple(float(edge) for edge in np.quantile(np.asarray(values, dtype=float), (0.2, 0.4, 0.6, 0.8)))
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
-        raise ValueError(f"the quintile edges {edges} do not rise; leave out still clips or add moving ones")
+        raise ValueError(f"the quintile edges {edges} do not increase; drop still clips or add moving ones")
     return edges
 
 

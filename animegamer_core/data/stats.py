@@ -111,8 +111,8 @@ def _heading(facts: DatasetFacts) -> list[str]:
     if facts.motion:
         backend, threshold = facts.motion.get("backend", "unknown"), facts.motion.get("threshold", "unknown")
         fraction = facts.motion.get("slow_fraction")
-        slow = f" or {fraction} of the quick pixels" if fraction else ""
-        rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} left out"
+        slow = f" or {fraction} of the fast pixels" if fraction else ""
+        rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} ignored"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 
 

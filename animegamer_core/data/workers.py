@@ -18,7 +18,7 @@ POLL_SECONDS = 2.0  # between checks whether all processes live
 def worker_count(workers: int | None) -> int:
     """The number of processes, one a core for None; ValueError for a number below 1."""
     if workers is not None and workers < 1:
-        raise ValueError(f"workers is {workers}; expected 1 or more, or leave it out for one a core")
+        raise ValueError(f"workers is {workers}; expected 1 or more, or omit it for one per core")
     return workers or os.cpu_count() or 1
 
 

@@ -56,8 +56,8 @@ def open_judge(world: World, device: str = "cpu") -> ShotJudge:
     if (world.folder / CLIP).is_dir():
         return PublishedJudge(world.folder, motion, device)
     raise ValueError(
-        f"nothing can judge the shots of world {world.spec.name!r}: it has no probes, as Toybox worlds have, and no "
-        f"{world.folder / CLIP} with a CLIP model; put one there, or play with 1 take"
+        f"nothing can judge the shots of world {world.spec.name!r}: it has neither probes, like Toybox worlds, nor a "
+        f"CLIP model in {world.folder / CLIP}; put one there, or play with 1 take"
     )
 
 

@@ -34,7 +34,7 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
     from PIL import Image, ImageDraw
 
     if not turns or len(turns) != len(clips):
-        raise ValueError(f"{len(turns)} turns and {len(clips)} clips; a contact sheet needs one clip per turn")
+        raise ValueError(f"{len(turns)} turns but {len(clips)} clips; a contact sheet needs one clip per turn")
     tile_width = round(TILE_HEIGHT * clips[0].shape[2] / clips[0].shape[1])
     strip = TILES * tile_width + (TILES - 1) * _GAP
     card = (_PAD + strip + _PAD + _PANEL + _PAD, TILE_HEIGHT + 2 * _PAD)

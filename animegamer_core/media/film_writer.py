@@ -81,13 +81,13 @@ class FilmFacts:
 def check_film(kind: str, facts: FilmFacts) -> None:
     """ValueError if a film of this kind cannot have what the facts ask for."""
     if kind not in FILM_KINDS:
-        raise ValueError(f"a film of kind {kind!r} is not known; choose {', '.join(FILM_KINDS)}")
+        raise ValueError(f"unknown kind of film {kind!r}; choose {', '.join(FILM_KINDS)}")
     if not 1 <= facts.fps <= MOST_FPS[kind]:
-        raise ValueError(f"{facts.fps:g} pictures a second; expected 1 to {MOST_FPS[kind]} in a .{kind} file")
+        raise ValueError(f"{facts.fps:g} frames per second; expected 1 to {MOST_FPS[kind]} in a .{kind} file")
     if kind != "mp4" and facts.sound is not None:
-        raise ValueError(f"a .{kind} file has no sound; choose mp4, or leave the sound out")
+        raise ValueError(f"a .{kind} file cannot have sound; choose mp4, or drop the sound")
     if kind != "mp4" and facts.captions:
-        raise ValueError(f"a .{kind} file has no subtitles to switch on; choose burned ones, or mp4")
+        raise ValueError(f"a .{kind} file cannot have soft subtitles; choose burned ones, or mp4")
 
 
 def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_of: Sequence[Frames] = ()) -> list[Path]:
@@ -169,8 +169,8 @@ def _subtitle_stream(container: av.container.OutputContainer) -> typing.Any:
     stream = container.add_stream("mov_text")
     if not hasattr(stream.codec_context, "subtitle_header"):
         raise ValueError(
-            f"subtitles inside an mp4 need PyAV 17 or later, this is {av.__version__}; update it with `pip install "
-            "--upgrade av`, or choose burned ones"
+            f"soft subtitles in an mp4 need PyAV 17 or later, but this is {av.__version__}; update it with `pip "
+            "install --upgrade av`, or choose burned ones"
         )
     stream.codec_context.subtitle_header = _ASS_HEADER
     stream.time_base = Fraction(1, 1000)
@@ -213,7 +213,7 @@ def _video_frames(frames: Iterable[Frames]) -> Iterator[av.VideoFrame]:
     for frame in frames:
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f"the film's pictures are {width} x {height}; both need to be even, so use scale 2")
+            raise ValueError(f"the film's frames are {width} x {height}; both must be even, so use scale 2")
         yield av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
 
 

@@ -250,7 +250,7 @@ def test_an_impossible_story_is_refused_before_its_first_turn(server):
 
     assert asked(world="toybox", story="a new one") == asked(world="toybox")
     status, sentence = asked(world="toybox", story="bad/name?")
-    assert status == 400 and "'bad/name?' cannot be a folder's name" in sentence
+    assert status == 400 and "'bad/name?' is not a valid folder name" in sentence
     status, sentence = asked(world="qiqi", story="a new one")
     assert status == 400 and "qiqi" in sentence and "\n" not in sentence
     assert "qiqi" in server.get("/animegamer/stories")["absent"]

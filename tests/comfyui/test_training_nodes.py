@@ -99,7 +99,7 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
         "was trained with rank 4, now rank is 8": {"rank": 8},
         "was trained with games 1, now games is 2": {"games": 2},
         "lora_rank is 4": {"stage": "warmup"},
-        "cannot be a folder's name": {"run": "../elsewhere"},
+        "is not a valid folder name": {"run": "../elsewhere"},
         "'output/../runs' was not found": {"dataset": "output/../runs"},
     }
     datasets = server.output_dir / "animegamer" / "datasets"  # other tests draw some on the same server

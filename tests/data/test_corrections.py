@@ -88,7 +88,7 @@ def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
     row = lines(folder, "dropped.jsonl")[-1]
     assert (row["film"], row["start"], row["end"]) == ("train-00000", 2.0, 4.0) and row["reason"] == "dropped in review"
     assert DatasetFolder.open(folder).info["statistics"]["clips"] == 9
-    assert not [problem for problem in check(folder) if problem.serious or "no table" in problem.text]
+    assert not [problem for problem in check(folder) if problem.serious or "not in any table" in problem.text]
     assert apply(folder, {"clip": SECOND, "drop": False}) == 1
     after = tables(folder)
     assert all(after[name] == before[name] for name in ("turns.jsonl", "dropped.jsonl", "set_aside.jsonl"))
@@ -142,7 +142,7 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
         ({"clip": "../turns.jsonl", "drop": True}, "is not a clip of this dataset"),
         ({"clip": "clips/other.mp4", "drop": False}, "is not a clip of this dataset"),
         ({"clip": ASIDE, "motion": "run"}, "was set aside, and character is still missing"),
-        ({"clip": SECOND, "motion": "run"}, "is corrected in line 1 too"),
+        ({"clip": SECOND, "motion": "run"}, "is also corrected in line 1"),
         ({"motion": "run"}, "expected an object with clip"),
         (["clip"], "expected an object with clip"),
         ('{"clip": "cut o', "not a line of JSON"),

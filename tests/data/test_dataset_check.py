@@ -49,7 +49,7 @@ def test_a_good_dataset_has_no_problem(folder, deep):
         (2, {"end": 5.0}, "the clip lasts 3 s; 17 frames at 8 fps take 2 s"),
         (3, {"start": 3.0, "end": 5.0}, "start 3 is inside clips/train-00000-01.mp4, which ends at 4"),
         (4, {"start": 0.0, "end": 2.0}, "start 0 is before the clip above (4); sort by time"),
-        (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels are measured, so set it to 1"),
+        (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels come from measurement, so set it to 1"),
         (2, {"motion_level": None, "motion_value": 90.0}, "motion_level is None, but motion_value 90"),
         (2, {"motion_value": None, "motion_level": None}, "clips without a motion_value: 1 of 11, this is the first"),
         (2, {"motion": "run; Background: x"}, "remove the `;`"),
@@ -79,8 +79,8 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
     first, *rest = problems(folder)
     assert first.startswith("games.jsonl:1: clips/train-00000-02.mp4 (4 s) follows clips/train-00000-03.mp4 (6 s)")
     assert rest[-1] == (
-        "games.jsonl:2: clips that a held-out game has too: 1, the first is clips/heldout-00000-00.mp4; "
-        "training would see what validation is measured on"
+        "games.jsonl:2: clips that are also in a held-out game: 1, the first is clips/heldout-00000-00.mp4; "
+        "training would see validation data"
     )
     for held_out in (1, "true", None):
         edit(folder, "games.jsonl", 3, held_out=held_out)
@@ -116,7 +116,7 @@ def test_statistics_and_medians_are_those_of_the_clips(folder):
     (folder / "dataset.json").write_text(json.dumps(known))
     assert problems(folder) == [
         "dataset.json: settings.motion.values: 99 is not in level 1",
-        "dataset.json: note: statistics.clips is 12, but in the tables it is 11",
+        "dataset.json: note: statistics.clips is 12, but the tables give 11",
     ]
     (folder / "dataset.json").unlink()
     assert "dataset.json: is missing; finish the dataset first" in problems(folder)
@@ -128,7 +128,7 @@ def test_a_level_with_hardly_any_clip_is_noted(folder):
     known["settings"]["motion"] |= {"edges": [0.001, 0.002, 2.6, 7.6], "values": [0, 0.0015, 2, 5, 20]}
     (folder / "dataset.json").write_text(json.dumps(known))
     notes = problems(folder)
-    assert "turns.jsonl: note: level 2 has 0 of 11 clips; few to learn from" in notes
+    assert "turns.jsonl: note: level 2 has 0 of 11 clips, too few to learn from" in notes
     assert "turns.jsonl:5: note: clips without motion (motion_value 0): 1, this is the first" in notes
 
 

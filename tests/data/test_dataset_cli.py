@@ -163,10 +163,10 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(ou
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
-        ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
+        ("--threshold", "-1", "threshold is -1.0; expected px per frame, 0 or more"),
+        ("--threshold", "inf", "threshold is inf; expected px per frame, 0 or more"),
         ("--workers", "0", "workers is 0; expected 1 or more"),
-        ("--turns", "1", "turns is 1; expected 2 or more, the clips of the shortest game"),
+        ("--turns", "1", "turns is 1; expected at least 2, the number of clips in the shortest game"),
     ],
 )
 def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, capsys):
@@ -190,7 +190,7 @@ def test_a_film_that_this_user_may_not_read_is_reported(film, tmp_path):
         (with_no_rights / "out").chmod(0o755)
         (with_no_rights / "film.mp4").chmod(0o644)
         words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        sentence = "the output folder cannot be written to (Permission denied); name another"
+        sentence = "the output folder cannot be written to (Permission denied); choose another"
         assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {sentence}"
     finally:
         shutil.rmtree(with_no_rights)
@@ -227,7 +227,7 @@ def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film
             process = spawn(film, tmp_path / "out", "--captioner", "script")
             _, words = process.communicate(timeout=120)
             assert process.returncode == 2
-            assert one_sentence(words).endswith("what is finished is kept; free some space and run the same again")
+            assert one_sentence(words).endswith("finished work is kept; free some space and run the same command again")
         assert list((tmp_path / "out").rglob("*.mp4"))
         subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
         assert spawn(film, tmp_path / "out").wait(timeout=120) == 0
@@ -250,7 +250,7 @@ def test_a_quota_is_reported_like_a_full_disk_and_the_build_continues_without_it
     assert (
         process.returncode == 2
         and "File too large" in (said := one_sentence(words))
-        and "what is finished is kept" in said
+        and "finished work is kept" in said
     )
     assert main(build(film, tmp_path / "out")) == 0
     assert tables(tmp_path / "out") == tables(whole)

@@ -135,12 +135,12 @@ def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):
     with pytest.raises(ExampleError, match="pip could not download"):
         get_film(drawn, tmp_path / "out")
     (tmp_path / "pond.mp4").write_bytes(b"a film of one's own")
-    with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
+    with pytest.raises(ExampleError, match="pond.mp4 is not the expected file"):
         get_film(drawn, tmp_path)
     damaged = replace(drawn, film=replace(drawn.film, sha256=64 * "0"))
     (tmp_path / "moviepy-2.2.1.tar.gz").write_bytes((shop[0] / "moviepy-2.2.1.tar.gz").read_bytes())
     (tmp_path / "pond.mp4").unlink()
-    with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
+    with pytest.raises(ExampleError, match="pond.mp4 is not the expected file"):
         get_film(damaged, tmp_path)
     assert not (tmp_path / "pond.mp4").exists()
 

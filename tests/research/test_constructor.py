@@ -327,7 +327,7 @@ def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "set aside: taro-004: 1 invalid replies" in said and said.isascii()
     args.price_out = None
-    with pytest.raises(ValueError, match="one price without the other"):
+    with pytest.raises(ValueError, match="only one price is given"):
         cli_write.run(args)
 
 

@@ -128,7 +128,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 def read_spans(path: Path) -> list[Span]:
     """The spans of a sidecar, in its order; ValueError names a wrong line."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} for each film")
+        raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} next to each film")
     spans = []
     for number, line, problem in read_rows(path, _Line):
         if problem is not None:

@@ -106,7 +106,7 @@ class FilmFile:
         self._decoded = self._decode()
         self._first = next(self._decoded, None)
         if self._first is None:
-            raise FilmError(f"{path}: has no picture that can be decoded ({self._failure or 'zero frames'})")
+            raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
         self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
         self.display = Display(self._first, self.stream)
@@ -143,7 +143,7 @@ class FilmFile:
         except av.error.FFmpegError as error:
             kind = frame.format.name
             raise FilmError(
-                f"{self.path}: its pictures ({kind}) cannot be converted to RGB ({error.strerror})"
+                f"{self.path}: its frames ({kind}) cannot be converted to RGB ({error.strerror})"
             ) from error
 
     def _sought(self, time: float) -> bool:
@@ -257,10 +257,10 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
         held = "only a cover picture" if container.streams.video else "no video"
         raise FilmError(f"{path}: has {held}{' beside its sound' if container.streams.audio else ''}; name a film")
     if tracks[0].codec_context is None:
-        raise FilmError(f"{path}: the header of its video is truncated or of an unknown kind")
+        raise FilmError(f"{path}: its video header is truncated or unknown")
     if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:
         raise FilmError(
-            f"{path}: is Dolby Vision without an HDR10 layer, whose colours only its decoder knows; convert it"
+            f"{path}: is Dolby Vision without an HDR10 layer, which only Dolby's decoder can read; convert it"
         )
     return tracks[0]
 

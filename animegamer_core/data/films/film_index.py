@@ -167,8 +167,8 @@ def check_same_settings(
         path = out / FILMS / f"{name}.json"
         if name in named and film.bytes != named[name].stat().st_size:
             raise ValueError(
-                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or, "
-                f"to replace that film and lose the captions of its clips, delete {path}"
+                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or delete {path} "
+                "to replace that film, which loses the captions of its clips"
             )
         differing = _differing(film.settings, {**settings, SCENES: film.settings.get(SCENES)})
         if differing:
@@ -182,8 +182,8 @@ def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[
     """Film -> message for each film whose scenes were found with other settings; they stay."""
     return {
         name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
-        f"version, and stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that "
-        "then begin elsewhere lose their captions"
+        f"version, and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
+        "clips whose start changes then lose their captions"
         for name, film in films.items()
         if film.has_other_scene_settings(settings)
     }
@@ -215,7 +215,7 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     scenes = {}
     for line, value in read_lines(path)[0]:
         try:
-            row = to_type(value, _FinishedScene, f"{path}:{line}: not a finished scene")
+            row = to_type(value, _FinishedScene, f"{path}:{line}: this is not a finished scene")
         except JsonError as error:
             raise DatasetError(f"{error}; delete the line to cut the scene again") from error
         scenes[row["scene"]] = row["segments"]

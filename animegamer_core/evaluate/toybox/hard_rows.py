@@ -45,7 +45,9 @@ def sharp_row(run: EvalRun) -> Outcome:
     half = (len(fast) + 1) // 2
     sheet = {"fast": strips([fast[:half], fast[half:]], (f"shots of level {FAST} and above", ""))} if fast else {}
     if not has_frame_probes(run.context.world.folder):
-        return Outcome(tuple(lines), sheet, ("this world has no probes for single frames, so they are not read",))
+        return Outcome(
+            tuple(lines), sheet, ("this world has no probes for single frames, so these rows are not measured",)
+        )
     return Outcome((*lines, *_worst_frames(run)), sheet)
 
 
@@ -109,7 +111,7 @@ def references_row(run: EvalRun) -> Outcome:
     """
     edition = run.edition
     if not edition.references:
-        return Outcome((), notes=(f"no instruction of the games of edition {edition.number} refers back",))
+        return Outcome((), notes=(f"no instruction in the games of edition {edition.number} refers back",))
     numbers = range(run.first, run.first + run.plan.references)
     games = [sample_game(number, turns=REFERRING_TURNS, split="heldout", edition=edition) for number in numbers]
     scripted = run.script(games)

@@ -67,7 +67,7 @@ def takes_row(run: EvalRun) -> Outcome:
         lines += _lines(name, _judged(run, context, played, models, true))
     gains = [line.estimate for line in lines if GAIN in line.name]
     surely = sum(gain.low > 0 for gain in gains)
-    note = f"{surely} of {len(gains)} gains over a blind pick of the same takes are surely above 0"
+    note = f"{surely} of {len(gains)} gains over a random pick from the same takes are significantly above 0"
     return Outcome(tuple(lines), notes=(note,))
 
 

@@ -84,7 +84,7 @@ def draw_metrics(table: PaperTable, keys: Sequence[str] = PLOTTED) -> Image.Imag
         _draw_bars(grid.flat[place], f"{table.label(metric)}  ({better})", bars, rows[place // 2])
     for spare in grid.flat[len(panels) :]:
         spare.set_axis_off()
-    note = "Black lines: 95 % intervals. Grey bars: the paper's values, of its own films and scoring models."
+    note = "Black lines: 95 % intervals. Grey bars: the paper's values, for its own films and scoring models."
     figure.supxlabel(note, x=0.03, ha="left", size=9.5, color=FAINT)
     return _as_picture(figure)
 

@@ -121,7 +121,7 @@ _CALIBRATION = (
 )
 _STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables have no such row"
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
-_TRUE = "Ours: only a drawn world has true shots"
+_TRUE = "Ours: only the Toybox has true shots"
 
 
 def _similarity(key: str, name: str, about: str, source: str) -> Metric:
@@ -139,7 +139,7 @@ METRICS: tuple[Metric, ...] = (
     _similarity(
         "dreamsim",
         "DreamSim",
-        "As CLIP-I, with DreamSim's similarity in place of CLIP's.",
+        "Like CLIP-I, with DreamSim's similarity instead of CLIP's.",
         _DREAMSIM,
     ),
     _similarity(
