@@ -47,7 +47,7 @@ class Memory:
         if self.kind not in MEMORIES:
             raise ValueError(f"unknown memory {self.kind!r}; choose {' or '.join(MEMORIES)}")
         if self.turns < 1:
-            raise ValueError(f"recalled turns is {self.turns}; expected 1 or more, or memory {RECENT}")
+            raise ValueError(f"recalled turns is {self.turns}; expected 1 or more; for none, choose memory {RECENT}")
 
 
 LAST_TURNS = Memory(RECENT)
@@ -63,7 +63,7 @@ def chosen_memory(kind: str | None, turns: int | None) -> Memory | None:
     if kind is None and turns is None:
         return None
     if kind == RECENT and turns is not None:
-        raise ValueError(f"memory {RECENT} recalls no turns, but {turns} were asked for; choose memory {RECALL}")
+        raise ValueError(f"memory {RECENT} recalls no turns, but {turns} were requested; choose memory {RECALL}")
     return Memory(kind or RECALL, RECALLED_TURNS if turns is None else turns)
 
 

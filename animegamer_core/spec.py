@@ -183,8 +183,8 @@ class ModelSpec:
         hidden = self.decoder.heads * self.decoder.head_width
         if hidden != self.state.width:
             raise ValueError(
-                f"spec {self.name!r}: the decoder's width is {hidden} and the state's {self.state.width}; the "
-                "transformer reads states without a projection, so give both the same width"
+                f"spec {self.name!r}: the decoder's width is {hidden}, the state's is {self.state.width}; the "
+                "transformer reads states without a projection, so both must be equal"
             )
 
     def to_dict(self) -> dict[str, typing.Any]:
@@ -332,7 +332,7 @@ class Reading:
         for switch, ours in read.to_dict().items():
             if values.get(switch) != ours:
                 raise ValueError(
-                    f"{switch} of profile {name!r} is {brief(values.get(switch), 40)!r}, here it is {ours}"
+                    f"{switch} of profile {name!r} is {brief(values.get(switch), 40)!r}, but {ours} in this program"
                 )
         return read
 

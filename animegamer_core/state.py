@@ -62,7 +62,7 @@ class MotionTable:
         """The scope of a measured motion value; ValueError if the table has no edges."""
         if self.edges is None:
             raise ValueError(
-                f"motion table {self.name!r} has no measured edges; use that of a world with its own dataset"
+                f"motion table {self.name!r} has no measured edges; use the table of a world with its own dataset"
             )
         return MotionScope(level_of(value, self.edges))
 
@@ -259,7 +259,7 @@ class GameSession:
     def open_with(self, instruction: str, state: GameState, clip: OpeningClip | None = None) -> GameSession:
         """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it has turns already."""
         if self.turns:
-            raise ValueError(f"this game has {len(self.turns)} turns already; an opening picture must come first")
+            raise ValueError(f"this game already has {len(self.turns)} turns; an opening picture must come first")
         return replace(self, turns=(Turn(0, instruction, 0, state, self.opening, clip=clip),))
 
     def step(

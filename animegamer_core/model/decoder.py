@@ -148,8 +148,8 @@ class ShotDecoder(nn.Module):
         state = self.spec.state
         if states_BND.shape[1:] != (state.tokens, state.width):
             raise ValueError(
-                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, whose states are "
-                f"{(state.tokens, state.width)}; decode it in the world that predicted it"
+                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, which has states "
+                f"of shape {(state.tokens, state.width)}; decode it in the world that predicted it"
             )
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)

@@ -78,7 +78,7 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> Cfg
         "forward" in vars(module) or module._compiled_call_impl is not None for module in decoder.transformer.modules()
     ):
         raise ValueError(
-            "enable CFG parallel before compiling, caching, offloading or another CFG parallel; load the decoder again"
+            "CFG parallel must be enabled once, and before compiling, caching or offloading; load the decoder again"
         )
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)
@@ -103,8 +103,7 @@ def second_device(decoder: ShotDecoder) -> torch.device:
     own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
     if own.type != "cuda" or count < 2:
         raise ValueError(
-            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: leave "
-            "it out"
+            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
         )
     return torch.device("cuda", (own.index + 1) % count)
 

@@ -67,7 +67,7 @@ class AheadStore:
         if store.find(address) is not None:
             return True
         if (store.folder / f"{address}.json").exists():  # the record is written last, so nothing should be missing
-            self.say(f"{store.folder / address} was damaged, and is drawn again")
+            self.say(f"{store.folder / address} was damaged and is drawn again")
             store.remove(address)
         return False
 

@@ -71,7 +71,7 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
     """
     files = [file for path in paths for file in ([path] if not path.is_dir() else _files_in(path))]
     if not files:
-        raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file there; put one with instructions there")
+        raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file; add one with instructions")
     games = tuple(game for file in files for game in read_games(_text_of(file), file.stem, str(file)))
     counts = Counter(game.name for game in games)
     twice = next((name for name, count in counts.items() if count > 1), None)
@@ -110,7 +110,8 @@ def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
 
     if len({len(take.shots) for take in takes}) != 1 or not takes[0].shots:
         raise ValueError(
-            f"story {story.name!r}: takes of {[len(take.shots) for take in takes]} shots; play all of them"
+            f"story {story.name!r}: its takes have {[len(take.shots) for take in takes]} shots; play all of them to "
+            "the end"
         )
     first = read_clip(takes[0].shots[0])
     scale = -(-_CELL_HEIGHT // first.frames.shape[1])
@@ -131,7 +132,7 @@ def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
     for paths in zip(*(take.shots for take in takes), strict=True):
         clips = [read_clip(path).frames for path in paths]
         if len({clip.shape for clip in clips}) > 1:
-            raise ValueError(f"{paths[0]}: takes of different sizes; a grid needs one size")
+            raise ValueError(f"{paths[0]}: takes have different sizes; a grid needs one size")
         for frames in zip(*clips, strict=True):
             cells = [_labelled(frame, take.seed, scale) for frame, take in zip(frames, takes, strict=True)]
             cells += [np.zeros_like(cells[0])] * (-len(cells) % columns)

@@ -64,8 +64,8 @@ class Director:
         lacking = [name for name in ("characters", "acts", "places") if not getattr(self.words, name)]
         if lacking:
             raise ValueError(
-                f"this world states no {lacking[0]}, so nothing can be proposed; play one turn in the form `Character: "
-                "...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
+                f"this world lists no {lacking[0]}, so no turns can be proposed; play one turn in the form "
+                "`Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
             )
 
     @property

@@ -60,7 +60,7 @@ class EndpointDirector:
             found, problem = self._read(reply.text, count, reply.problem)
             if found:
                 return tuple(map(Proposal, found))
-        raise ValueError(f"{self.model.name} proposed nothing that can be played, in {TRIES} replies: {problem}")
+        raise ValueError(f"{self.model.name} proposed nothing playable in {TRIES} replies: {problem}")
 
     def _text(self, session: GameSession, count: int) -> str:
         """The request."""
@@ -111,7 +111,7 @@ class EndpointDirector:
         """What is wrong with a line; empty if nothing is."""
         parts = PUBLISHED.fullmatch(line)
         if parts is None:
-            return f"{brief(line, 80)!r} has not the form `{_FORM}`"
+            return f"{brief(line, 80)!r} does not have the form `{_FORM}`"
         if not self.closed:
             return ""
         if strange := [word for word in _WORD.findall(line) if word not in self._vocabulary]:
@@ -122,7 +122,7 @@ class EndpointDirector:
         for index, one in enumerate(together):
             for other in together[:index]:
                 if not self.words.tried(one, other):
-                    return f"{brief(line, 80)!r} has {other!r} and {one!r}, which training never showed together"
+                    return f"{brief(line, 80)!r} has {other!r} and {one!r}, which training data never combines"
         return ""
 
     @cached_property

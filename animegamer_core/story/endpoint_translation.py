@@ -57,7 +57,7 @@ def _translated(model: VisionModel, text: str, check: Callable[[], None]) -> str
                 return line
         problem = reply.problem or f"it said {brief(clean_text(reply.text), 80)!r}"
     raise ValueError(
-        f"{model.name} did not translate {brief(text, 60)!r}, in {TRIES} replies: {problem}; say it in English"
+        f"{model.name} did not translate {brief(text, 60)!r} in {TRIES} replies: {problem}; write it in English"
     )
 
 

@@ -54,12 +54,12 @@ class FilmOptions:
     def __post_init__(self) -> None:
         for name, value, known in (("subtitles", self.subtitles, SUBTITLES), ("scaling", self.scaling, SCALINGS)):
             if value not in known:
-                raise ValueError(f"{name} {value!r} is not known; choose {', '.join(known)}")
+                raise ValueError(f"unknown {name} {value!r}; choose {', '.join(known)}")
         if not 0 <= self.scale <= LARGEST_SCALE:
-            raise ValueError(f"scale is {self.scale}; expected 1 to {LARGEST_SCALE}, or 0 for what text needs")
+            raise ValueError(f"scale is {self.scale}; expected 1 to {LARGEST_SCALE}, or 0 to make text legible")
         most = max(MOST_FPS.values())
         if not 0 <= self.fps <= most:
-            raise ValueError(f"fps is {self.fps:g}; expected 1 to {most}, or 0 for the rate at which it was drawn")
+            raise ValueError(f"fps is {self.fps:g}; expected 1 to {most}, or 0 for the original rate")
 
     @property
     def draws_text(self) -> bool:
@@ -100,7 +100,7 @@ def export_film(
     of unfinished files.
     """
     if is_part(path.name):
-        raise ValueError(f"{path.name} would count as an unfinished file, and be removed; choose another name")
+        raise ValueError(f"{path.name} would be taken for an unfinished file and removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
     reel = _Reel(story, session, options)
     facts = reel.facts()
@@ -124,8 +124,8 @@ class _Reel:
         other = next((scene for scene in self.scenes if scene.facts.size != first.size), None)
         if other is not None:
             raise ValueError(
-                f"{other.path}: {other.facts.size} pixels, and turn {self.scenes[0].turn.number} has {first.size}; "
-                "films have one size"
+                f"{other.path}: {other.facts.size} pixels, but turn {self.scenes[0].turn.number} has {first.size}; "
+                "all shots of a film need one size"
             )
         text_scale = -(-LEGIBLE_HEIGHT // first.size[1]) if options.draws_text else 1
         self.scale = options.scale or min(text_scale, LARGEST_SCALE)
@@ -168,7 +168,7 @@ class _Reel:
         from ..media.text import NOTICE
 
         if self.undrawn:
-            yield f"{self.undrawn} turns without a shot are left out"
+            yield f"skipped {self.undrawn} turns without a shot"
         burned = self.options.subtitles == "burned"
         texts = [self.options.title, *(caption_of(scene.turn) for scene in self.scenes if burned)]
         if undrawable(texts):
@@ -224,7 +224,7 @@ def _scenes(story: Story, turns: Sequence[Turn]) -> tuple[list[_Scene], int]:
             )
         scenes.append(_Scene(turn, story.shots.path(shot), _facts_of(story.shots.path(shot))))
     if not scenes:
-        raise ValueError(f"story {story.name!r} has no drawn turn to show; play one first")
+        raise ValueError(f"story {story.name!r} has no drawn turns; play one first")
     return scenes, undrawn
 
 
@@ -241,8 +241,8 @@ def _check_packages(scenes: Sequence[_Scene], fps: float) -> None:
         raise ValueError("a film needs PyAV; run `pip install av`")
     if any(scene.facts.fps != fps for scene in scenes) and importlib.util.find_spec("cv2") is None:
         raise ValueError(
-            f"{fps:g} pictures a second are interpolated, which needs OpenCV; run `pip install opencv-python-headless` "
-            "or leave the rate as drawn"
+            f"{fps:g} frames per second need interpolation with OpenCV; run `pip install opencv-python-headless`, or "
+            "keep the original rate"
         )
 
 

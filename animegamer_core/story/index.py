@@ -33,7 +33,7 @@ def check_story_name(name: str) -> str:
     """`name`; ValueError if no story may have it."""
     held = _OURS.get(check_folder_name(name).lower())
     if held is not None:
-        raise ValueError(f"story name {name!r} is the folder of {held}; choose another name")
+        raise ValueError(f"story name {name!r} is reserved for the folder of {held}; choose another name")
     return name
 
 
@@ -70,7 +70,7 @@ def read_index(path: Path) -> StoryIndex:
     try:
         values = read_json(path, StoryIndex, LARGEST_INDEX)
     except JsonError as error:
-        raise ValueError(f"{error}; not the index of a story, choose another name for the story") from error
+        raise ValueError(f"{error}; this is not the index of a story, so choose another name for the story") from error
     if values["format"] != FORMAT:
         raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
     return values

@@ -175,8 +175,8 @@ def _read(text: str, table: _Table) -> str:
     if unknown := [gap for gap in gaps if _BETWEEN.fullmatch(gap) is None]:
         names = ", ".join(brief(_trimmed(gap), 40) for gap in unknown)
         raise ValueError(
-            f"the instruction {brief(text, 60)!r} has words that this world does not know: {names}; say it with its "
-            f"own, such as {EXAMPLE}"
+            f"the instruction {brief(text, 60)!r} has words that this world does not know: {names}; use words that it "
+            f"knows, such as {EXAMPLE}"
         )
     parts = {kind: [one.phrase for one in found if one.kind == kind] for kind in _KINDS}
     for kind in ("motion", "place", "adverb", "time", "thing", "colour"):
@@ -185,7 +185,7 @@ def _read(text: str, table: _Table) -> str:
     for kind in ("character", "motion", "place"):
         if not parts[kind]:
             raise ValueError(
-                f"the instruction {brief(text, 60)!r} names no {kind}; say who does what, and where, such as {EXAMPLE}"
+                f"the instruction {brief(text, 60)!r} has no {kind}; say who does what, and where, such as {EXAMPLE}"
             )
     return _composed(parts).text
 

@@ -72,7 +72,7 @@ def restore_story(root: Path, ticket: str) -> str:
     places = [] if match is None else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
     place = next((place for place in places if os.path.isfile(place / INDEX)), None)
     if match is None or place is None:
-        raise ValueError("this story is no longer in the trash; look into the folder .trash beside the stories")
+        raise ValueError("this story is no longer in the trash; look in the folder .trash next to the stories")
     name = match["name"]
     _check_free(root, name, "rename that one, then restore this one")
     _move(place, root / name)
@@ -86,7 +86,7 @@ def _check_free(root: Path, name: str, remedy: str = "choose another name") -> N
 
 
 def _taken(name: str, remedy: str = "choose another name") -> str:
-    return f"there is a story or folder {name!r} already; {remedy}"
+    return f"there is already a story or folder {name!r}; {remedy}"
 
 
 def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:

@@ -42,7 +42,7 @@ def open_game(
 
     words, decoder = clean_text(text), encoder.spec.decoder
     if not words:
-        raise ValueError("the opening has no text; say what happens in the picture")
+        raise ValueError("the opening has no text; describe what happens in the picture")
     read = _frame_number(frame, count)
     shown = shown_frames(count, read, fps, decoder)
     state = GameState.of_picture(encoder.represent(words, frame_at(read)))
@@ -57,7 +57,7 @@ def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> lis
     read: the frame that it begins with, where enough follow.
     """
     if not 0 <= fps <= MOST_FPS:  # False for NaN
-        raise ValueError(f"clip_fps is {fps:g}; expected the clip's frames a second, or 0 if it has the shot's rate")
+        raise ValueError(f"clip_fps is {fps:g}; expected the clip's frames per second, or 0 for the shot's rate")
     step = (fps or decoder.fps) / decoder.fps
     missing = read + (decoder.frames - 1) * step - (count - 1)
     before = max(0, min(math.ceil(missing / step - _CLOSE), int(read / step + _CLOSE)))
@@ -68,7 +68,7 @@ def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> lis
 def _frame_number(frame: int, count: int) -> int:
     if not -count <= frame < count:
         raise ValueError(
-            f"frame is {frame}, and the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
+            f"frame is {frame}, but the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
         )
     return frame % count
 
@@ -103,7 +103,7 @@ def _check_second(film: str, at: float, seconds: float) -> None:
     """seconds: the film's length, 0 if it is unknown."""
     if not at >= 0 or (seconds and at >= seconds):
         length = f", and it has {seconds:.2f} seconds" if seconds else ""
-        raise ValueError(f"{film}: has no picture at second {at:g}{length}; choose a second within the film")
+        raise ValueError(f"{film}: has no frame at {at:g} s{length}; choose a time within the film")
 
 
 def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[list[np.ndarray], int]:
@@ -117,7 +117,7 @@ def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[li
     if path.suffix.lower() in (*FILM_SUFFIXES, ".gif"):
         return film_span(path, at or 0.0, decoder)
     if at is not None:
-        raise ValueError(f"{path}: is a picture, which has no second {at:g}; leave the second out, or name a film")
+        raise ValueError(f"{path}: is a picture, so it has nothing at {at:g} s; drop the time, or name a film")
     import numpy as np
 
     return [np.asarray(open_picture(path))], 0

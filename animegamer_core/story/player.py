@@ -185,7 +185,7 @@ class Player:
         """The instruction as the engine reads it; before turn 1 the opening is saved."""
         instruction = self.read(instruction)
         if not instruction:
-            raise ValueError("an empty instruction; say who does what, and where")
+            raise ValueError("the instruction is empty; say who does what, and where")
         if self.session.next_number == 1:
             self.session = self.story.put_opening(self.session)
         return instruction
@@ -332,7 +332,8 @@ def check_same_opening(story: Story, session: GameSession, opening: GameSession)
     """ValueError if a session of the story began with another opening."""
     if opening_address(story.fingerprint, session) != opening_address(story.fingerprint, opening):
         raise ValueError(
-            f"story {story.name!r} began with another opening; go on without an opening, or begin again after turn 0"
+            f"story {story.name!r} started with another opening; continue without an opening, or start again after "
+            "turn 0"
         )
 
 
@@ -358,7 +359,7 @@ def save_turn(
     ValueError: the opening picture, or a turn that another model predicted.
     """
     if session.next_number == 1:
-        raise ValueError("an opening picture is saved with the first turn; give the shot of turn 1 or a later one")
+        raise ValueError("an opening picture is saved with the first turn; give the shot of turn 1 or later")
     turns = _save_states(story, session, profile, precision)
     key = replace(shot, state=turns[-1].address or "")
     if story.shots.find(address_of(key)) is None:
@@ -380,13 +381,13 @@ def _save_states(story: Story, session: GameSession, profile: str, precision: st
         if story.find_state(address) is None:
             if address != address_of(key):
                 raise ValueError(
-                    f"turn {turn.number} was predicted with another model than the one that drew its shot, and a story "
-                    "has one model; give the same model to Predict Next State and Decode Shot"
+                    f"turn {turn.number} was predicted and drawn with different models, but a story has one model; "
+                    "connect the same model to Predict Next State and Decode Shot"
                 )
             if turn.state.representation is None:
                 raise ValueError(
                     f"the representation of turn {turn.number} is not in memory, and story {story.name!r} does not "
-                    "have it; save each turn when it is played"
+                    "have it; save every turn as it is played"
                 )
             story.put_state(key, turn.state)
         saved.append(replace(turn, address=address))

@@ -141,7 +141,7 @@ class Story:
     def use(self, branch: str) -> None:
         """Go on with another branch; it becomes the current one on disk with the next turn."""
         if branch not in self.branches():
-            known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
+            known = "; it has " + ", ".join(self.branches()) if self.branches() else GONE
             raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
         self._open_branch(branch)
 
@@ -152,7 +152,8 @@ class Story:
         """
         if not 0 <= count <= len(self.entries):
             raise ValueError(
-                f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
+                f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot continue after turn "
+                f"{count}"
             )
         rules = self.rules or PUBLISHED_RULES
         opening = CharacterState() if self.entries else CharacterState(**rules.start)
@@ -196,7 +197,7 @@ class Story:
         if address is not None and self.openings.find(address) is None:
             if picture is not None and picture.state.representation is None:
                 raise ValueError(
-                    "the representation of the opening picture is neither in memory nor in the story; encode it again"
+                    "the representation of the opening picture is not in memory or in the story; encode it again"
                 )
             self._write_first_index()
             write = partial(write_representation, None if picture is None else picture.state.representation)
@@ -331,7 +332,7 @@ class Story:
 
     def _lost_opening(self, address: str) -> ValueError:
         return ValueError(
-            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; begin the game again"
+            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; start the game again"
         )
 
     def _clip_path(self, number: int, shot: str) -> Path:

@@ -100,7 +100,7 @@ class Takes:
             raise ValueError(f"the bar is {self.bar}; expected a score from 0 to 1")
         if self.bar and self.most <= self.count:
             raise ValueError(
-                f"a bar of {self.bar:g} redraws nothing with at most {self.most or self.count} takes; allow more than "
+                f"a bar of {self.bar:g} has no effect with at most {self.most or self.count} takes; allow more than "
                 f"{self.count}"
             )
 

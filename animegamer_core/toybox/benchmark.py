@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write the benchmark's file."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.benchmark", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.txt")
-    parser.add_argument("--workers", type=int, help="processes that draw (default: one a core)")
+    parser.add_argument("--workers", type=int, help="processes that draw (default: one per core)")
     args = parser.parse_args(argv)
     args.out.parent.mkdir(parents=True, exist_ok=True)  # fails before minutes of drawing
     games = []

@@ -215,11 +215,11 @@ class _Sound:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make a film to try the pipeline with, its truth and captions beside it; returns the exit status."""
-    about = "Draw a film to try the pipeline with; what it shows is written beside it."
+    about = "Draw a film to try the pipeline; a description of its contents is written next to it."
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.film", description=about)
     parser.add_argument("out", type=Path, metavar="OUT.mp4")
     parser.add_argument("--scenes", type=int, default=24, help="scenes of 2.5 to 6 s (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed is another film (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the film (default %(default)s)")
     parser.add_argument("--height", type=int, default=180, help="16:9, borders included (default %(default)s)")
     args = parser.parse_args(argv)
     some = args.scenes // 8

@@ -56,7 +56,7 @@ def load_network(net: nn.Module, weights: Path, kind: str) -> None:
         # strict: a tensor too many or too few means another network
         net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them anew") from error
+        raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them again") from error
 
 
 def read_network_card(weights: Path, missing: str) -> dict[str, Any]:

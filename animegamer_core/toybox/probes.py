@@ -181,7 +181,7 @@ def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: 
     heads = read_card(world, weights).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
         card = path.with_suffix(".json")
-        raise ValueError(f"{card}: these probes have other labels than this Toybox; build them anew")
+        raise ValueError(f"{card}: these probes have different labels from this Toybox; build them again")
     net = ProbeNet()
     load_network(net, path, "probes")
     return net.to(device).eval()

@@ -343,7 +343,7 @@ def test_a_shot_of_another_model_is_refused(server, story):
     prompt = graph(story, WAVE)
     prompt["other"] = load(profile="reference")
     prompt["draw1"]["inputs"]["model"] = ["other", 0]
-    assert "turn 1 was predicted with another model" in server.refusal(prompt)
+    assert "turn 1 was predicted and drawn with different models" in server.refusal(prompt)
     assert not (server.output_dir / "animegamer" / story).exists()
 
 

@@ -550,7 +550,7 @@ def test_incomplete_scoring_models_are_refused(tmp_path):
     folder = save_scoring_models(ScoringNet(), tmp_path, {})
     card = json.loads((folder / "scorers.json").read_text())
     (folder / "scorers.json").write_text(json.dumps({**card, "words": ["run"]}))
-    with pytest.raises(ValueError, match="know other words"):
+    with pytest.raises(ValueError, match="have different words"):
         load_scoring_models(tmp_path)
     (folder / "scorers.json").write_text(json.dumps(card))
     (folder / "scorers.safetensors").write_bytes(b"half a file")

@@ -241,7 +241,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
         (["--branch", "line-9"], "its branches are main, line-2"),
         (["--turns", "9"], "has 3 turns"),
         (["--scale", "9"], "expected 1 to 8"),
-        (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would count as an unfinished file"),
+        (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would be taken for an unfinished file"),
         *((["--fps", rate], f"fps is {rate}; expected 1 to 120") for rate in ("nan", "inf", "-1", "1e+09")),
     ):
         assert main(["export", folder, "--branch", "main", *words]) == 2

@@ -134,7 +134,7 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
     variants = {name: _variants(path / name, kind_of, remedy) for name, kind_of in components.items()}
     common = set.intersection(*(found for found in variants.values() if found is not None))
     if not common:
-        raise ValueError(f"{path}: no variant of the weights is complete for all of its models; {remedy}")
+        raise ValueError(f"{path}: no variant of the weights is complete for all models; {remedy}")
     return ModelFolder(path, kind, None if None in common else sorted(common)[0], tuple(components))
 
 

@@ -89,12 +89,10 @@ class BenchmarkPlan:
         check_offloading(preset)
         for option, given in (("--lora", self.lora_rank), ("--each", self.each)):
             if given and preset.offload_gib is not None:
-                raise ValueError(
-                    f"{option} does not work with offloading, which preset {preset.name} uses; leave it out"
-                )
+                raise ValueError(f"{option} does not work with offloading, which preset {preset.name} uses; drop it")
         for name in (*preset.optimizations, *self.each):
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
-                raise ValueError(f"optimization {name} cannot be measured here: {reason}; leave it out")
+                raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,8 @@ def write_stories(
     with kept_replies(kept_path) as kept:
         if path.exists() and not _is_as_written(path, kept_path):
             raise ValueError(
-                f"{path} was edited: its games are not those of {kept_path.name}; give another file with --out, or "
-                "move this one away"
+                f"{path} was edited: its games differ from {kept_path.name}; give another file with --out, or move "
+                "this one away"
             )
         answers = ask_all(model, [_task(plan) for plan in plans], kept, terms, on_progress)
         games = tuple(

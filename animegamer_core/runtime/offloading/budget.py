@@ -49,9 +49,9 @@ class StackBudget:
     @property
     def text(self) -> str:
         """One line for a person."""
-        stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay, " if self.blocks else ""
+        stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay on the GPU, " if self.blocks else ""
         copied = f"{sum(self.offloaded) / GIB:.2f} GiB are copied each time" if self.offloaded else "all of it stays"
-        slow = "" if self.pinned else "; the host has too little memory to pin its weights, so copying is slow"
+        slow = "" if self.pinned else "; the host has too little memory to pin the weights, so copying is slow"
         return f"{self.name}: {stays}{copied}; about {self.peak / GIB:.2f} GiB while it computes{slow}"
 
 
@@ -63,7 +63,7 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
             return budget
     needed = math.ceil(10 * budget.peak * SPARE / (SPARE - 1) / GIB) / 10
     raise ValueError(
-        f"the {name} needs {needed} GiB of GPU memory, even with its weights offloaded block by block, and the budget "
+        f"the {name} needs {needed} GiB of GPU memory, even with its weights offloaded block by block, but the budget "
         f"is {budget_bytes / GIB:.1f} GiB; give {needed} GiB or more, or use the CPU"
     )
 

@@ -52,7 +52,7 @@ class MemoryPlan:
         model is offloaded already.
         """
         if is_offloaded(model):
-            raise ValueError("this model is offloaded already; load another one to offload it elsewhere")
+            raise ValueError("this model is already offloaded; load it again to offload it elsewhere")
         parts = parts_of(model, self.budget_bytes)
         pinned = _host_can_pin(total_bytes(tensors_of(model)))
         budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
@@ -116,13 +116,13 @@ def _needs_tiles(decoder: ShotDecoder, budget_bytes: int) -> bool:
 def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
     """Make torch keep to the budget on this GPU; ValueError if it is no GPU or has less memory free."""
     if device.type != "cuda":
-        raise ValueError(f"offloading needs an NVIDIA or AMD GPU, and the device is {device}")
+        raise ValueError(f"offloading needs an NVIDIA or AMD GPU, but the device is {device}")
     free, total = torch.cuda.mem_get_info(device)
     available = free + torch.cuda.memory_reserved(device)
     if available < budget_bytes:
         raise ValueError(
-            f"{device} has {available / GIB:.1f} GiB free, and the budget is {budget_bytes / GIB:.1f} GiB; close other "
-            "programs that use it, or give a smaller budget"
+            f"{device} has {available / GIB:.1f} GiB free, but the budget is {budget_bytes / GIB:.1f} GiB; close "
+            "other programs that use it, or give a smaller budget"
         )
     if device.index is not None:  # diffusers makes its streams on the current device and synchronizes that one
         torch.cuda.set_device(device)
