@@ -61,7 +61,7 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
         processes().wait_for_everyone()
         paces = _run_trial(chain, report)
         if paces is None:
-            report("the trial was stopped, and no stage was started; the same command starts again")
+            report("the trial was stopped before any stage started; the same command starts again")
             return 130
         plan = with_paces(plan, paces)
     for line in plan.lines():
@@ -81,21 +81,21 @@ def _open(request: TrainRequest, options: AllOptions) -> Chain:
     folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage looks for them if a stage reads any
     world = open_world(request.world) if world_exists(request.world) else None
     if world is None and not request.spec:
-        raise ValueError(f"{request.world} is no world yet; choose the sizes of a new one with --spec")
+        raise ValueError(f"{request.world} does not exist yet; choose the sizes of a new world with --spec")
     spec = world.spec if world is not None else get_spec(request.spec)
     recipe = request.recipe or (SCRATCH if spec.name in SCRATCH_SPECS else "lora")
     scratch = recipe == SCRATCH
     if scratch and request.start:
-        raise ValueError("--start: recipe scratch begins from the world itself; leave it out, or give --recipe lora")
+        raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
     if scratch and options.trial:
-        raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; leave it out")
+        raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; drop it")
     # features of small worlds stay in memory; otherwise one folder serves all stages
     request = replace(request, cache=request.cache or (None if scratch else request.out / FEATURES))
     names = stages_of(recipe, options.stages)
     for name in () if request.resume or options.plan else names:
         if list_checkpoints(request.out / name / CHECKPOINTS) or _is_done(request.out / name):
             out = request.out / name
-            raise ValueError(f"{out} holds a run already; continue it (--resume), or choose another folder (--out)")
+            raise ValueError(f"{out} already holds a run; continue it (--resume), or choose another folder (--out)")
     settings = read_settings(options.settings, stages_of(recipe))
     requests = {name: _stage_request(request, name, settings[name]) for name in names}
     own = {name: requests[name].config(recipe, spec) for name in names}
@@ -129,7 +129,7 @@ def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig
         elif _is_done(out / name):
             found[name] = read_config(stage_file(out / name))[1]
         elif list_checkpoints(out / name / CHECKPOINTS):
-            raise ValueError(f"{out / name} holds a run that is not done; add {name} to --stages, or move it away")
+            raise ValueError(f"{out / name} holds an unfinished run; add {name} to --stages, or move it away")
     return found
 
 

@@ -38,7 +38,8 @@ class EngineLearner(Learner):
         longest, room = self._table.longest(config.window), engine.spec.engine.max_positions
         if longest > room:
             raise ValueError(
-                f"prompts of window {config.window} reach {longest} tokens; the engine has room for {room}"
+                f"prompts with window {config.window} reach {longest} tokens; the engine has room for {room}, so use "
+                "a smaller window"
             )
         if config.checkpointing:
             # transformers renamed it in version 5; the old name warns

@@ -45,8 +45,8 @@ class ChangedOrigin(ValueError):
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{out} holds a run of another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
-            "choose another folder for this one"
+            f"{out} holds a run with another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
+            "choose another folder for this run"
         )
         self.name = name
 
@@ -93,9 +93,9 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
     """
     facts = STAGES[stage]
     if profile is not None and not facts.games:
-        raise ValueError(f"stage {stage} reads no turns, so a profile changes nothing; leave the profile as it is")
+        raise ValueError(f"stage {stage} reads no turns, so a profile has no effect; do not set one")
     if profile is not None and profile not in TRAINED_PROFILES:
-        raise ValueError(f"profile {profile!r} is not for training; choose {' or '.join(TRAINED_PROFILES)}")
+        raise ValueError(f"profile {profile!r} cannot be trained; choose {' or '.join(TRAINED_PROFILES)}")
     if not facts.games:
         return world
     reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
@@ -136,7 +136,7 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
         and world.has("encoder")
         and (lacking := world.missing(FEATURE_ENCODERS))
     ):
-        raise ValueError(f"stage {stage} computes features of clips and texts, and {lacking[0]}")
+        raise ValueError(f"stage {stage} computes features of clips and texts, but {lacking[0]}")
     parts = WorldParts.load(world, models_of(stage, loading.sheets), loading)
     for name in needs:
         parts.of(name)
@@ -179,7 +179,7 @@ def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
     ValueError while another training works in the folder, and where the run there has a checkpoint and began from
     another stage, profile, dataset or world.
     """
-    refusal = f"{out}: another training is at work here; wait for it, stop it, or choose another folder"
+    refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
         with processes().main_process_first():
             notes, path = origin.notes(), out / JOB

@@ -109,13 +109,14 @@ class Plan:
         for folders, needed, free in _by_disk(self.disk_use):
             if needed + SPARE > free:
                 raise ValueError(
-                    f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, and only "
-                    f"{size_text(free)} are free; make room, choose another --out, or train fewer values (--set)"
+                    f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, but only "
+                    f"{size_text(free)} are free; free some space, choose another --out, or train fewer parameters "
+                    "(--set)"
                 )
 
     def _disk(self) -> list[str]:
         return [
-            f"disk: about {size_text(needed)} still to be written to {folders}, {size_text(free)} free"
+            f"disk: about {size_text(needed)} still to write to {folders}, {size_text(free)} free"
             for folders, needed, free in _by_disk(self.disk_use)
         ]
 
@@ -156,7 +157,7 @@ def _memory(plan: Plan) -> list[str]:
     features = ", ".join(f"{name} {size_text(count)}" for name, count in computed.items())
     lines = [
         f"memory: estimated from the sizes of the models, at most {size_text(most.weights)} of weights and "
-        f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top"
+        f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top of that"
     ]
     if features:
         preparing = max(plan.stages, key=lambda stage: stage.preparing)

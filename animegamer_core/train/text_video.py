@@ -107,7 +107,7 @@ def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldPa
         raise ValueError(f"{folder} is not a complete CogVideoX folder ({error}); download it again") from error
     config = pipeline.transformer.config
     if config.use_rotary_positional_embeddings or config.patch_size_t or config.ofs_embed_dim:
-        raise ValueError(f"{folder} is another variant of CogVideoX; stage gc trains THUDM/CogVideoX-2b")
+        raise ValueError(f"{folder} is another CogVideoX model; stage gc trains THUDM/CogVideoX-2b")
     pipeline.vae.float()
     spec = _spec_of(folder.name, pipeline)
     pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # it encodes whole clips, as for the decoder

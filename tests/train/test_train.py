@@ -249,7 +249,7 @@ def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, rea
 def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_path):
     run("towers", new_parts(ready), ready, tmp_path, stopping(1))
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
-        with pytest.raises(ValueError, match="holds a run already; continue it .--resume"):
+        with pytest.raises(ValueError, match="already holds a run; continue it .--resume"):
             run("towers", new_parts(data), data, tmp_path, RunOptions(resume=False))
     for changes, sentence in (
         ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
@@ -585,7 +585,7 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     names = ("somersault", "cartwheel", "handstand", "headspin")
     odd = tuple(dataclasses.replace(turn, motion=name) for turn, name in zip(folder.turns, names, strict=False))
     unknown = dataclasses.replace(folder, turns=(*odd, *folder.turns[len(names) :]))
-    lacking_words = "lacks 'somersault', 'cartwheel', 'handstand', ... of the captions in .*train a new one"
+    lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', ... from the captions in .*train a new world"
     for stage, given, sentence in (
         ("vae", wide, "24, 3"),
         ("towers", dataclasses.replace(data, folder=bare), "no caption"),
@@ -759,7 +759,7 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
     assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
     again = run_job(job, options)
     assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
-    with pytest.raises(ValueError, match="holds a run already"):
+    with pytest.raises(ValueError, match="already holds a run"):
         run_job(job, RunOptions(resume=False))
 
 
@@ -842,7 +842,7 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
             command("towers", "")
         turns = (folder / "turns.jsonl").read_text()
         (folder / "turns.jsonl").write_text(turns.replace("day field", "night field", 1))
-        with pytest.raises(ValueError, match="holds a run of another dataset"):
+        with pytest.raises(ValueError, match="holds a run with another dataset"):
             command("towers", "--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--resume") == 0

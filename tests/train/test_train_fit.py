@@ -302,7 +302,7 @@ def test_no_sheet_without_a_decoder(ready, tmp_path):
         ({"trainable": ("^encoder.text_tower",)}, "matches no parameter"),  # whose features are computed once
         ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "matches no parameter"),  # gets LoRA
         ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer matches none"),
-        ({"trainable": ()}, "nothing would train: lora_rank is 0"),
+        ({"trainable": ()}, "nothing to train: lora_rank is 0"),
         ({"optimizer": "adamw8bit"}, "needs the package torchao"),
     ],
 )

@@ -137,11 +137,11 @@ def test_it_begins_from_a_stage_file_and_a_run_of_another_start_is_refused(world
     train("gc", dataset, world.folder, tmp_path / "one", SCRATCH)
     first, said = tmp_path / "one" / "gc.safetensors", []
     train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --start {first} --lr 1e-7", said.append)
-    assert f"begins from {first}" in said
+    assert f"starts from {first}" in said
     name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
     one, two = (read_adapter(tmp_path / run / "gc.safetensors")[2][name] for run in ("one", "two"))
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
-    with pytest.raises(ValueError, match="holds a run of another start"):
+    with pytest.raises(ValueError, match="holds a run with another start"):
         train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --resume")
 
 
@@ -166,7 +166,7 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
 
 
 def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
-    with pytest.raises(ValueError, match="is no CogVideoX-2b folder"):
+    with pytest.raises(ValueError, match="is not a CogVideoX-2b folder"):
         train("gc", dataset, world.folder, tmp_path / "run", "--recipe lora")
     bare = save_world(tmp_path / "bare", TINY)
     vae = tmp_path / "vae.safetensors"

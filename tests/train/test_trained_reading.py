@@ -219,7 +219,7 @@ def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, 
 def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path):
     options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2"
     train("predict", dataset, published.folder, tmp_path, f"{options} --minutes 0.00001")
-    with pytest.raises(ValueError, match="holds a run of another profile .paper, now reference."):
+    with pytest.raises(ValueError, match="holds a run with another profile .paper, now reference."):
         train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
     with pytest.raises(ValueError, match="stage joint reads no turns, so a profile changes nothing"):
         train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")
