@@ -293,7 +293,7 @@ def test_torn_clips_do_not_look_like_a_service_that_is_away(world, stub):
     [
         ("gpt", {}, "choose one of none, endpoint, transformers, script"),
         ("endpoint", {"url": "http://host/v1"}, "needs 'model'"),
-        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "takes no 'sidecars'"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "has no option 'sidecars'"),
         ("endpoint", {"url": "http://host/v1", "model": "m", "tries": 0}, "tries is 0"),
         ("endpoint", {"url": "http://host/v1", "model": "m", "price_in": 1.0}, "only one price is given"),
         ("none", {"model": "m"}, "it takes no options"),

@@ -127,9 +127,9 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's pictures"),
+        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's frames"),
         ({"clip": FIRST, "motion_level": 3, "motion": "run"}, "motion_level is measured"),
-        ({"clip": FIRST, "start": 3.0}, "start is where the clip was cut from its film"),
+        ({"clip": FIRST, "start": 3.0}, "start says where the clip was cut from its film"),
         ({"clip": FIRST, "stamina": 0}, "stamina is 0; expected -1, 1 or null"),
         ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),

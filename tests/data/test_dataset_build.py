@@ -125,7 +125,7 @@ def test_a_film_of_an_impossible_rate_is_named_and_the_others_continue(films, ag
     real_probe = survey.probe
     monkeypatch.setattr(survey, "probe", lambda path: dataclasses.replace(real_probe(path), fps=5000.0))
     broken = cut_films(films, again, SETTINGS, 1)
-    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film of 5000.0 frames a second")
+    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film with 5000.0 frames per second")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are text")

@@ -54,7 +54,7 @@ def test_a_good_dataset_has_no_problem(folder, deep):
         (2, {"motion_value": None, "motion_level": None}, "clips without a motion_value: 1 of 11, this is the first"),
         (2, {"motion": "run; Background: x"}, "remove the `;`"),
         (2, {"character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
-        (2, {"motion": None, "stamina": None}, "captioned in part: motion, stamina is null"),
+        (2, {"motion": None, "stamina": None}, "incomplete caption: motion, stamina is null"),
         (2, dict.fromkeys(CAPTION_FIELDS), "clips without a caption: 1 of 11, this is the first"),
     ],
 )
@@ -140,7 +140,7 @@ def test_what_was_left_out_is_read_too(folder):
     (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
     assert [line.split("; expected")[0].split(" (")[0] for line in problems(folder)] == [
         "set_aside.jsonl: note: clips without a valid caption: 4; the review page shows them",
-        "set_aside.jsonl:1: clips/train-00000-00.mp4 has a line in turns.jsonl too; delete one",
+        "set_aside.jsonl:1: clips/train-00000-00.mp4 also has a line in turns.jsonl; delete one",
         "set_aside.jsonl:2: reason is missing",
         "set_aside.jsonl:3: clip is missing",
         "dropped.jsonl:1: reason is missing",
@@ -153,8 +153,8 @@ def test_files_in_no_table_are_noted(folder):
     (folder / "clips" / "film").mkdir()
     (folder / "clips" / "film" / "00007.mp4").write_bytes(b"x")
     assert problems(folder) == [
-        "clips: note: clips/part-17-x.mp4 is left by a run that was killed; delete them",
-        "clips: note: clips/film/00007.mp4 is in no table; delete them, or build again",
+        "clips: note: clips/part-17-x.mp4 is left over from a killed run; delete them",
+        "clips: note: clips/film/00007.mp4 is not in any table;  delete them, or build again",
     ]
 
 
@@ -254,7 +254,7 @@ def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
     lines = (folder / "turns.jsonl").read_text().splitlines()
     (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
     (stray,) = (text for text in problems(folder) if CLIP in text and text.startswith("clips: "))
-    assert stray == f"clips: note: {CLIP} is in no table; correct the unreadable lines first"
+    assert stray == f"clips: note: {CLIP} is not in any table;  correct the unreadable lines first"
 
 
 def test_what_is_not_a_dataset_is_reported(tmp_path):

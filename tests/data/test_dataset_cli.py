@@ -313,7 +313,7 @@ def test_options_of_captioners_reach_them(monkeypatch):
     asked = captioner.model.settings
     assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
     for words, said in (
-        ("--captioner none --url http://localhost", "captioner 'none' takes no 'url'"),
+        ("--captioner none --url http://localhost", "captioner 'none' has no option 'url'"),
         ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
         ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
         ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' takes no 'device'"),

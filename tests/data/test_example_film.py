@@ -129,7 +129,7 @@ def test_without_a_network_it_says_what_to_download_and_goes_on_from_the_archive
 
 def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):
     write_archive(tmp_path / "moviepy-2.2.1.tar.gz", b"another film")
-    with pytest.raises(ExampleError, match="moviepy-2.2.1.tar.gz is not the file expected"):
+    with pytest.raises(ExampleError, match="moviepy-2.2.1.tar.gz is not the expected file"):
         get_film(drawn, tmp_path)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))  # pip itself compares the checksum before it runs anything
     with pytest.raises(ExampleError, match="pip could not download"):

@@ -97,8 +97,8 @@ def test_whatever_is_corrected_the_scenes_follow_each_other_and_a_second_time_ch
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"film": "f"}, "expected film, and scene_change or no_scene_change"),
-        ({"film": 1, "no_scene_change": 2}, "expected film, and scene_change"),
+        ({"film": "f"}, "expected film and scene_change or no_scene_change"),
+        ({"film": 1, "no_scene_change": 2}, "expected film and scene_change"),
         ({"film": "f", "scene_change": [1, 2], "no_scene_change": 2}, "nothing else in the line"),
         ({"film": "f", "scene_change": 2}, r"expected two times in seconds: \[before it, after it\]"),
         ({"film": "f", "scene_change": [2, 1]}, "expected the earlier time first"),
@@ -224,7 +224,7 @@ def contents(folder):
 
 def test_one_wrong_line_applies_nothing(dataset):
     before = contents(dataset)
-    with pytest.raises(DatasetError, match="'two' is not a film that was cut into this dataset; these are: one"):
+    with pytest.raises(DatasetError, match="'two' is not a film of this dataset; its films are: one"):
         apply(dataset, lines_of(dataset)[0], {"film": "two", "no_scene_change": 3.0})
     assert contents(dataset) == before
 

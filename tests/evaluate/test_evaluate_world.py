@@ -574,8 +574,8 @@ def test_other_runs_stand_beside(world, played, tmp_path):
 def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
     for name, folder, changes, sentence in (
         ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
-        ("games", played, {"games": small_games(1)}, "cannot stand beside this run: benchmark sha256 was"),
-        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot stand beside this run: motion edges was"),
+        ("games", played, {"games": small_games(1)}, "cannot be compared with this run: benchmark sha256 was"),
+        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot be compared with this run: motion edges was"),
     ):
         with pytest.raises(ValueError, match=sentence):
             cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])
@@ -588,7 +588,7 @@ def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, 
     )
     assert cli.carry_out(job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),))) == 0
     report = capsys.readouterr().out
-    sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
+    sentence = "world 'tiny' was not trained with these words of the benchmark: juggle, \u5343\u5bfb"
     assert f"({sentence})" in report.partition("odd  2 turns")[0], "Miko and the rest are known"
     assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
 

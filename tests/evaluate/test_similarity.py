@@ -358,7 +358,9 @@ def test_a_dreamsim_folder_that_lacks_a_file_says_which_and_downloads_nothing(tm
     for name in FILES[kind]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=f"of '{kind}' it lacks .*_lora/adapter_model.safetensors. Fetch it yourself"):
+    with pytest.raises(
+        ValueError, match=f"'{kind}' is missing .*_lora/adapter_model.safetensors. Download it yourself"
+    ):
         open_dreamsim(tmp_path)
 
 

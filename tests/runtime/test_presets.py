@@ -181,7 +181,7 @@ def test_a_slow_start_is_announced(monkeypatch):
     apply_preset(decoder(), Preset("mine", "", optimizations=("fused",)), say=said.append)
     assert not said
     apply_preset(decoder(), Preset("mine", "", optimizations=("fused", "blocks")), say=said.append)
-    assert said == ["preset mine: the first shot compiles, which takes a minute or two"]
+    assert said == ["preset mine: the first shot is compiled, which takes a minute or two"]
 
 
 def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):

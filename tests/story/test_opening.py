@@ -420,7 +420,7 @@ def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp
 def test_a_story_that_began_without_an_opening_refuses_one(play, film, tmp_path, capsys):
     assert play() == 0
     assert play("--opening", film) == 2
-    assert "began with another opening" in capsys.readouterr().err
+    assert "started with another opening" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("--opening-at", 3), ("--opening-text", "Miko")])

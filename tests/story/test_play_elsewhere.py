@@ -85,10 +85,10 @@ def test_a_branch_keeps_its_own_opening(world, tmp_path):
     story.play(GAME[:1])
     kept = Player(world, opened(world, tmp_path), PlaySettings(), after=0)
     assert kept.session.picture is not None
-    with pytest.raises(ValueError, match="began with another opening"):
+    with pytest.raises(ValueError, match="started with another opening"):
         Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=GameSession())
     other = GameSession().open_with("Miko waves", picture(world, 0.25))
-    with pytest.raises(ValueError, match="began with another opening"):
+    with pytest.raises(ValueError, match="started with another opening"):
         Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=other)
     Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=opening).step(GAME[1])
     plain = Player(world, opened(world, tmp_path), PlaySettings(), opening=GameSession())

@@ -234,7 +234,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
     for words, expected in (
         (["--out", str(tmp_path / "a.avi")], "choose mp4, gif, webp"),
         (["--out", str(tmp_path / "a.gif"), "--subtitles", "soft"], "choose burned ones"),
-        (["--out", str(tmp_path / "a.gif"), "--audio", str(sound)], "has no sound"),
+        (["--out", str(tmp_path / "a.gif"), "--audio", str(sound)], "cannot have sound"),
         (["--out", str(tmp_path / "a.gif"), "--fps", "60"], "expected 1 to 50"),
         (["--audio", str(sound)], "not a readable audio file"),
         (["--audio", str(root / "tale" / "turn-001.mp4")], "contains no sound"),

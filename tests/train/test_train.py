@@ -238,7 +238,7 @@ def test_a_compiled_stage_goes_the_way_of_a_plain_one(ready, tmp_path, monkeypat
 def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, ready, tmp_path, monkeypatch):
     torch._dynamo.reset()
     compiled_by(compiled_badly(right), monkeypatch)
-    with pytest.raises(ValueError, match="compiles this stage wrongly: .* train without --compile") as refused:
+    with pytest.raises(ValueError, match="compiles this stage incorrectly: .* train without --compile") as refused:
         run("joint", new_parts(ready), ready, tmp_path, compile=True)
     torch._dynamo.reset()
     far, length = map(float, re.search(r"lies (\S+) from.* is (\S+) long", str(refused.value)).groups())
@@ -382,7 +382,7 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tm
     alone = new_parts(ready)
     assert apply_adapter(file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
     assert all(torch.equal(left[name], value) for name, value in alone.decoder.state_dict().items())
-    with pytest.raises(ValueError, match="of another spec"):
+    with pytest.raises(ValueError, match="for another spec"):
         apply_adapter(file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(file.read_bytes()[:-100])

@@ -212,7 +212,7 @@ def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures
 def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, tmp_path):
     tensors = {"engine.project_in.0.bias": torch.zeros(32)}
     file = stage_file(tmp_path / "odd.safetensors", "predict", tensors, stated)
-    with pytest.raises(ValueError, match=f"odd.safetensors: what it states .*{wrong}"):
+    with pytest.raises(ValueError, match=f"odd.safetensors: its training notes .*{wrong}"):
         with_adapters(published, ((file, 1.0),))
 
 
@@ -221,5 +221,5 @@ def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, t
     train("predict", dataset, published.folder, tmp_path, f"{options} --minutes 0.00001")
     with pytest.raises(ValueError, match="holds a run with another profile .paper, now reference."):
         train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
-    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile changes nothing"):
+    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile has no effect"):
         train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")
