@@ -21,8 +21,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
     {
       id: CLIPS,
       category: ["AnimeGamer", "Play tab", "Clips"],
-      name: "Clips move by themselves",
-      tooltip: "Off: clips show their first frame until you point at them. The pause button of the Play tab changes it too.",
+      name: "Play clips automatically",
+      tooltip: "Off: clips show their first frame until you hover over them. The pause button of the Play tab also changes this.",
       type: "boolean",
       defaultValue: () => !reducedMotion(),
       onChange: clipsChanged,
@@ -31,7 +31,7 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       id: PREVIEW,
       category: ["AnimeGamer", "Play tab", "Preview"],
       name: "Show a shot while it is drawn",
-      tooltip: "The picture so far takes the place of the clip. How it is made: the setting Live preview method of ComfyUI.",
+      tooltip: "A preview replaces the clip. ComfyUI's setting Live preview method controls how it is made.",
       type: "boolean",
       defaultValue: true,
     },
@@ -84,7 +84,7 @@ function aheadSettings(changed) {
     number(
       AHEAD_SECONDS,
       "Seconds a minute",
-      "How much of each minute may be spent on turns that are drawn ahead. 60: all of it.",
+      "How much of each minute to spend on drawing turns ahead. 60: all of it.",
       60,
       30,
       (seconds) => changed({ seconds }),
@@ -102,7 +102,7 @@ function aheadSettings(changed) {
       category: ["AnimeGamer", "Turns drawn ahead", "Mode"],
       name: "Draw proposed turns ahead",
       tooltip:
-        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: unless " +
+        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: on, unless " +
         "turns are drawn on a CPU and take longer than their clips.",
       type: "combo",
       options: ["auto", "on", "off"],

@@ -154,7 +154,7 @@ def test_files_in_no_table_are_noted(folder):
     (folder / "clips" / "film" / "00007.mp4").write_bytes(b"x")
     assert problems(folder) == [
         "clips: note: clips/part-17-x.mp4 is left over from a killed run; delete them",
-        "clips: note: clips/film/00007.mp4 is not in any table;  delete them, or build again",
+        "clips: note: clips/film/00007.mp4 is not in any table; delete them, or build again",
     ]
 
 
@@ -254,7 +254,7 @@ def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
     lines = (folder / "turns.jsonl").read_text().splitlines()
     (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
     (stray,) = (text for text in problems(folder) if CLIP in text and text.startswith("clips: "))
-    assert stray == f"clips: note: {CLIP} is not in any table;  correct the unreadable lines first"
+    assert stray == f"clips: note: {CLIP} is not in any table; correct the unreadable lines first"
 
 
 def test_what_is_not_a_dataset_is_reported(tmp_path):
