@@ -81,7 +81,7 @@ def _is_broken(stream: typing.TextIO) -> bool:
 
 
 def _with_task(module: Verb, words: list[str]) -> list[str]:
-    """The words, with the verb's default task if they begin with no task."""
+    """The words, with the verb's default task if they start with no task."""
     default = getattr(module, "DEFAULT_TASK", None)
     unnamed = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
     return [default, *words] if default and unnamed else words

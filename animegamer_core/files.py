@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written beside its place, then moved there. Lock files; checks of names.
+"""Atomic writes: a file is written next to its place, then moved there. Lock files; checks of names.
 
 After a power cut a disk may hold any part of what was not flushed: content and names are flushed apart. So a file is
 flushed before it gets its name, and the name before anything that relies on it is written.

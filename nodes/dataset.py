@@ -143,7 +143,7 @@ class BuildGameDataset(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
-        """Changes when a film, a file beside it or a reference picture does, or when the dataset is deleted."""
+        """Changes when a film, a file next to it or a reference picture does, or when the dataset is deleted."""
         return BUILT.fingerprint(widgets | _versions(widgets))
 
     @classmethod
@@ -241,7 +241,7 @@ def _chosen(name: str, folders: Mapping[str, Path], widget: str, place: Path) ->
 
 
 def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
-    """The versions of the files that a dataset is made of: films, caption files beside them, reference pictures."""
+    """The versions of the files that a dataset is made of: films, caption files next to them, reference pictures."""
     from ..animegamer_core.data.captions import sidecar_of
 
     films = _films().get(widgets.get("film") or "", ())

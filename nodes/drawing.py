@@ -59,7 +59,7 @@ PREVIEW_SIDE = 360  # pixels of a preview's longer side
 
 
 class EncodeShotLatent(io.ComfyNode):
-    """Encodes a picture or clip as the latent that a shot may begin from."""
+    """Encodes a picture or clip as the latent that a shot may start from."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:

@@ -1,4 +1,4 @@
-"""EncodeShot: a picture or clip as the opening of a game. ReadFilmSpan: the part of a film that it begins with."""
+"""EncodeShot: a picture or clip as the opening of a game. ReadFilmSpan: the part of a film that it starts with."""
 
 from __future__ import annotations
 

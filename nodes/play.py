@@ -63,7 +63,7 @@ PLAYED = Fingerprints(story_version)
 
 @dataclass(frozen=True, kw_only=True)
 class GameInputs:
-    """The inputs that say how a story goes on."""
+    """The inputs that say how a story continues."""
 
     model: GameModel
     instructions: str
@@ -211,7 +211,7 @@ def settings_of(given: GameInputs, turns: range) -> PlaySettings:
 
 
 def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | None:
-    """How a new game starts; None: as the branch that is continued or named. A story keeps the rules it began with."""
+    """How a new game starts; None: as the branch that is continued or named. A story keeps its first rules."""
     rules = story.rules or given.model.world.life.rules
     start = GameSession(opening=CharacterState(**rules.start))
     if given.opening is not None:
@@ -273,7 +273,7 @@ class GameRun:
 
     def export(self, finish: bool, opening: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.
-        opening: they begin with the clip of turn 0.
+        opening: they start with the clip of turn 0.
         """
         if finish:
             return self.player.finish(opening)

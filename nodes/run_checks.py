@@ -12,7 +12,7 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.train.stages import StageConfig
 
 WIDGETS = {"lora_rank": "rank"}  # StageConfig's fields that the node calls otherwise
-GIVEN = {  # what a run begins from -> the node's words for it
+GIVEN = {  # what a run starts from -> the node's words for it
     "world": "the weights of the widget world",
     "dataset": "the clips of the widget dataset or the input game_dataset",
     "start": "the LoRA files of the input lora",
@@ -65,7 +65,7 @@ def check_games(run: str, out: Path, drawn: Path, games: int, seed: int) -> None
 
 @contextmanager
 def in_widget_words(run: str) -> Iterator[None]:
-    """Within the block, a run that began from something else is refused in the node's words."""
+    """Within the block, a run that started from something else is refused in the node's words."""
     from ..animegamer_core.train.job import ChangedOrigin
 
     try:

@@ -1,6 +1,6 @@
-"""What pages show of trainings: the run that is at work, and what every run in output/animegamer/runs has written.
+"""What pages show of trainings: the run that is running, and what every run in output/animegamer/runs has written.
 
-    GET /animegamer/training[?run=R&stage=S]   without names: the run at work, or else the one that was trained last
+    GET /animegamer/training[?run=R&stage=S]   without names: the run running, or else the one that was trained last
 The event `animegamer.training` says that a run has begun, gone on or ended; the page then asks the route.
 """
 
@@ -46,7 +46,7 @@ class RunAtWork:
 
 @contextlib.contextmanager
 def at_work(run: str, stage: str, steps: int) -> Iterator[RunAtWork]:
-    """The run is at work while the block runs; events say when it begins and how it ends."""
+    """The run is running while the block runs; events say when it begins and how it ends."""
     now = _at_work[run, stage] = RunAtWork(run, stage, steps)
     now.send("begun")
     state = "stopped"

@@ -1,6 +1,6 @@
 """Read the free base models, stock CogVideoX-2B and Mistral-7B-Instruct-v0.1, as the parts of a new world.
 
-Sizes come from the files. What the configuration files say is compared with the tensors beside them, and what our
+Sizes come from the files. What the configuration files say is compared with the tensors next to them, and what our
 models cannot compute, such as CogVideoX's relatives with rotary positions, is refused by name.
 """
 
@@ -143,7 +143,7 @@ def _open_text_encoder(parts: ForeignParts, folder: Path) -> None:
 
 
 def _t5_tokenizer(folder: Path | None) -> Path | None:
-    """The folder of T5's tokenizer: its own, or the one beside it in the diffusers layout."""
+    """The folder of T5's tokenizer: its own, or the one next to it in the diffusers layout."""
     if folder is None or any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model")):
         return folder
     return folder.parent / "tokenizer"

@@ -112,6 +112,6 @@ class OwnFolder:
 
 
 def part_of(path: str) -> str:
-    """The part whose folder a file of our own lies in."""
+    """The part whose folder a file of our own is in."""
     folder = path.rpartition("/")[0]
     return next((name for name, part in PARTS.items() if part.folder == folder), "")

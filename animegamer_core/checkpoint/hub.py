@@ -122,7 +122,7 @@ class _Repository(msgspec.Struct):
 
 
 def list_repository(repo: str) -> Listing:
-    """The newest revision of a public or gated repository."""
+    """The latest revision of a public or gated repository."""
     url = f"{_endpoint()}/api/models/{repo}"
     try:
         found = parse_json(_answer(repo, f"{url}?blobs=true"), _Repository, url)

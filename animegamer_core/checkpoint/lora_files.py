@@ -57,7 +57,7 @@ def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
-    """Write a part's LoRA beside its weights; the numbers keep their type."""
+    """Write a part's LoRA to its own file; the numbers keep their type."""
     from safetensors.torch import save_file
 
     if not updates:

@@ -46,7 +46,7 @@ def new_world(
 
 
 def _check_apart(folders: BaseFolders, out: Path) -> None:
-    """CheckpointError if the world folder would lie in a folder of a base model."""
+    """CheckpointError if the world folder would be in a folder of a base model."""
     for folder in folders.all:
         if folder.resolve() in (out.resolve(), *out.resolve().parents):
             raise CheckpointError(

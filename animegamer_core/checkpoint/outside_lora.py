@@ -107,7 +107,7 @@ class _Scales:
 
 
 def _config_of(path: Path) -> Mapping[str, typing.Any]:
-    """The settings that diffusers writes into a file, or peft beside it; empty without either."""
+    """The settings that diffusers writes into a file, or peft next to it; empty without either."""
     if path.name == ADAPTER and path.with_name(CONFIG).is_file():
         return read_json(path.with_name(CONFIG))
     try:

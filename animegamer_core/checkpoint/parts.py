@@ -147,7 +147,7 @@ def write_part(
 
 
 def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
-    """The tensors of one part of a loaded model, without LoRA beside its weights. dtype None keeps their types."""
+    """The tensors of one part of a loaded model, without unmerged LoRA. dtype None keeps their types."""
     state = plain_tensors(model)
     tensors = {name: state[full].detach() for name, full in part_names(PARTS[part].model, part, state).items()}
     dtypes = {

@@ -73,7 +73,7 @@ class _Built:
     """Something that the pickle builds, by its kind.
 
     size: items of a list or dict, bytes of bytes. plain: whether all items of a list could be keys. metadata: whether a
-    dict has no other key than `_metadata`, which torch puts beside an OrderedDict of weights.
+    dict has no other key than `_metadata`, which torch puts next to an OrderedDict of weights.
     """
 
     kind: str

@@ -69,7 +69,7 @@ class PublishedFolder:
         return self._parts.sources[part]
 
     def lora(self, part: str) -> LoraUpdates:
-        """The LoRA that the published file holds beside its base weights."""
+        """The LoRA that the published file holds next to its base weights."""
         return self._parts.sources[part].lora()
 
     def tokenizer(self) -> GameTokenizer:

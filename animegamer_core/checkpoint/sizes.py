@@ -1,4 +1,4 @@
-"""Read specs from the tensor shapes of published files and from the configuration files beside them.
+"""Read specs from the tensor shapes of published files and from the configuration files next to them.
 
 Shapes do not give the number of heads; it comes from config.json, or from the width of one head.
 """

@@ -185,7 +185,7 @@ class FileTensors:
         return self._tensors[key].dtype
 
     def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, as it lies in the file."""
+        """One tensor, as it is in the file."""
         return self._tensors[key]
 
 

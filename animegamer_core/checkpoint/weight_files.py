@@ -1,7 +1,7 @@
 """Other people's weight files: pickles, which are never executed, safetensors, and folders of them.
 
 torch.load always runs with weights_only=True, which rebuilds tensors and plain values and refuses everything else. The
-allow-list adds only what numpy needs to rebuild an array of numbers: DeepSpeed puts a random generator's state beside
+allow-list adds only what numpy needs to rebuild an array of numbers: DeepSpeed puts a random generator's state next to
 the weights (docs/reference.md, files on disk).
 """
 

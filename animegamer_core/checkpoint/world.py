@@ -197,7 +197,7 @@ class World:
         device: str | torch.device,
         dtype: torch.dtype | None,
     ) -> typing.Any:
-        """A model with its weights; LoRA of 16-bit weights stays beside them."""
+        """A model with its weights; LoRA of 16-bit weights stays unmerged."""
         model = load_model(build, self._sources(parts), device, dtype)
         for part in parts:
             if updates := self.storage.lora(part):

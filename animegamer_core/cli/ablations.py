@@ -1,4 +1,4 @@
-"""The task `evaluate ablations`: train variants of the recipe in the Toybox, and score them beside the paper's.
+"""The task `evaluate ablations`: train variants of the recipe in the Toybox, and score them next to the paper's.
 
 One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share 1/2
 and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also use one

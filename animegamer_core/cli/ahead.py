@@ -63,7 +63,7 @@ class _Stopped(Exception):
 
 
 class DrawingAhead:
-    """Draws the turns that are offered to a player, in a thread that ends before the game goes on."""
+    """Draws the turns that are offered to a player, in a thread that ends before the game continues."""
 
     def __init__(self, player: Player, args: argparse.Namespace, say: Callable[[str], None]) -> None:
         """say: gets a line if nothing more can be drawn ahead."""
@@ -113,7 +113,7 @@ class DrawingAhead:
                 self._spent.append((time.monotonic(), time.monotonic() - began))
         except _Stopped:
             return
-        except (OSError, RuntimeError, ValueError) as error:  # a full disk or memory: the game itself can go on
+        except (OSError, RuntimeError, ValueError) as error:  # a full disk or memory: the game itself can continue
             self.mode = OFF
             self.say(f"nothing more is drawn ahead: {error}")
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play all games; after an interruption the same command goes on."""
+    """Play all games; after an interruption the same command continues."""
     games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
     world = open_with_adapters(args.world, args.stage_file, playing=True)
     for game in games:  # before anything is played; it writes nothing

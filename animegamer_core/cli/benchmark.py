@@ -1,4 +1,4 @@
-"""The verb `bench`: seconds and memory of a turn beside stock calls."""
+"""The verb `bench`: seconds and memory of a turn next to stock calls."""
 # ruff: noqa: T201
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The task `evaluate presets`: a table of what each preset's speed costs in the Toybox.
 
-Beside the seconds of a turn it shows the fraction of subjects that the probes recognise, ACC-F, and the PSNR to the
+Next to the seconds of a turn it shows the fraction of subjects that the probes recognise, ACC-F, and the PSNR to the
 shots of preset exact.
 """
 # ruff: noqa: T201

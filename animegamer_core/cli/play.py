@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
+    """Play by these arguments; returns the exit status. After Ctrl-C, print how to continue."""
     check_director(args)
     check_ahead(args)
     check_opening(args)
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Namespace, go_on: str) -> int:
     """Play these instructions and then the proposed ones, or typed ones, and end the branch; returns the exit status.
 
-    go_on: how to go on if the game is interrupted after its first turn.
+    go_on: how to continue if the game is interrupted after its first turn.
     """
     after = player.session.next_number - 1
     count = len(instructions or ()) + args.auto
@@ -183,7 +183,7 @@ def read_game(path: Path) -> tuple[str, ...]:
 
 
 def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
-    """(the turn to go on after, the instructions to play).
+    """(the turn to continue after, the instructions to play).
 
     If the story's turns so far are the beginning of the file, only the rest of the file is played.
     """

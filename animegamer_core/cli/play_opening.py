@@ -40,7 +40,7 @@ def check_opening(args: argparse.Namespace) -> None:
 def opening_of(args: argparse.Namespace, world: World, story: Story, settings: PlaySettings) -> GameSession | None:
     """The game that --opening begins; None without it.
 
-    ValueError: the story's turns began with another opening, unless `--branch 0` begins again; the world has no shot
+    ValueError: the story's turns started with another opening, unless `--branch 0` begins again; the world has no shot
     encoder; no picture or film.
     """
     if args.opening is None:

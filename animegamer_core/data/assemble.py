@@ -69,7 +69,7 @@ def assemble_dataset(
     """Write the tables of all clips that were cut. workers: questions to the captioner at a time.
 
     ValueError: nothing is cut, or too little to set levels; clips were cut with other settings; a table is unreadable;
-    another build is at work in the folder.
+    another build is running in the folder.
     """
     if not (out / FILMS).is_dir():
         raise ValueError(f"{out} has no clips yet; name a film")

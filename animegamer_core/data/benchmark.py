@@ -2,7 +2,7 @@
 
 The lines are those of the paper's constructor (supplement, section 4):
 `<S>Characters</S><MD>Motion</MD><EV>Environment</EV><ML>Level</ML><MA>Adverb</MA><SC>0</SC><ET>1</ET><ST>-1</ST>`.
-A file has games with a blank line between them. Lines that begin with # are comments; `# name: qiqi-01` in a game
+A file has games with a blank line between them. Lines that start with # are comments; `# name: qiqi-01` in a game
 names it, other games are game-001 and so on by their place in the file. Names and words must fit in an instruction.
 """
 

@@ -44,7 +44,7 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes` and `most_text`: a film keeps those that it was begun with. See also `of_folder`.
+    `scenes` and `most_text`: a film keeps those that it was started with. See also `of_folder`.
 
     most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all.
     """
@@ -87,10 +87,10 @@ def cut_films(
 ) -> dict[str, str]:
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
-    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number. device: where
-    TransNetV2 runs, cpu or cuda; None for the first GPU if there is one.
-    ValueError: two films of one name, clips in the folder with other settings (except `scenes` and `most_text`), or a
-    network is not installed that is needed. OSError: the folder is not writable; what is finished stays.
+    Finished scenes stay. workers: processes, None for one per core; the result is the same for any number. device:
+    where TransNetV2 runs, cpu or cuda; None for the first GPU if there is one. ValueError: two films of one name, clips
+    in the folder with other settings (except `scenes` and `most_text`), or a network is not installed that is needed.
+    OSError: the folder is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)

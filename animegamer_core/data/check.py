@@ -26,7 +26,7 @@ from .records import CAPTION_FIELDS, ClipRecord
 
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 SHIFTED = 0.05  # fraction of the clips by which a level may differ from a fifth before its edges count as old
-CLOSE = 1e-6  # seconds, and pixels a frame
+CLOSE = 1e-6  # seconds, and pixels per frame
 SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 

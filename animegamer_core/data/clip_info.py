@@ -10,7 +10,7 @@ from ..media.limits import OPTIONS, check_pixels, limit_track
 
 @dataclass(frozen=True)
 class ClipInfo:
-    """size: (width, height). fps: frames a second, rounded to 1/1000."""
+    """size: (width, height). fps: frames per second, rounded to 1/1000."""
 
     size: tuple[int, int]
     frames: int

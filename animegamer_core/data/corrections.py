@@ -7,7 +7,7 @@ scene (`films.scene_changes`), which the next build of the film cuts by:
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
     {clip, drop: false}                           restore a clip that a person dropped
     {film, scene_change: [before, after]}         another scene begins between these seconds
-    {film, no_scene_change: second}               the scene that begins here goes on from the one before
+    {film, no_scene_change: second}               the scene that begins here continues from the one before
 
 Applying a file twice changes nothing the second time. A kill between two tables leaves a readable dataset, and the same
 call completes it.

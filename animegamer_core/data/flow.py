@@ -42,8 +42,8 @@ class FlowSettings:
     """How motion is measured.
 
     backend: dis, raft or memflow. weights: file of RAFT's or MemFlow's weights. device: of RAFT and MemFlow. python:
-    the interpreter of an environment that has ptlflow, for memflow. threshold: px a frame at 480 px height, under which
-    a pixel counts as still. slow_fraction: of a pair's quick pixels, under which one counts as background.
+    the interpreter of an environment that has ptlflow, for memflow. threshold: px per frame at 480 px height, under
+    which a pixel counts as still. slow_fraction: of a pair's quick pixels, under which one counts as background.
     """
 
     backend: str = "dis"

@@ -21,7 +21,7 @@ class ClipRecord:
     """One line of turns.jsonl. Captions are None until a captioner or a person fills them in.
 
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
-    '{time} {place}'. motion_value: px a frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
+    '{time} {place}'. motion_value: px per frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
     stamina: -1 or 1. said: what a player says to get this clip, where that is not its caption but refers back to
     earlier turns ("do the same again").
     """

@@ -73,7 +73,7 @@ class DatasetFacts:
         return _largest(value for turn in self.turns if (value := getattr(turn, name)))
 
     def level(self, number: int) -> np.ndarray:
-        """Motion values (n,) of a level's clips, in px a frame."""
+        """Motion values (n,) of a level's clips, in px per frame."""
         found = [
             turn.motion_value for turn in self.turns if turn.motion_level == number and turn.motion_value is not None
         ]

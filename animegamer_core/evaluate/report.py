@@ -1,4 +1,4 @@
-"""An evaluation's report: estimates beside their targets, as text and json, and pictures."""
+"""An evaluation's report: estimates next to their targets, as text and json, and pictures."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ TABLE_HEAD = f"{'row':9} {'measure':46} {'target':>16} {'n':>6} {'value':>9} {'9
 
 
 def command_line() -> str:
-    """The command that was typed, with the program's name in place of its path."""
+    """The command that was typed, with the program's name instead of its path."""
     return shlex.join([*PROGRAM.split(), *sys.argv[1:]])
 
 

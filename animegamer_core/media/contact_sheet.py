@@ -15,7 +15,7 @@ if typing.TYPE_CHECKING:
 
 TILES = 4  # frames per card
 TILE_HEIGHT = 252
-_PANEL = 560  # width of the text and gauges beside the frames
+_PANEL = 560  # width of the text and gauges next to the frames
 _MARGIN, _PAD, _GAP = 40, 24, 8
 _HEADER = 130
 _PAPER, _CARD, _EDGE = "#f3f1ec", "#ffffff", "#dedad0"

@@ -1,7 +1,7 @@
 """Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP.
 
 Memory stays flat for mp4 and GIF. A longer WebP takes more, since its encoder puts the whole file together in memory.
-Captions are timed texts. Beside an mp4 with captions lies the same text as .srt, for players that read no others.
+Captions are timed texts. An mp4 with captions has the same text next to it as .srt, for players that read no others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
     from PIL import Image
 
 FILM_KINDS = ("mp4", "gif", "webp")
-MOST_FPS = {"mp4": 120, "gif": 50, "webp": 120}  # browsers show faster GIFs at 10 pictures a second
+MOST_FPS = {"mp4": 120, "gif": 50, "webp": 120}  # browsers show faster GIFs at 10 frames per second
 _LONGEST_CAPTION = 60_000  # bytes; mov_text counts them in two
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
 _X264 = {"crf": "16", "preset": "medium"}
@@ -91,7 +91,7 @@ def check_film(kind: str, facts: FilmFacts) -> None:
 
 
 def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_of: Sequence[Frames] = ()) -> list[Path]:
-    """Write a film by its suffix, atomically; returns it and, with captions, the .srt file beside it.
+    """Write a film by its suffix, atomically; returns it and, with captions, the .srt file next to it.
 
     The .srt of an older film with captions is removed where the new one has none; any other .srt is somebody's own.
     frames: uint8 (H, W, 3), all of one size, both sides even. palette_of: frames that stand for the whole film, from
@@ -117,7 +117,7 @@ def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_o
 
 
 def _has_captions(film: Path) -> bool:
-    """Whether there is a film with a track of captions; then the .srt beside it was written with it."""
+    """Whether there is a film with a track of captions; then the .srt next to it was written with it."""
     import av
 
     try:

@@ -150,7 +150,7 @@ def _array_frames(samples: np.ndarray, rate: int) -> Iterator[av.AudioFrame]:
 
 
 class SoundWriter:
-    """Encodes a soundtrack into a container beside its pictures."""
+    """Encodes a soundtrack into a container next to its pictures."""
 
     def __init__(self, container: av.container.OutputContainer, sound: Soundtrack, seconds: float) -> None:
         """seconds: the film's length."""

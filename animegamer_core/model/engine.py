@@ -216,7 +216,7 @@ class GameEngine(nn.Module):
         return torch.cat(hidden), cache
 
     def _state(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
-        """(N, D): the representation that a prompt predicts; hidden_LH may go on after the prompt."""
+        """(N, D): the representation that a prompt predicts; hidden_LH may continue after the prompt."""
         end_B = torch.tensor([len(prompt.ids_L) - 1], device=hidden_LH.device)
         slots_BN = self._slots(prompt.query_L[None].to(hidden_LH.device), end_B)
         return self.project_out(_at(hidden_LH[None], slots_BN))[0]

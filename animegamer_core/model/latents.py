@@ -1,4 +1,4 @@
-"""Latents from outside: the latent that a shot begins from, and clips in the shape that the VAE encodes.
+"""Latents from outside: the latent that a shot starts from, and clips in the shape that the VAE encodes.
 
 B batch, C channels, T latent frames, F frames, H height, W width. Latents here are as in ComfyUI's LATENT: (B, C, T, H,
 W) in the VAE's own scale, so before the factor that the transformer's latents have.
@@ -20,7 +20,7 @@ from .encoder import cropped
 
 @dataclass(frozen=True)
 class StartLatent:
-    """The latent that a shot begins from, instead of pure noise.
+    """The latent that a shot starts from, instead of pure noise.
 
     latent_BCTHW: (1, C, T, H, W) fp32 on the CPU. denoise: 0 keeps the latent, 1 replaces all of it.
     """

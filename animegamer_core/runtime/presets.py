@@ -139,8 +139,8 @@ def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: st
 def tile_if_needed(
     preset: Preset, spec: ModelSpec, dtype: torch.dtype, memory_bytes: int, say: Say = _ignore
 ) -> Preset:
-    """The preset for a device with this much memory: if a whole decode does not fit there beside the decoder's weights,
-    shots are decoded in tiles and the VAE is not compiled. say gets both facts.
+    """The preset for a device with this much memory: if a whole decode does not fit there next to the decoder's
+    weights, shots are decoded in tiles and the VAE is not compiled. say gets both facts.
 
     The device's total memory decides, not what is free at the moment, so that a request always has the same address.
     """

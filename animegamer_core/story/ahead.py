@@ -1,7 +1,7 @@
 """Drawing ahead: while a player looks at a clip, the turns that may come next are predicted and drawn.
 
-They go into a store beside the stories (ahead_store) under the addresses that they would have in a story, so the player
-plays what was drawn at once. The story and the game stay as they are.
+They go into a store next to the stories (ahead_store) under the addresses that they would have in a story, so the
+player plays what was drawn at once. The story and the game stay as they are.
 """
 
 from __future__ import annotations

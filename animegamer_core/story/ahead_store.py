@@ -1,4 +1,4 @@
-"""What was drawn ahead: states and shots that a player may choose next, kept beside the stories and not in them.
+"""What was drawn ahead: states and shots that a player may choose next, kept next to the stories and not in them.
 
     .ahead/<world>/turns/<address>.*    as in a story, under the same addresses
     .ahead/<world>/shots/<address>.*    <world>: the first 16 digits of its fingerprint

@@ -1,7 +1,7 @@
 """Many games at once: scripts from files, each played in several takes, and the takes side by side in a grid.
 
 A take is the same game with other noise, so it is a branch of the game's story with the same states and other shots.
-What a story knows is not computed again: after an interruption, the same batch goes on where it stopped.
+What a story knows is not computed again: after an interruption, the same batch continues where it stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The branches of a story: files with one JSON object per turn, appended as the game goes on. Imports no torch.
+"""The branches of a story: files with one JSON object per turn, appended as the game continues. Imports no torch.
 
 On disk they are `lines/<name>.jsonl`.
 """
@@ -76,7 +76,7 @@ class Branch:
             self._add(entry, text)
 
     def starts_with(self, entries: Sequence[BranchEntry]) -> bool:
-        """Whether the branch begins with these turns."""
+        """Whether the branch starts with these turns."""
         own = self.entries[: len(entries)]
         return len(own) == len(entries) and all(entry.matches(other) for entry, other in zip(own, entries, strict=True))
 

@@ -132,7 +132,7 @@ def _read_one(turn: Turn, words: Words) -> _Past:
 
 
 def time_and_place(background: str, words: Words) -> tuple[str, str]:
-    """The two parts of an instruction's background; no time if it begins with none that the world knows."""
+    """The two parts of an instruction's background; no time if it starts with none that the world knows."""
     time = next((word for word in words.times if background.startswith(f"{word} ")), "")
     return time, background.removeprefix(time).strip()
 

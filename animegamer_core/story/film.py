@@ -35,10 +35,10 @@ FILMS = "films"  # folder of films within a story's own
 class FilmOptions:
     """How a film looks.
 
-    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt beside it).
+    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt next to it).
     stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which the
-    pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: pictures a second,
-    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: begin with the clip of turn
+    pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: frames per second,
+    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start with the clip of turn
     0, if the story has it.
     """
 

@@ -23,7 +23,7 @@ from .branches import BRANCH_NAME
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
-TRASH = ".trash"  # folder of deleted stories beside the others
+TRASH = ".trash"  # folder of deleted stories next to the others
 AHEAD = ".ahead"  # folder of turns that were drawn ahead, see ahead_store
 _OURS = {TRASH: "deleted stories", AHEAD: "turns that are drawn ahead"}
 LARGEST_INDEX = 1 << 16  # bytes

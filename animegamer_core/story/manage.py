@@ -1,6 +1,6 @@
 """Rename, duplicate and delete stories. Imports no torch.
 
-Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played or
+Deleted ones are in the folder `.trash` next to the stories, and can be restored. A story that is being played or
 exported is refused.
 """
 
@@ -56,7 +56,7 @@ def trash_story(root: Path, name: str) -> str:
     """
     check_there(root, name)
     now = time.time_ns()
-    place = root / TRASH / str(now)  # a folder, since a name beside the time could be too long for a file system
+    place = root / TRASH / str(now)  # a folder, since a name next to the time could be too long for a file system
     place.mkdir(parents=True, exist_ok=True)
     try:
         _move(root / name, place / name)
@@ -92,7 +92,8 @@ def _taken(name: str, remedy: str = "choose another name") -> str:
 def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
     """Copy a story's folder without its lock and unfinished files. copies: of files with hard links, by disk and inode.
 
-    shutil.copytree would make two files of a shot and its link `turn-00n`, go on after an error, and lose its number.
+    shutil.copytree would make two files of a shot and its link `turn-00n`, continue after an error, and lose its
+    number.
     """
     target.mkdir()
     for path in folder.iterdir():

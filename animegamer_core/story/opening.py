@@ -1,6 +1,6 @@
 """The opening of a game from a picture, a clip or a film: what the engine reads of it, and what turn 0 shows.
 
-The shot encoder reads one frame, and in training that is a clip's first. So turn 0's clip begins with the frame that is
+The shot encoder reads one frame, and in training that is a clip's first. So turn 0's clip starts with the frame that is
 read. If less than a shot follows, it begins earlier; what is shorter than a shot stays on its last frame.
 Imports torch and PyAV only when they are used. C channels, H height, W width.
 """
@@ -54,7 +54,7 @@ def open_game(
 def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> list[int]:
     """Which of `count` frames at `fps` make the clip of a shot's length and rate; 0: the frames have its rate already.
 
-    read: the frame that it begins with, where enough follow.
+    read: the frame that it starts with, where enough follow.
     """
     if not 0 <= fps <= MOST_FPS:  # False for NaN
         raise ValueError(f"clip_fps is {fps:g}; expected the clip's frames per second, or 0 for the shot's rate")

@@ -1,6 +1,6 @@
 """Playing: instruction -> predicted state -> turn -> shot, saved in a story on disk.
 
-What the story knows is read from it: replaying loads no model, and an interrupted game goes on where it stopped.
+What the story knows is read from it: replaying loads no model, and an interrupted game continues where it stopped.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class Player:
     ) -> None:
         """Begin after turn `after` of the story's branch (0: at the beginning).
 
-        models: None loads the world's own when first needed. opening: the stats and picture that the game begins with;
+        models: None loads the world's own when first needed. opening: the stats and picture that the game starts with;
         None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one. ahead: turns
         that may have been drawn ahead; those that are played are moved into the story. check: called while a language
         model translates; raises to give up.
-        ValueError if the branch has turns and began with another opening.
+        ValueError if the branch has turns and started with another opening.
         """
         self.world = world
         self.story = story
@@ -329,7 +329,7 @@ def _check_not_streamed(engine: GameEngine) -> None:
 
 
 def check_same_opening(story: Story, session: GameSession, opening: GameSession) -> None:
-    """ValueError if a session of the story began with another opening."""
+    """ValueError if a session of the story started with another opening."""
     if opening_address(story.fingerprint, session) != opening_address(story.fingerprint, opening):
         raise ValueError(
             f"story {story.name!r} started with another opening; continue without an opening, or start again after "
@@ -399,7 +399,7 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
     """Write the session's turns as one clip `story` and as `contact-sheet.png`; returns all files, clips first.
 
     The session must be the beginning of the story's branch. Without a drawn turn nothing is written. opening: both
-    begin with the clip of turn 0, if the story has it.
+    start with the clip of turn 0, if the story has it.
     """
     from ..media.contact_sheet import contact_sheet
     from ..media.video import join_clips, read_clip

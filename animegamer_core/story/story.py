@@ -236,9 +236,9 @@ class Story:
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
-        If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and
-        play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
-        If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
+        If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and play
+        continues in another branch: one that has these turns already, one that ends before this turn, or a new one. If
+        it ends there, play continues in a branch that has these turns already, if any, so that no two become equal.
         keep_later: a new branch for another shot of the same state gets the later turns too. takes: the addresses of
         the shots that this one was chosen from. The branch's last turn is replaced by itself, chosen from more takes;
         its shot stays among them. typed: the player's own text, where it was read as the turn's instruction.

@@ -106,7 +106,7 @@ def shot_key(
 ) -> ShotKey:
     """What decides the shot of a turn. motion: in px per frame at 480 px height. seed: None is the turn's own.
 
-    start: the latent that it begins from; None: from noise.
+    start: the latent that it starts from; None: from noise.
     """
     sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
     return ShotKey(

@@ -15,7 +15,7 @@ from ..life import Act, Consequence, Life, Rules, Stat, Words
 from ..state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
-AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels a frame at 480 px height
+AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px height
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Motion:
 class Scene:
     """Everything that a shot shows. It says all about the picture; `seed` only jitters it.
 
-    amplitude is the target motion in pixels a frame at 480 px height. prop_colour is the truth whenever a
+    amplitude is the target motion in pixels per frame at 480 px height. prop_colour is the truth whenever a
     prop is visible; prop_told says whether the instruction may name it. refers: which part of the instruction refers
     back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
     """

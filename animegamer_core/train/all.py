@@ -1,7 +1,7 @@
 """`train all`: a plan, then the stages of a recipe one after another as `train STAGE` runs them; done ones are skipped.
 
 The time is measured on the first 20 steps of each stage as it runs. Those steps are part of the run; but since a stage
-begins from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
+starts from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
 that are thrown away: each takes its first 20 in a folder of its own, from the trial adapters of those before. Features
 of text encoder, image encoder and VAE stay in the cache, so that only loading, these steps and the engine's
 predictions are done twice.
@@ -119,7 +119,7 @@ def _stage_request(request: TrainRequest, stage: str, settings: Mapping[str, obj
 
 
 def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig]) -> dict[str, StageConfig]:
-    """The configurations of this run's stages and of earlier ones whose adapters lie in its folder; ValueError for a
+    """The configurations of this run's stages and of earlier ones whose adapters are in its folder; ValueError for a
     stage that was started there, is not done, and is not in this run.
     """
     found = {}
@@ -173,7 +173,7 @@ def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
             request = _trial_request(chain, run, lambda pace, stage=run.stage: paces.update({stage: pace}))
             if train_one_stage(request, lambda line: None):  # losses of a trial mean nothing
                 return None
-            processes().wait_for_everyone()  # the main process writes the adapter that the next stage begins from
+            processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
             if pace := paces.get(run.stage):
                 report(f"trial of stage {run.stage}: {pace.seconds:.2g} s a step{_peak(', ', pace)}")
     finally:
@@ -222,7 +222,7 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
             options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
         measure = FirstSteps(plan.stages[at].steps_left, processes().device, _pace_report(plan, at, report))
         status = train_one_stage(replace(run.request, options=options, after_step=measure), report)
-        processes().wait_for_everyone()  # the main process writes the adapter that the next stage begins from
+        processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
         gc.collect()  # models are part of reference cycles, and the next stage needs their memory
         if status or not _is_done(run.request.out):
             report(

@@ -34,7 +34,7 @@ class Size:
     """What a stage takes, in bytes.
 
     weights: on the device that trains. state: gradients, moments and average of trained values on top of that.
-    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads beside it.
+    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads next to it.
     """
 
     weights: int

@@ -41,7 +41,7 @@ BRIEF_LOG_LINES = 500
 
 
 class ChangedOrigin(ValueError):
-    """A run is continued from another stage, profile, world, dataset or start than it began from."""
+    """A run is continued from another stage, profile, world, dataset or start than it started from."""
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
 
 
 def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
-    """The world as a stage that begins from these adapters reads it, and as its result will be played.
+    """The world as a stage that starts from these adapters reads it, and as its result will be played.
 
     profile: how turns are read. None: as the engine was trained; profile paper for an engine that none of our stages
     has trained. ValueError for a profile that is not for training or that the stage does not use, and for adapters that
@@ -110,7 +110,7 @@ def how_to_load(
     stage: str, config: StageConfig, world: World, data: TrainingData, device: torch.device, start: Sequence[Path] = ()
 ) -> Loading:
     """How to load a stage's models into the least memory: frozen weights in bf16 where the stage keeps them so, and no
-    text and image encoder where the cache folder has their features and no adapter to begin from changes them.
+    text and image encoder where the cache folder has their features and no adapter to start from changes them.
     """
     dtype = torch.bfloat16 if keeps_frozen_in_bf16(config, device) else torch.float32
     prefixes = tuple(f"encoder.{part}." for part in FEATURE_ENCODERS)
@@ -145,7 +145,7 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """What a run begins from. start: adapters with their strengths. world: as the stage reads it; None where it reads
+    """What a run starts from. start: adapters with their strengths. world: as the stage reads it; None where it reads
     no world. in_place: whether the run writes to the world, so that it differs afterwards.
     """
 
@@ -174,9 +174,9 @@ class RunOrigin:
 
 @contextmanager
 def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
-    """Lock a run's folder while the block runs, and note in it what the run begins from.
+    """Lock a run's folder while the block runs, and note in it what the run starts from.
 
-    ValueError while another training works in the folder, and where the run there has a checkpoint and began from
+    ValueError while another training works in the folder, and where the run there has a checkpoint and started from
     another stage, profile, dataset or world.
     """
     refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
@@ -192,7 +192,7 @@ def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
 
 
 def check_origin(out: Path, origin: RunOrigin) -> None:
-    """ValueError where the folder's run began from another stage, profile, dataset or world; writes nothing."""
+    """ValueError where the folder's run started from another stage, profile, dataset or world; writes nothing."""
     if (out / JOB).is_file():
         _check_same(out, read_json(out / JOB), origin.notes())
 

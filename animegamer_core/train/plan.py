@@ -1,4 +1,4 @@
-"""The plan of `train all`: what each stage begins from, reads and takes, printed before the first step."""
+"""The plan of `train all`: what each stage starts from, reads and takes, printed before the first step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPARE = 64 * 2**20  # bytes for logs, pictures and the file system itself
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage of the run. begins: the stages whose adapters it begins from. steps: how many are done."""
+    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many are done."""
 
     request: TrainRequest
     config: StageConfig
@@ -262,7 +262,7 @@ def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int
     """How much is still to be written where; checkpoints of an unfinished stage are overwritten."""
     sizes = {stage.run.stage: stage.size for stage in stages if stage.size is not None}
     needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
-    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written beside the old ones
+    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written next to the old ones
     out, cache = chain.request.out, chain.request.cache
     uses = [(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
     if cache is not None:
@@ -272,6 +272,6 @@ def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int
     if chain.recipe == SCRATCH and sizes:
         whole, largest = world_bytes(bare_parts(chain.world, chain.spec, chain.tokenizer, MODELS))
         known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
-        # a new part is written beside the old one
+        # a new part is written next to the old one
         uses.append((Path(chain.request.world), max(0, whole + largest - known)))
     return uses

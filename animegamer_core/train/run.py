@@ -284,7 +284,7 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
 
 
 def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of an adapter; layers that only training needs are written to another file beside it."""
+    """The tensors of an adapter; layers that only training needs are written to another file next to it."""
     from safetensors.torch import save_file
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}

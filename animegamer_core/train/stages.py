@@ -2,7 +2,7 @@
 
 Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1; docs/reference.md, training),
 for GPUs of 80 GB; `lora24` trains only LoRA, on one GPU of 24 GB; `scratch` holds the rows for a small world whose
-models begin with random weights.
+models start with random weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Stage:
     needs: the models that it trains or computes features with. makes: those of them that it creates, with random
     weights, where a small world lacks them. reads: features, as `training_data` names them; `image` is of the frame
     that the encoder reads. outdates: features that have to be computed again after it. after: the stages whose adapters
-    it begins from where a published world is trained; None if published weights stay as they are. captions: whether
+    it starts from where a published world is trained; None if published weights stay as they are. captions: whether
     every clip needs one. games: whether it reads games, and not only clips. conditions_on_motion: whether it trains the
     decoder to follow motion values, so that its result belongs to a motion table. mixes: whether it trains the layers
     that the decoder's unconditional state is computed with. contrasts: whether its loss compares the samples of a
@@ -112,7 +112,7 @@ def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = 
 
 @dataclass(frozen=True, kw_only=True)
 class StageConfig:
-    """One stage of training. Names of parameters begin with encoder., decoder., engine. or heads."""
+    """One stage of training. Names of parameters start with encoder., decoder., engine. or heads."""
 
     trainable: tuple[str, ...] = _option((), "regular expressions for names of parameters to train; the rest is frozen")
     lora_rank: int = _option(0, "LoRA rank; 0: no LoRA", _AT_LEAST_0)
@@ -325,7 +325,7 @@ SCRATCH: dict[str, StageConfig] = {
     ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
-SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
+SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
 GUIDED_STAGES = ("warmup", "joint", "adapt")  # they train a decoder that has to know no motion value as well
 DROP_MOTION = 0.1  # of the samples, for a world whose spec guides motion
 # What saves memory at the published sizes only costs time for a small world.

@@ -64,7 +64,7 @@ def drop_lora(learner: nn.Module) -> None:
 
 
 def keep_lora(learner: nn.Module) -> None:
-    """Leave the LoRA that a stage trained in its model: merged into float32 weights, or beside narrower ones."""
+    """Leave the LoRA that a stage trained in its model: merged into float32 weights, or next to narrower ones."""
     updates = lora_of(learner, ADAPTER)
     detach(learner, ADAPTER)
     attach(learner, updates, free_name(learner))

@@ -85,7 +85,7 @@ class Task(Generic[T]):
     """A question that may be asked several times. pictures: makes them when it is asked.
 
     parse: reads a reply, ReplyError if it is not in the form that the prompt asks for. depends: what the reply depends
-    on beside the model. about: for people who read the stored replies. step: the question's name in messages.
+    on next to the model. about: for people who read the stored replies. step: the question's name in messages.
     """
 
     name: str

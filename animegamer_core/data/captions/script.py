@@ -22,7 +22,7 @@ from .captioner import ClipTask
 from .replies import Caption, ReplyError
 from .words import why_unfit
 
-SIDECAR = ".captions.jsonl"  # in place of the film's suffix
+SIDECAR = ".captions.jsonl"  # instead of the film's suffix
 LEAST = 0.5  # of a clip that its span covers
 CLOSENESS = 1e-6  # seconds: times are sums of floats
 _Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
@@ -31,7 +31,7 @@ _Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 def sidecar_of(film: Path) -> Path:
-    """The sidecar file of a film, as `pond.captions.jsonl` beside `pond.mp4`."""
+    """The sidecar file of a film, as `pond.captions.jsonl` next to `pond.mp4`."""
     return film.with_suffix(SIDECAR)
 
 

@@ -162,7 +162,7 @@ class _Picture(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def describe(example: ExampleFilm, folder: Path) -> None:
-    """Write the captions beside the film, and the characters' reference pictures, cut from it.
+    """Write the captions next to the film, and the characters' reference pictures, cut from it.
 
     Files that are there stay: they may have been corrected. FilmError: the film cannot be read.
     """

@@ -35,7 +35,7 @@ _LATE = 1.0  # seconds after the end that a time may be
 _BEFORE = 1.0  # seconds before the wanted sound to seek to
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # from here on a header often has the ticks of its clock, as WebM's 1000
-MOST_FPS = 1000.0  # frames a second
+MOST_FPS = 1000.0  # frames per second
 
 
 class FilmError(ValueError):

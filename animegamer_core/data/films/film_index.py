@@ -33,7 +33,7 @@ TEXT = "most_text"  # key in these: fraction of the picture that text may cover
 LONGEST_NAME = 60
 # Half a character: how earlier versions wrote a byte of a file name that is not UTF-8. A pair of halves is a character.
 _FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
-# Windows does not allow these file names, and a name that begins with PART counts as a leftover of a crash.
+# Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
 
 

@@ -3,7 +3,7 @@
 Lines of corrections.jsonl about a film:
 
     {film, scene_change: [before, after]}    another scene begins between these two seconds, which no clip then shows
-    {film, no_scene_change: second}          the scene that begins at this second goes on from the one before
+    {film, no_scene_change: second}          the scene that begins at this second continues from the one before
 """
 
 from __future__ import annotations

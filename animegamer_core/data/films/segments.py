@@ -75,7 +75,7 @@ def why_left_out(
 ) -> str | None:
     """'black', 'credits' or 'still' for a segment to drop, None for any other.
 
-    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels a frame, measured on them. pages,
+    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels per frame, measured on them. pages,
     most_text: frames to look for text in, and how much of them it may cover; see `is_credits`.
     """
     if is_black(frames_FHWC):

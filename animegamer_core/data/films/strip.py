@@ -26,7 +26,7 @@ def picture_height(width: int, height: int) -> int:
 
 
 class StripWriter:
-    """Writes the strip of a film whose frames are added in order, in place of an older one. Memory holds a minute."""
+    """Writes the strip of a film whose frames are added in order, instead of an older one. Memory holds a minute."""
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
         """folder: of the strip. width, height: of the film in pixels. OSError if it cannot be written to."""

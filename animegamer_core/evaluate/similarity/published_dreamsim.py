@@ -61,8 +61,8 @@ class PublishedDreamSim:
 def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> PublishedDreamSim:
     """The DreamSim model in a folder, the ensemble first; ValueError if no model is complete.
 
-    The package downloads what it does not find, so it is only called once all files are there. The code beside its DINO
-    is run, so give a folder that you fetched yourself.
+    The package downloads what it does not find, so it is only called once all files are there. The code next to its
+    DINO is run, so give a folder that you fetched yourself.
     """
     folder = Path(folder)
     lacking = {kind: missing(folder, (*names, _adapter(names))) for kind, names in FILES.items()}

@@ -85,7 +85,7 @@ def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> di
 
 
 def new_row(run: EvalRun) -> Outcome:
-    """Games of two turns whose every scene is new in one way, beside games with nothing new; all played from text."""
+    """Games of two turns whose every scene is new in one way, next to games with nothing new; all played from text."""
     edition, lines, sheets = run.edition, [], []
     splits = {"nothing new": "heldout", **{f"new {split}": split for split in edition.new_splits}}
     for name, split in splits.items():
@@ -107,7 +107,7 @@ def new_row(run: EvalRun) -> Outcome:
 def references_row(run: EvalRun) -> Outcome:
     """Turns whose instruction refers back, with the default window and with none.
 
-    Beside each line stands what an even guess reaches that knows the words and all rules of the training games.
+    Each line is shown with the score of a uniform guess that knows the words and all rules of the training games.
     """
     edition = run.edition
     if not edition.references:

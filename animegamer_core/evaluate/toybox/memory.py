@@ -1,4 +1,4 @@
-"""The row `memory`: a prop's colour long after it was described, with memory `recall` beside `recent`.
+"""The row `memory`: a prop's colour long after it was described, with memory `recall` next to `recent`.
 
 Instructions get their adverbs from the scenes' target motion, since the thousands of turns in between are not drawn.
 """

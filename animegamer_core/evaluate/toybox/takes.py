@@ -1,7 +1,7 @@
 """The row `takes`: whether the take that the judge picks is better, by scoring models that the judge does not use.
 
 The judge is the probes and the measured motion; the figures are of the Toybox's scoring models, which are trained apart
-(toybox/scoring_models.py). At an equal budget of 1, 2 or 4 takes, the picked take stands beside a blind pick.
+(toybox/scoring_models.py). At an equal budget of 1, 2 or 4 takes, the picked take is compared with a blind pick.
 M shots, K takes.
 """
 
@@ -33,7 +33,7 @@ SCORES = {  # by the scoring models
     "true": "DreamSim to the true shot",
     "clip_t": "CLIP-T",
 }
-GAIN = "gain of"  # in the name of a line: the picked take beside a blind pick
+GAIN = "gain of"  # in the name of a line: the picked take compared with a blind pick
 
 
 @dataclass(frozen=True)

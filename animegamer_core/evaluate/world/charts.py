@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 METRICS_PICTURE, MOTION_PICTURE, GAME_PICTURE = "metrics.png", "motion.png", "first-game.png"
-COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # ours, then the runs beside it
+COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # ours, then the runs next to it
 PAPER_COLOUR, INK, FAINT, GRID = "#b4b8c4", "#23262f", "#696d78", "#e6e8ec"
 PLOTTED = ("clip_i", "dreamsim", "clip_t", "acc_f", "mae_f", "state", "scope", "seconds")
 _DPI = 100

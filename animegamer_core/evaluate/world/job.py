@@ -38,7 +38,7 @@ class EvaluationJob:
     """What is evaluated: `player` plays the first `limit` of the benchmark's `games`.
 
     world: the one whose motion settings measure the shots; the player's own, or any for a baseline. flow, edges: how
-    motion is measured, and borders of levels in place of the world's. characters: a folder of pictures. device: where
+    motion is measured, and borders of levels instead of the world's. characters: a folder of pictures. device: where
     the player runs.
     """
 

@@ -34,7 +34,7 @@ class MotionMeter:
     remarks: tuple[str, ...] = ()
 
     def value(self, frames_FHWC: NDArray[np.uint8]) -> float:
-        """The motion value of a shot, px a frame at 480 px height."""
+        """The motion value of a shot, px per frame at 480 px height."""
         return motion_value(frames_FHWC, backend=self.flow, threshold=self.threshold, slow_fraction=self.slow_fraction)
 
     def level(self, value: float) -> int | None:
@@ -82,7 +82,7 @@ def edges_of(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> Iterator[MotionMeter]:
-    """The world's motion meter. edges: in place of the world's. ValueError if the backend cannot be opened."""
+    """The world's motion meter. edges: instead of the world's. ValueError if the backend cannot be opened."""
     borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
     with open_flow(flow) as opened:

@@ -38,9 +38,9 @@ class TurnRecord:
     """One turn as it was played.
 
     line: the benchmark's. level, change: predicted by the player, None if it predicts none. motion_value: measured on
-    the shot, in px a frame at 480 px height; motion_level: its level 1..5, None without edges. scores: by the names of
-    `scores.SHOT_SCORES`, None if there was nothing to compare with. warm_up: whether it is the first turn after
-    loading. clip: the file's name beside game.json; shown: a file that a browser can show. uncalibrated_value,
+    the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without edges. scores: by the names
+    of `scores.SHOT_SCORES`, None if there was nothing to compare with. warm_up: whether it is the first turn after
+    loading. clip: the file's name next to game.json; shown: a file that a browser can show. uncalibrated_value,
     uncalibrated_level: as motion_value and motion_level, for the same shot without calibrated motion values; None if no
     such shot was drawn.
     """
@@ -132,7 +132,7 @@ class _StoredTurn(TypedDict):
 
 
 class _StoredGame(TypedDict):
-    """What game.json has beside a `GameRecord`."""
+    """What game.json has besides a `GameRecord`."""
 
     format: int
     turns: Annotated[list[_StoredTurn], msgspec.Meta(min_length=1)]

@@ -1,4 +1,4 @@
-"""The finished table, as JSON, Markdown and text: our values beside other runs and the paper."""
+"""The finished table, as JSON, Markdown and text: our values next to other runs and the paper."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ class PaperTable:
 def table_of(
     run: PlayedRun, beside: Sequence[Path] = (), remarks: Sequence[str] = (), facts: Mapping[str, Any] | None = None
 ) -> PaperTable:
-    """The table of a finished run with other runs beside it. facts: more to report, such as the command.
+    """The table of a finished run with other runs next to it. facts: more to report, such as the command.
 
-    ValueError for a folder beside that was measured differently, on other games, or has finished none of these.
+    ValueError for another folder that was measured differently, on other games, or has finished none of these.
     """
     remarks = [*remarks, *_remarks(run)]
     others = []

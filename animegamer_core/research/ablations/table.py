@@ -1,4 +1,4 @@
-"""The table of the ablations, from the scores on disk: our values beside the paper's, and whether they agree.
+"""The table of the ablations, from the scores on disk: our values next to the paper's, and whether they agree.
 
 A difference to `full` counts only if its interval over games and seeds together excludes 0 (`seeds`).
 """

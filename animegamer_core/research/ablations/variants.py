@@ -43,7 +43,7 @@ class Variant:
     paper: its name in the paper's ablation table, "" if it is not there. own: the stages that it trains itself; the
     others are those of `full`. skipped: stages that are left out. prolonged: the stage that takes the steps of skipped
     ones, so that the total stays the same. changes: fields of StageConfig by stage. reads_shots: whether the engine
-    reads the representations of past turns beside what was said of them.
+    reads the representations of past turns in addition to their text.
     """
 
     name: str

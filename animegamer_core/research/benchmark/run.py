@@ -36,7 +36,7 @@ Say = Callable[[str], object]
 class BenchmarkPlan:
     """What is measured, and how often.
 
-    world: real weights in place of random ones. preset: how ours is computed. steps and guidance, if given, replace the
+    world: real weights instead of random ones. preset: how ours is computed. steps and guidance, if given, replace the
     preset's, or the world's and the profile's. optimizations: names for ours; None is the preset's. each: names that
     are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost is measured too; 0 measures none.
     """
@@ -117,7 +117,7 @@ def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> StockTim
 
 
 def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda line: None) -> BenchmarkResult:
-    """Our turn beside a stock turn of the same plan, then single optimizations."""
+    """Our turn next to a stock turn of the same plan, then single optimizations."""
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()

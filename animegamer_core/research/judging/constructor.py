@@ -195,7 +195,7 @@ def write_stories(
 ) -> Written:
     """Ask for the stories and write the valid ones as a benchmark; the same call continues after an interruption.
 
-    Beside FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
+    Next to FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
     ValueError if FILE exists and was not written by this, or was edited.
     """
     kept_path = path.with_name(f"{path.name}.replies.jsonl")

@@ -10,7 +10,7 @@
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` stops any stage in time.
-`--pack` writes what another machine needs in order to go on into a few small files, and `--unpack` reads them.
+`--pack` writes what another machine needs in order to continue into a few small files, and `--unpack` reads them.
 `--quick` runs everything in miniature, to try the machinery.
 `accelerate launch --num_processes 2 -m animegamer_core.toybox.build` shares each training stage between two GPUs.
 """

@@ -18,7 +18,7 @@ PREFETCHED = 2  # of the offloaded blocks, one computes while the next is copied
 class StackBudget:
     """The GPU memory that one stack may use, in bytes. An estimate; it moves nothing.
 
-    rest: weights outside the blocks. blocks: weights of each block. working: memory beside the weights while the stack
+    rest: weights outside the blocks. blocks: weights of each block. working: memory besides the weights while the stack
     computes. staying: indices of the blocks that stay on the GPU while the stack computes. pinned: whether the
     offloaded weights are in pinned host memory.
     """
@@ -69,7 +69,7 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
 
 
 def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
-    """The memory, beside weights, in which an engine reads a prompt of `tokens`, about; item: bytes of a number.
+    """About how much memory, besides weights, an engine needs to read a prompt of `tokens`; item: bytes of a number.
 
     Keys and values of every layer, the three wide rows of a feed-forward, a few rows of the model's width, the mask.
     """
