@@ -24,7 +24,7 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
     """Put an adapter file's weights into the models `encoder`, `decoder`, `engine` that it names; returns its stage.
 
     strength: 0 leaves the weights as they are, 1 gives the trained ones, others interpolate or extrapolate. LoRA is
-    merged into float32 weights, and stays unmerged for narrower ones. whole: all models that the file trained have to be
+    merged into float32 weights, and stays unmerged for narrower ones. whole: all models that the file trained must be
     given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
     shape differs.
     """
