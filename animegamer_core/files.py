@@ -31,7 +31,7 @@ _NAME_BYTES = 255  # limit of most file systems; a letter takes up to 4 bytes
 
 
 def check_folder_name(name: str, what: str = "story") -> str:
-    """`name`; ValueError if it is no valid folder name on every system. what: what the folder holds, for errors."""
+    """`name`; ValueError if it is not a valid folder name on every system. what: what the folder holds, for errors."""
     stem = name.split(".")[0].strip().upper()
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
@@ -49,7 +49,7 @@ def is_part(name: str) -> bool:
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Around a write to `path`: a full disk is one OSError that says how much is free, whatever the writer raises."""
+    """Around a write to `path`: turns any error of a full disk into one OSError that says how much is free."""
     try:
         yield
     except (OSError, SafetensorError) as error:

@@ -115,9 +115,9 @@ class Act:
 
 @dataclass(frozen=True)
 class Words:
-    """What a world can be asked for. adverbs: in groups, from still to wild. things, looks: what a character may carry,
-    and what it may look like. untried: pairs of characters, phrases of acts and places that its training never showed
-    together, so that nothing is proposed that needs both.
+    """The words that a world knows. adverbs: in groups, from still to wild. things, looks: what a character may carry,
+    and what it may look like. untried: pairs of characters, act phrases and places that never appear together in its
+    training data, so proposals never combine them.
     """
 
     characters: tuple[str, ...] = ()

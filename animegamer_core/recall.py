@@ -165,7 +165,7 @@ class _Phrase:
 
     @property
     def names(self) -> bool:
-        """Whether it says what its thing is; "the same place" is whatever the last turn showed."""
+        """Whether it names its thing; "the same place" means whatever the last turn showed."""
         return "same" not in self.words
 
     @property

@@ -17,9 +17,9 @@ ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
-MOST_POSITIONS = 1 << 28  # numbers of the table of positions, 20 times the released one; no tensor tells its size
+MOST_POSITIONS = 1 << 28  # values in the position table, 20 times the released one; no tensor gives its size
 MOST_LEVELS = 8
-MOST_LAYERS = 200  # of a model; each takes time to build, before its weights are looked at
+MOST_LAYERS = 200  # layers of a model; each takes time to build, before its weights are checked
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 

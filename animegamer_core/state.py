@@ -127,7 +127,7 @@ class GameState:
 
     @classmethod
     def of_picture(cls, representation: Tensor | None) -> GameState:
-        """The state of an opening picture: it stands still and changes no stat."""
+        """The state of an opening picture: it has no motion and changes no stat."""
         return cls(representation, MotionScope.STILL)
 
     @property

@@ -1,4 +1,4 @@
-"""DrawTurnsAhead: predicts and draws turns that may come next, while nothing else waits in the queue."""
+"""DrawTurnsAhead: predicts and draws turns that may come next, while nothing else is waiting in the queue."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class DrawTurnsAhead(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, **_: object) -> float:
-        """Never the same: what is there by now is looked up on disk."""
+        """Always new, because the node looks up what is on disk."""
         return float("nan")
 
     @classmethod
@@ -136,7 +136,7 @@ class DrawTurnsAhead(io.ComfyNode):
 
 
 def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]]:
-    """What draws ahead, and the instructions that may come next; ValueError if nothing is given nor can be proposed."""
+    """What draws ahead, and the instructions that may come next; ValueError if none is given or can be proposed."""
     written, world = read_instructions(given.instructions), player.world
     if len(written) > MOST_OFFERED:
         raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns can be drawn ahead")
@@ -149,7 +149,7 @@ def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]
 
 
 def _draw(ahead: Ahead, offered: tuple[str, ...], pieces: int) -> None:
-    """Draw what is missing, at most so many pieces (0: all), until another prompt waits in the queue."""
+    """Draw what is missing, at most this many pieces (0: all), until another prompt is waiting in the queue."""
     count = 0
     try:
         with comfyui.giving_way():

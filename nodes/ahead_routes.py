@@ -3,7 +3,7 @@
     POST /animegamer/ahead {world, story, instructions?, seed?, motion?, after?, line?, turns_ahead?, pieces?,
          suggestion_seed?}   draw turns that may come next; ?wait=1 waits for that
     GET  /animegamer/ahead   how much is kept, and how much at most
-Drawing is an ordinary prompt, which ends early when another one waits in the queue.
+Drawing is an ordinary prompt, which stops early when another one is waiting in the queue.
 """
 
 from __future__ import annotations

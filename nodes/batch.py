@@ -151,7 +151,7 @@ def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node:
 
 
 def _output(names: Sequence[str], files: Sequence[Sequence[Path]]) -> io.NodeOutput:
-    """The outputs, and a `ui` value that shows the first grid in motion."""
+    """The outputs, and a `ui` value that plays the first grid."""
     from PIL import Image
 
     pictures = []

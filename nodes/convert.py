@@ -74,7 +74,7 @@ class ConvertAnimeGamer(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, source: str | None) -> bool | str:
-        """What to do if the source is gone, instead of ComfyUI's "value not in list"; None: the input is linked."""
+        """What to do if the source is gone, to replace ComfyUI's "value not in list"; None: the input is linked."""
         return source is None or source in (*_downloads(), *_bases()) or _source_missing(source)
 
     @classmethod

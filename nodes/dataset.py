@@ -223,7 +223,7 @@ def _entries(folder: Path, wanted: Callable[[Path], bool]) -> tuple[Path, ...]:
 
 
 def _captioners() -> dict[str, Path]:
-    """The vision models in models/animegamer/captioners by name; of equal names the first model folder wins."""
+    """The vision models in models/animegamer/captioners by name; for equal names the first model folder wins."""
     roots = reversed(comfyui.model_folders())
     return {path.name: path for root in roots for path in _entries(root / CAPTIONER_MODELS, Path.is_dir)}
 
@@ -308,7 +308,7 @@ def _caption_files(out: Path, films: Sequence[Path]) -> dict[str, Path]:
 
 
 def _trusted(url: str) -> str:
-    """The url, if it is on this machine or set by whoever started ComfyUI; a workflow may come from anybody."""
+    """The url, if it is on this machine or set by whoever started ComfyUI; a workflow can come from anyone."""
     service = os.environ.get(SERVICE_VARIABLE, DEFAULT_SERVICE)
     parts = urlsplit(url)
     if parts.hostname in LOCAL_HOSTS or (parts.scheme, parts.netloc) == urlsplit(service)[:2]:

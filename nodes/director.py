@@ -79,7 +79,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
 
 
 def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
-    """The world of a saved story, and the game up to the turn that is asked for."""
+    """The world of a saved story, and the game up to the requested turn."""
     story = Story.read(comfyui.output_folder(), name)
     after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("line", ""))
     world, facts = played_world(story.world_name, story.fingerprint)

@@ -1,4 +1,4 @@
-"""ExportGameStory: a saved story as a film to share."""
+"""ExportGameStory: makes a film of a saved story, to share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXPORTED = Fingerprints(_version)
 
 
 class ExportGameStory(io.ComfyNode):
-    """Makes a film to share of a saved story."""
+    """Makes a film of a saved story, to share."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:

@@ -1,4 +1,4 @@
-"""Whether Train LoRA Stage may continue the run of a name; what does not fit is said in the words of its widgets."""
+"""Whether Train LoRA Stage may continue a run; messages use the names of its widgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if typing.TYPE_CHECKING:
 
     from ..animegamer_core.train.stages import StageConfig
 
-WIDGETS = {"lora_rank": "rank"}  # StageConfig's fields that the node calls otherwise
+WIDGETS = {"lora_rank": "rank"}  # StageConfig's fields that have another name on the node
 GIVEN = {  # what a run starts from -> the node's words for it
     "world": "the weights of the widget world",
     "dataset": "the clips of the widget dataset or the input game_dataset",
@@ -65,7 +65,7 @@ def check_games(run: str, out: Path, drawn: Path, games: int, seed: int) -> None
 
 @contextmanager
 def in_widget_words(run: str) -> Iterator[None]:
-    """Within the block, a run that started from something else is refused in the node's words."""
+    """Within the block, a run that started from something else is refused with the node's names."""
     from ..animegamer_core.train.job import ChangedOrigin
 
     try:

@@ -1,4 +1,4 @@
-"""Judged takes: their widgets, how a node draws and chooses them, and what it says of them."""
+"""Judged takes: their widgets, how a node draws and chooses them, and how it reports them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def takes_of(model: GameModel, takes: int, bar: float = 0.0, most: int = 0) -> T
 
 
 def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Shot, list[str]]:
-    """Draw takes with their seeds until there are enough; the best one, and what the judge said of all."""
+    """Draw takes with their seeds until there are enough; returns the best one, and the judge's scores of all."""
     best, said = None, []
     scores: list[float] = []
     for seed in takes.seeds(first):
@@ -68,7 +68,7 @@ def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Sh
 
 
 def played_notes(number: int, takes: Sequence[JudgedTake], kept: int) -> list[str]:
-    """What the judge said of a played turn's takes; empty if there was no choice. kept: the chosen one's seed."""
+    """The judge's scores of a played turn's takes; empty if there was no choice. kept: the chosen one's seed."""
     return [_note(number, [(take.seed, take.judged) for take in takes], kept)] if takes else []
 
 

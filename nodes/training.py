@@ -267,7 +267,7 @@ class _LossPreview:
 
 
 def _stop() -> bool:
-    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before it passes it on."""
+    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before re-raising it."""
     comfyui.stop_if_interrupted()
     return False
 

@@ -30,7 +30,7 @@ DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder,
 
 WORLD = "world"  # a choice in lists: the world's own setting
 NONE = "none"  # a choice in lists: no file or folder
-CHART_TURNS = 200  # turns that a chart on a page shows; of a longer game the last ones
+CHART_TURNS = 200  # turns that a chart on a page shows: the last ones of a longer game
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
 
 
 def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
-    """The `ui` value of a shot that got fewer sampling steps than usual; empty if it did not."""
+    """The `ui` value for a shot with fewer sampling steps than usual; empty otherwise."""
     if steps >= usual:
         return {}
     return {

@@ -95,7 +95,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
 
 
 def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
-    """What a page shows before weights are downloaded; asks no hub. ValueError for unknown weights.
+    """What a page shows before weights are downloaded, without a request to the hub. ValueError for unknown weights.
 
     Sizes are about those of the published files.
     """
@@ -136,7 +136,7 @@ def _plan(weights: str, towers: bool, on_bytes: Callable[[int, str], None]) -> F
 
 @dataclass
 class _Counted:
-    """Reports the sum of bytes as MiB of a total (0: not known), and checks for an interrupt."""
+    """Reports downloaded MiB of a total (0: unknown), and checks for an interrupt."""
 
     progress: comfyui.NodeProgress
     what: str

@@ -126,7 +126,7 @@ def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True
 
 
 def _unstated(files: Sequence[AdapterFacts], reading: Reading, table: MotionTable) -> Iterator[str]:
-    """A warning for each fact that a file of an earlier version does not state, with what is assumed."""
+    """A warning for each fact that a file from an earlier version lacks, with what is assumed instead."""
     for file in files:
         if file.stage in GAME_STAGES and file.reading is None:
             yield (

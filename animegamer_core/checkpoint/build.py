@@ -19,17 +19,17 @@ from .save import check_own, commit_part, save_world, writing
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
 from .world import MANIFEST, World, open_world
 
-OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
+OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
 
 PRECISIONS = ("released", "keep")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a world folder is made of, checked before anything is written.
+    """The contents of a world folder, checked before anything is written.
 
-    made_by: the origin that the world states; a folder that states another one belongs to another world. settings: part
-    -> whatever else decides its tensors, such as a seed.
+    made_by: the world's recorded origin; a folder with another one belongs to another world. settings: part -> anything
+    else that its tensors depend on, such as a seed.
     """
 
     parts: ForeignParts

@@ -3,7 +3,7 @@
     MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
     Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
     t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots
-They lie side by side, or one folder deeper.
+They are side by side, or one folder deeper.
 """
 
 from __future__ import annotations

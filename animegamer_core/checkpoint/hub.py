@@ -33,7 +33,7 @@ BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is the
 LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
-PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain
+PROGRESS = 1 << 16  # a request that transferred this many bytes counts as progress
 TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
 REDIRECTS = 5
 SHORT_BODY = 1 << 16  # bytes of a redirect
@@ -201,7 +201,7 @@ def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
 
 
 def _wait(seconds: float, act: Callable[[], object]) -> None:
-    """Wait; `act` is called about once a second, and what it raises ends the wait."""
+    """Wait; calls `act` about once a second, and an exception from it ends the wait."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         act()

@@ -38,7 +38,7 @@ class LoraUpdate:
         return self.up.shape[0], self.down.shape[1]
 
     def delta(self, device: torch.device | str = "cpu") -> Tensor:
-        """(outputs, inputs) fp32: what it adds to the weight."""
+        """(outputs, inputs) fp32: the update that it adds to the weight."""
         return self.scale * (self.up.to(device).float() @ self.down.to(device).float())
 
 

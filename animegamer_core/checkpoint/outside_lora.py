@@ -135,7 +135,7 @@ def _is_outside(path: Path, _changed: int, _size: int) -> bool:
 
 
 def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, _Tensors]:
-    """Layer -> the names of its tensors; CheckpointError names the first one that is no LoRA of the transformer."""
+    """Layer -> the names of its tensors; CheckpointError names the first one that is not a LoRA for the transformer."""
     found: dict[str, dict[str, str]] = {}
     for key in keys:
         layer, kind = _layer_of(key)

@@ -115,7 +115,7 @@ def load_model(
 
 
 class Stored(typing.NamedTuple):
-    """The tensors of a part as they are to be stored: name in its file -> bytes, and what reads one by name."""
+    """The tensors of a part as stored: name in its file -> bytes, and a function that reads one by name."""
 
     sizes: Mapping[str, int]
     read: Callable[[str], Tensor]

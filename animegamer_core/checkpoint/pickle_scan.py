@@ -1,4 +1,4 @@
-"""Reads what a pickle would build, without building it.
+"""Reads a pickle's instructions, without building any object.
 
 torch.load(weights_only=True) runs no code, yet it builds whatever the file names: `bytearray(5e9)`, an array of 4 TB,
 keys whose hash takes years, a dtype that holds itself and crashes the process. So the instructions are read first.
@@ -43,7 +43,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class DamagedPickle(ValueError):
-    """Bytes that are no pickle, or not a whole one."""
+    """Bytes that are not a pickle, or only part of one."""
 
 
 class RefusedPickle(ValueError):
@@ -149,7 +149,7 @@ class _Scan:
             raise RefusedPickle(f"its pickle has the instruction {name}, which torch.save does not write")
 
     def to_mark(self) -> list[Any]:
-        """What lies above the last mark, which goes with it."""
+        """Everything above the last mark, which is also removed."""
         at = len(self.stack) - 1
         while self.stack[at] is not _MARK:
             at -= 1
@@ -225,7 +225,7 @@ class _Scan:
         raise RefusedPickle(f"calls {name or 'something that is not a function'} in a way that weights do not need")
 
     def changed(self, state: Any, target: Any) -> None:
-        """Check the state that an object gets, which is no more than torch and numpy write."""
+        """Check that an object's state is only what torch and numpy write."""
         items = state.items if isinstance(state, _Tuple) else ()
         if _is(target, "ordered"):
             allowed = _is(state, "dict") and state.metadata

@@ -198,7 +198,7 @@ class SafetensorsSource(FileTensors):
         files, tensors = [path.with_name(name) for name in names], {}
         for file in files:
             handle = _open_safetensors(file)
-            for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
+            for key in handle.keys():  # noqa: SIM118  a safetensors handle is not a mapping
                 if key in tensors:
                     raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
                 if (kind := handle.get_slice(key).get_dtype()) not in _TYPES:
@@ -317,7 +317,7 @@ def refuse_pointer(path: Path) -> None:
 
 
 def shards_of(index: Path) -> list[str]:
-    """The files that an index lists, in order; CheckpointError where one is no bare file name."""
+    """The files that an index lists, in order; CheckpointError if one is not a bare file name."""
     weight_map = read_json(index).get("weight_map")
     plain = isinstance(weight_map, dict) and all(isinstance(name, str) for name in weight_map.values())
     if not plain or not weight_map:

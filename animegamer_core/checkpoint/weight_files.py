@@ -137,7 +137,7 @@ def _scan(path: Path, index: zipfile.ZipInfo | None) -> None:
 
 
 def _index_of(path: Path) -> zipfile.ZipInfo | None:
-    """The entry of torch's zip that has the pickle; None for a file that is no zip.
+    """The entry with the pickle in torch's zip; None for a file that is not a zip.
 
     CheckpointError for a zip whose content is larger than the file, or that another reader could see differently.
     """
@@ -173,7 +173,7 @@ def _refuse_cut_zip(path: Path) -> None:
 
 
 def _ends_in_directory(path: Path) -> bool:
-    """Whether the zip's directory lies right before its end, as that says; else readers could find another one."""
+    """Whether the zip's directory is right before its end record, as it says; otherwise readers could find another one."""
     with path.open("rb") as file:
         end = file.seek(-22, os.SEEK_END)
         record = file.read(22)

@@ -59,11 +59,11 @@ def check_ahead(args: argparse.Namespace) -> None:
 
 
 class _Stopped(Exception):
-    """Ends what is drawn ahead."""
+    """Stops drawing ahead."""
 
 
 class DrawingAhead:
-    """Draws the turns that are offered to a player, in a thread that ends before the game continues."""
+    """Draws the turns that are proposed to a player, in a thread that ends before the game continues."""
 
     def __init__(self, player: Player, args: argparse.Namespace, say: Callable[[str], None]) -> None:
         """say: gets a line if nothing more can be drawn ahead."""

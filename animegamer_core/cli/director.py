@@ -64,7 +64,7 @@ class DirectorOptions:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> DirectorOptions:
-        """The options of a command line; what it leaves out comes from the environment."""
+        """The options of a command line; missing ones come from the environment."""
         url, model = stated()
         return cls(args.director, args.director_seed, (args.director_url or url, args.director_model or model))
 
@@ -85,7 +85,7 @@ class Suggestions:
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
     def proposer(self) -> Proposer:
-        """The director of the game so far; ValueError as of DirectorOptions.proposer."""
+        """The director for the game so far; ValueError as for DirectorOptions.proposer."""
         return self.director.proposer(self.player)
 
     def offer(self) -> None:

@@ -29,7 +29,7 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser, max_tokens: int) -> 
 
 
 def add_request_arguments(add: Callable[..., object], taken_by: str = "") -> None:
-    """Declare how often an endpoint is asked and what it costs. taken_by: words before each help text."""
+    """Declare the options for rate limits and prices of an endpoint. taken_by: words before each help text."""
     add("--timeout", type=float, metavar="SECONDS", help=f"{taken_by}time limit for one complete answer (default 120)")
     add("--retries", type=int, metavar="N", help=f"{taken_by}retries after a failed request (default 5)")
     add("--per-minute", type=float, metavar="N", help=f"{taken_by}maximum requests per minute (default: no limit)")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .endpoint_options import Progress
 
-GAMES = 9  # for each rater, if the runs have so many
+GAMES = 9  # games per rater, if the runs have that many
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -43,5 +43,5 @@ def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | Non
 
 
 def takes_line(played: PlayedTurn) -> str:
-    """What the judge said of a turn's takes, as one line."""
+    """The judge's scores of a turn's takes, as one line."""
     return f"takes: {scores_text([(take.seed, take.judged) for take in played.takes], played.turn.seed)}"

@@ -193,7 +193,7 @@ class _Segments:
         self.records += [record for record in added if record.film not in films]
 
     def why_none(self, films: Mapping[str, FilmEntry], settings: BuildSettings) -> str:
-        """Why there is no clip, for people."""
+        """Why there is no clip, as a message."""
         if not films:
             return "no film was cut"
         if self.dropped or self.dropped_by_people:

@@ -34,7 +34,7 @@ _MULTIPLE, _LEAST = 8, 128  # RAFT takes sizes that are multiples of 8, from 128
 
 
 class FlowError(ValueError):
-    """A backend that cannot be used; the message names what is missing and what to do."""
+    """A backend that cannot be used; the message says what is missing and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,8 @@ class FlowSettings:
 
     backend: dis, raft or memflow. weights: file of RAFT's or MemFlow's weights. device: of RAFT and MemFlow. python:
     the interpreter of an environment that has ptlflow, for memflow. threshold: px per frame at 480 px height, under
-    which a pixel counts as still. slow_fraction: of a pair's quick pixels, under which one counts as background.
+    which a pixel counts as still. slow_fraction: fraction of the fast pixels' speed below which a pixel counts as
+    background.
     """
 
     backend: str = "dis"

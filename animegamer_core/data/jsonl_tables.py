@@ -24,7 +24,7 @@ from .records import ClipRecord
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
 SHOWN_PROBLEMS = 10
-_LONGEST_TEXT = 1000  # characters of what is wrong, which may quote the file
+_LONGEST_TEXT = 1000  # maximum characters of a message, which may quote the file
 Lines = list[tuple[int, Any]]
 
 

@@ -22,8 +22,8 @@ class ClipRecord:
 
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
     '{time} {place}'. motion_value: px per frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
-    stamina: -1 or 1. said: what a player says to get this clip, where that is not its caption but refers back to
-    earlier turns ("do the same again").
+    stamina: -1 or 1. said: the player's instruction for this clip, if it differs from the caption because it refers
+    back to earlier turns ("do the same again").
     """
 
     film: str
@@ -43,7 +43,7 @@ class ClipRecord:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The fields of the caption that nobody has filled in."""
+        """The caption's fields that are not filled in yet."""
         return tuple(name for name in CAPTION_FIELDS if getattr(self, name) is None)
 
     @property

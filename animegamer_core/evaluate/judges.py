@@ -130,7 +130,7 @@ def probe_parts(instruction: str, shown: Mapping[str, NDArray[np.floating]]) -> 
 def named_classes(instruction: str) -> dict[str, tuple[str, ...]]:
     """The probes' heads that a Toybox instruction names -> the classes that fit; words that refer back name nothing.
 
-    A prop whose colour is not said may have any colour.
+    A prop without a named colour may have any colour.
     """
     parts = PUBLISHED.fullmatch(instruction)
     if parts is None:

@@ -32,7 +32,7 @@ LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headl
 
 @dataclass(frozen=True)
 class Target:
-    """The interval in which a value has to lie, ends included."""
+    """The interval that a value must be in, ends included."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """An evaluation. few: samples are too few to be sure of every miss. facts: what is needed to repeat it.
+    """An evaluation. few: there are too few samples to be sure of every miss. facts: what is needed to repeat it.
 
     to_come: rows that are not measured yet; a report with such rows is partial.
     """

@@ -331,7 +331,7 @@ def _check_rules(content: Mapping[str, Any]) -> None:
 
 
 def _pieces(charsmap: Any) -> list[bytes]:
-    """The texts that a table of sentencepiece puts instead of characters, which follow its trie."""
+    """The replacement texts of a sentencepiece table, which follow its trie."""
     if not isinstance(charsmap, str):
         raise ValueError("a character table that is not text")
     data = base64.b64decode(charsmap)

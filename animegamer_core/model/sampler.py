@@ -66,7 +66,7 @@ def _even_timesteps(steps: int) -> list[int]:
 def _released_timesteps(steps: int) -> list[int]:
     """The same in the floats of the released scripts: numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
     last = TRAIN_STEPS - 1
-    # A float may lie just below a whole number, and is then rounded down to the one before.
+    # A float may be just below a whole number, and would be rounded down to the one before.
     return [int(last - index * (last / steps)) for index in reversed(range(steps))]
 
 

@@ -23,7 +23,7 @@ MOST_STEPS = 1000  # the length of the noise schedule, `sampler.TRAIN_STEPS`, wh
 
 @dataclass(frozen=True)
 class PlaySettings:
-    """How a game is played. None leaves a choice to the world.
+    """How to play a game. None means the world's own choice.
 
     window: past turns that the engine reads; None: as many as in training. seed: the noise seed of turn 1; turn n has
     seed + n - 1. steps: sampling steps. motion: turn number -> motion value of its shot (px per frame at 480 px

@@ -64,7 +64,7 @@ class Ahead:
         return tuple(self._look(instruction) for instruction in offered)
 
     def next_piece(self, offered: Sequence[str]) -> Piece | None:
-        """What is to be drawn next; None if all is there."""
+        """What to draw next; None if everything is drawn."""
         texts = tuple(text for text in map(self._read, offered) if text)
         return next(self._missing(texts), None)
 

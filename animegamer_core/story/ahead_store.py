@@ -1,4 +1,5 @@
-"""What was drawn ahead: states and shots that a player may choose next, kept next to the stories and not in them.
+"""The store of turns drawn ahead: states and shots that a player may choose next, kept next to the stories, not in
+them.
 
     .ahead/<world>/turns/<address>.*    as in a story, under the same addresses
     .ahead/<world>/shots/<address>.*    <world>: the first 16 digits of its fingerprint
@@ -60,7 +61,7 @@ class AheadStore:
         return put_state(self.states, key, state)
 
     def prune(self) -> None:
-        """Delete what is too old or too much, of all worlds."""
+        """Delete what is too old or over the size limit, for all worlds."""
         prune_ahead(self.root)
 
     def _has(self, store: ContentStore, address: str) -> bool:

@@ -28,9 +28,9 @@ if typing.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateKey:
-    """What decides a prediction. world: its fingerprint. parent: the address of the state before, for turn 1 of the
-    opening; None if there is no opening. recalled: the numbers of the turns that it read instead of the oldest of the
-    window.
+    """Everything that a prediction depends on. world: its fingerprint. parent: the address of the state before, for
+    turn 1 of the opening; None if there is no opening. recalled: the numbers of the turns that it read instead of the
+    oldest of the window.
     """
 
     world: str
@@ -44,7 +44,7 @@ class StateKey:
 
 @dataclass(frozen=True)
 class ShotKey:
-    """What decides a shot. state: the address of its state. motion: the motion condition, px per frame.
+    """Everything that a shot depends on. state: the address of its state. motion: the motion condition, px per frame.
 
     latent: the SHA-256 of the latent that it started from; empty if from noise, as in play. denoise: how much of that
     latent was drawn again.
@@ -255,7 +255,7 @@ class StoredChange(typing.TypedDict):
 
 
 class _Predicted(typing.TypedDict):
-    """What a prediction's record has besides its key."""
+    """The fields of a prediction's record besides its key."""
 
     motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
     change: StoredChange

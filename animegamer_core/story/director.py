@@ -138,7 +138,7 @@ def time_and_place(background: str, words: Words) -> tuple[str, str]:
 
 
 def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
-    """What an act brings: what the engine said of it last, else what the world states."""
+    """How an act changes the stats: the engine's last prediction for it, or what the world states."""
     said = next((turn.change for turn in reversed(past) if turn.act == act), None)
     return act.change if said is None else asdict(said)
 
@@ -153,7 +153,7 @@ def _likely_acts(
     often = Counter(recent[-(SPAN - 1) :])
     may = [act for act in known if often[act] < MOST_OF_SPAN]
     only = rules.only(stats)
-    if len(only) < len(STATS):  # a consequence holds: what it asks for comes first, even if it came often
+    if len(only) < len(STATS):  # a consequence applies: the acts that it demands come first, even if they came often
         wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
         may = [act for act in wanted if act in may] or [act for act in wanted if act in known] or wanted or may
     keys = {}

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 URL, MODEL = "ANIMEGAMER_ENDPOINT_URL", "ANIMEGAMER_ENDPOINT_MODEL"  # environment variables
 TRIES = 3  # replies until one has a line that counts
-LATER_TRIES = range(2, 2 + TRIES)  # the first attempt of a model is its likeliest reply, whatever the seed
+LATER_TRIES = range(2, 2 + TRIES)  # a model's first attempt is its likeliest reply, for any seed
 TIMEOUT, RETRIES, MOST_TOKENS = 60.0, 2, 2000  # s for one answer; further requests; tokens, thoughts included
-LONGEST_LINE = 300  # characters of an instruction that a model is told or replies
+LONGEST_LINE = 300  # maximum characters of an instruction in a prompt or a reply
 CHECK_EVERY = 0.2  # s between two looks whether the player wants to stop
 
 _BULLET = re.compile(r"\s*(?:[-*\u2022]|\d{1,2}[.):])?\s*")
 
 
 def do_nothing() -> None:
-    """The default of what is called while an answer is awaited."""
+    """The default callback while waiting for an answer."""
 
 
 def stated() -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """A language model behind an OpenAI-compatible endpoint proposes what happens next. Imports neither torch nor Pillow.
 
-It is told the last turns with the stats after each, and what the world knows. Its reply is text from outside: a line
+It gets the last turns with the stats after each, and what the world knows. Its reply is text from outside: a line
 counts if it is an instruction in the published form and, in a world that states its words, has no other words and asks
 for nothing that its training never showed together. If no line counts, the model is asked again.
 """

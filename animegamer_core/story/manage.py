@@ -23,7 +23,7 @@ _TICKET = re.compile(r"(?P<time>[0-9]{1,20}) (?P<name>[^/\\]+)")
 
 
 def rename_story(root: Path, name: str, new: str) -> None:
-    """Give a story another name. ValueError: there is no such story, the new name is taken, or it is being played."""
+    """Rename a story. ValueError: there is no such story, the new name is taken, or it is being played."""
     check_there(root, name)
     _check_free(root, new)
     _move(root / name, root / new)
@@ -113,7 +113,7 @@ def _copy_file(path: Path, target: Path, copies: dict[tuple[int, int], Path]) ->
 
 
 def _move(folder: Path, target: Path) -> None:
-    """Rename a story's folder while nobody plays it. Windows renames no folder with an open file, such as the lock."""
+    """Rename a story's folder unless it is being played. Windows cannot rename a folder with an open file, like the lock."""
     with exclusive_access(folder, _refusal(folder.name)):
         if os.name != "nt":
             _rename(folder, target)

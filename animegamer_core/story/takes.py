@@ -33,7 +33,7 @@ class ShotJudge(typing.Protocol):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge said of a shot. by: its name. parts: what it looked at -> how well it fits, 0..1.
+    """A judge's score of a shot. by: the judge's name. parts: what it looked at -> how well it fits, 0..1.
 
     A shot's record in a story holds it under `judged`.
     """
@@ -49,7 +49,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class JudgedTake:
-    """A judged take of a turn: the address of its shot, its seed, and what the judge said."""
+    """A judged take of a turn: the address of its shot, its seed, and the judge's score."""
 
     shot: str
     seed: int
@@ -115,17 +115,17 @@ class Takes:
 
 
 def best_take(scores: Sequence[float]) -> int:
-    """The index of the highest score; of equal ones the first, so that what is known stays."""
+    """The index of the highest score; the first of equal ones, so that the choice is stable."""
     return max(range(len(scores)), key=lambda index: (scores[index], -index))
 
 
 def take_seeds(count: int, seed: int = 0) -> tuple[int, ...]:
-    """The seeds of so many takes, the first one given. ValueError for none, or more than MOST_TAKES."""
+    """The seeds of this many takes, starting with the given one. ValueError for none, or more than MOST_TAKES."""
     check_count(count)
     return tuple((seed + TAKE_STRIDE * number) % SEEDS for number in range(count))
 
 
 def check_count(count: int) -> None:
-    """ValueError unless a turn can have so many takes."""
+    """ValueError unless a turn can have this many takes."""
     if not 1 <= count <= MOST_TAKES:
         raise ValueError(f"takes is {count}; expected 1 to {MOST_TAKES}")

@@ -1,6 +1,6 @@
 """The Toybox's own benchmark: 50 held-out games that ship as text, and the true shots behind them.
 
-`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt again, the same to the byte wherever
+`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt again, byte for byte the same wherever
 drawing and optical flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own
 held-out games count from 0, and those of `evaluate toybox` from 1000000, so that no model has seen one of these.
 """

@@ -16,7 +16,7 @@ from ..data.motion import LEVELS
 from ..messages import quoted
 from ..state import MotionTable
 
-# Keys and values of a world's provenance, which is no part of its fingerprint.
+# Keys and values of a world's provenance, which is not part of its fingerprint.
 BUILT_BY, BUILDER = "built by", "animegamer_core.toybox.build"
 DATA_VALUES, CALIBRATED_VALUES = "motion values of the data", "calibrated motion values"
 

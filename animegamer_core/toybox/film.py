@@ -1,6 +1,6 @@
 """A film with known truth, generated: Toybox scenes joined by cuts and fades, with borders, credits, flashes and sound.
 
-What the film pipeline must find out is written next to the film: `<film>.truth.json` for tests, and
+What the film pipeline should find is written next to the film: `<film>.truth.json` for tests, and
 `<film>.captions.jsonl`, the spans that the captioner `script` reads. H height, W width, C channels.
 """
 

@@ -83,7 +83,7 @@ def chance(truth: NDArray[np.int64]) -> float:
 
 
 def is_at_chance(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
-    """Whether these answers are no better than a constant guess: at most 3 standard errors above `chance`."""
+    """Whether these answers are at chance: at most 3 standard errors above `chance`."""
     guess, count = chance(truth), len(truth)
     return float(np.mean(right)) <= guess + 3 * math.sqrt(guess * (1 - guess) / count)
 

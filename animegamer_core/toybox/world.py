@@ -45,7 +45,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that a shot shows. It says all about the picture; `seed` only jitters it.
+    """Everything that a shot shows. It fully describes the picture; `seed` only adds jitter.
 
     amplitude is the target motion in pixels per frame at 480 px height. prop_colour is the truth whenever a
     prop is visible; prop_told says whether the instruction may name it. refers: which part of the instruction refers

@@ -80,7 +80,7 @@ def played_with(last: str, configs: Configs) -> tuple[str, ...]:
 
 
 def _lineage(stage: str) -> tuple[str, ...]:
-    """All stages that lie between the world and this one, in the order of training."""
+    """All stages between the world and this one, in training order."""
     found: set[str] = set()
     waiting = [stage]
     while waiting:

@@ -201,7 +201,7 @@ def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, obj
     """ChangedOrigin for the first note that differs from those before."""
     if before.get("world") is None:  # the run wrote to its world
         before = {**before, "world": notes["world"]}
-    # runs of earlier versions noted no profile; their world tells them apart
+    # runs of earlier versions recorded no profile; their world distinguishes them
     before = {"profile": notes["profile"], **before}
     for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
@@ -223,7 +223,7 @@ def _own_accelerate() -> Iterator[None]:
 
 
 def brief(row: StageConfig, **chosen: float) -> StageConfig:
-    """A stage's row for a run that somebody waits for: fewer steps, a warm-up of a tenth of them, logged often.
+    """A stage's row for an interactive run: fewer steps, a warm-up of a tenth of them, frequent logging.
 
     chosen: fields with other values; 0 keeps the row's. The row's accumulation is kept as far as it divides the batch.
     """

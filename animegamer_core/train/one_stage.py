@@ -63,7 +63,7 @@ def _train(request: TrainRequest, report: Report) -> int:
     folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage looks for them if it reads any
     is_baseline = request.stage in BASELINE_STAGES
     for file in request.start:
-        adapted_models(file, is_baseline)  # refuses a file that is no adapter for it
+        adapted_models(file, is_baseline)  # refuses a file that is not an adapter for it
         report(f"starts from {file}")
     if is_baseline:
         return _train_baseline(request, folder, report)
@@ -143,7 +143,7 @@ def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, r
 
 
 def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, report: Report) -> int:
-    """Recipe scratch, in a world that nobody else writes to."""
+    """Recipe scratch, with the world locked against other writers."""
     world = _as_trained(request, world, report)
     config = _checked_config(request, "scratch", report, world)
     if config.lora_rank:

@@ -105,7 +105,7 @@ class Plan:
         return [self.about, *_table(self), *_memory(self), *_time(self), *self._disk()]
 
     def check_disk(self) -> None:
-        """ValueError where a disk has less free space than what is still to be written to it."""
+        """ValueError if a disk has less free space than what will be written to it."""
         for folders, needed, free in _by_disk(self.disk_use):
             if needed + SPARE > free:
                 raise ValueError(
@@ -211,7 +211,7 @@ def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
 
 
 def make_plan(chain: Chain) -> Plan:
-    """The plan of a run; ValueError for whatever would make one of its stages fail before its first step."""
+    """The plan of a run; ValueError for anything that would make a stage fail before its first step."""
     cache = chain.request.cache
     data = TrainingData(chain.folder, FeatureStore(), cache=cache)
     known, stages = _cached(chain, data), []
@@ -228,7 +228,7 @@ def make_plan(chain: Chain) -> Plan:
 
 
 def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
-    """One stage, which computes these features; ValueError for whatever would make it fail before its first step."""
+    """One stage, which computes these features; ValueError if anything would make it fail before its first step."""
     if run.done:
         return StagePlan(run)
     models = models_of(run.stage, run.config.shots_every > 0)

@@ -1,4 +1,4 @@
-"""What somebody asks to train: one stage, with the values that differ from the recipe's row."""
+"""A training request: one stage, with the values that differ from the recipe's row."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def check_free(out: Path, options: RunOptions) -> None:
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
-    """ValueError for whatever would fail later."""
+    """ValueError for anything that would fail later."""
     count = processes().num_processes
     if config.batch % (count * config.accumulation):
         raise ValueError(

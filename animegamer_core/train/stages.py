@@ -20,7 +20,7 @@ from ..spec import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What a stage is, whatever its configuration.
+    """The fixed properties of a stage, independent of its configuration.
 
     needs: the models that it trains or computes features with. makes: those of them that it creates, with random
     weights, where a small world lacks them. reads: features, as `training_data` names them; `image` is of the frame
@@ -95,7 +95,7 @@ STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.opt
 OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
-Check = tuple[Callable[[Any], bool], str]  # a test of an option's value, and what is expected
+Check = tuple[Callable[[Any], bool], str]  # a check of an option's value, and its description
 _AT_LEAST_1: Check = (lambda value: value >= 1, "1 or more")
 _AT_LEAST_0: Check = (lambda value: value >= 0, "0 or more")
 _CHANCE: Check = (lambda value: 0 <= value <= 1, "0 to 1")
@@ -350,7 +350,7 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A warning if the learning rate lies outside the band known to work, or is never reached."""
+    """A warning if the learning rate is outside the range known to work, or is never reached."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
     if not low <= config.lr <= high:
         return f"learning rate {config.lr:g} is outside {low:g} to {high:g}, the range known to work"
@@ -363,7 +363,7 @@ def lr_warning(config: StageConfig) -> str | None:
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The names in which any pattern is found, in order; ValueError for a pattern that is no regular expression."""
+    """The names that match any pattern, in order; ValueError for an invalid regular expression."""
     compiled = []
     for pattern in patterns:
         try:

@@ -24,7 +24,7 @@ UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains 
 
 
 def world_exists(name: str) -> bool:
-    """Whether `open_world` finds something of that name; otherwise a folder is to be made."""
+    """Whether `open_world` finds something by that name; otherwise a folder will be made."""
     folder = EMBEDDED.get(name, Path(name))
     if (folder / MANIFEST).is_file() or published_worlds(folder):
         return True

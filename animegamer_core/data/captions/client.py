@@ -209,7 +209,7 @@ class EndpointModel:
             raise
         if _is_retried(response.status_code):
             self._count(f"status {response.status_code}")
-        # as bytes: what is read as letters may not be written as ASCII
+        # as bytes: text may contain letters that ASCII cannot encode
         headers = [item for item in response.headers.raw if item[0].decode("latin-1").lower() not in _BODY_HEADERS]
         return type(response)(response.status_code, headers=headers, content=data, request=request)
 
@@ -224,7 +224,7 @@ class EndpointModel:
         )
 
     def _adapts_to(self, error: Any) -> bool:
-        """Whether the model refuses an option that can be said otherwise or left out; changes later questions too."""
+        """Whether the model refuses an option that can be renamed or omitted; also changes later questions."""
         if error.status_code == 400 and error.param == "max_tokens" and self._limit == "max_tokens":
             self._limit = "max_completion_tokens"  # newer models of OpenAI accept this name only
             return True

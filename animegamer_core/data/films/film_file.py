@@ -203,7 +203,7 @@ class FilmFile:
 
 
 def has_sound(path: Path) -> bool:
-    """Whether a film has sound that can be decoded, and a clock that tells where it belongs."""
+    """Whether a film has sound that can be decoded, with timestamps."""
     with _container(path) as container:
         tracks, may_jump = container.streams.audio, container.format.name in _MAY_JUMP
         if not tracks or tracks[0].codec_context is None:
@@ -222,7 +222,7 @@ def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
             container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
         try:
             for packet in container.demux(track):
-                with contextlib.suppress(av.error.FFmpegError):  # what is damaged is silent
+                with contextlib.suppress(av.error.FFmpegError):  # damaged parts are silent
                     yield from packet.decode()
         except av.error.FFmpegError:  # the film breaks off here, which its pictures report
             return
@@ -282,7 +282,7 @@ def frame_rate(stated: float, frames: int, seconds: float) -> float:
 
 
 class Clock:
-    """Seconds since the first shown frame, always rising, whatever times the file has.
+    """Seconds since the first shown frame, always increasing even if the file's times are not.
 
     One odd time (not rising, or far after the end) is ignored; from the second in a row on, the file's clock has jumped
     and is shifted so that frames follow at the average rate.

@@ -120,9 +120,9 @@ def strip_folder(out: Path, name: str) -> Path:
 
 
 def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmScene]) -> None:
-    """Give a film, whose entry this is, other scenes; those that it had stay finished, the others are to be cut.
+    """Give a film (this is its entry) new scenes; scenes that it already had stay finished, the others must be cut.
 
-    A kill in between has some scenes cut again: a number never stands for another scene than the one that was cut.
+    After a kill in between, some scenes are cut again, but a number never refers to a different scene.
     """
     path = _finished_path(out, name)
     before, finished = entry.survey.scenes, read_scenes(out, name)

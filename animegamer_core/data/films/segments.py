@@ -136,7 +136,7 @@ def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> flo
 
 
 def is_black(frames_FHWC: NDArray[np.uint8]) -> bool:
-    """Whether the frames are black, but for noise."""
+    """Whether the frames are black except for noise."""
     picked = frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, LOOKED_AT).round().astype(int)]
     return all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked)
 

@@ -38,7 +38,7 @@ class StripWriter:
         self._count = 0
 
     def add(self, frame: FilmFrame) -> None:
-        """Add the film's next frame; its picture stands for each quarter of a second up to it that has none yet."""
+        """Add the film's next frame; it fills each quarter of a second up to it that has no picture yet."""
         picture = None
         while frame.seconds >= self._count * STEP - AT:
             picture = picture or self._small(frame.rgb)

@@ -37,7 +37,7 @@ class Probabilities:
 
 @dataclass(frozen=True)
 class Transition:
-    """How one scene gives way to the next. number: the next scene's first frame.
+    """How one scene changes to the next. number: the next scene's first frame.
 
     kind is "cut" or "fade" (a dissolve too). The frames from `begins` up to, not including, `ends` mix both scenes.
     """
@@ -48,7 +48,7 @@ class Transition:
     ends: int
 
     def meets(self, other: Transition) -> bool:
-        """Whether the two overlap or lie side by side."""
+        """Whether the two overlap or are adjacent."""
         return self.begins - 1 <= other.ends and other.begins <= self.ends + 1
 
 

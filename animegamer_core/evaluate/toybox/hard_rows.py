@@ -1,4 +1,4 @@
-"""Rows about what is hard in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
+"""Rows for hard cases in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIKENESS = {1: 29.0, 2: 28.0, 3: 26.0}  # dB to the true clip that shots of a le
 SHARP = Target(0.95, 1.08)
 LEGIBLE = 0.95  # of shots whose worst frame the probes should read
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
-FAST, MOST_PICTURED = 4, 40  # a picture shows so many shots of this level and above
+FAST, MOST_PICTURED = 4, 40  # number of shots of this level and above in a picture
 NEW_TURNS, REFERRING_TURNS = 2, 10
 
 

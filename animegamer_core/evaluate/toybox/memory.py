@@ -54,7 +54,7 @@ def memory_row(run: EvalRun) -> Outcome:
 
 
 def _with_targets(lines: Sequence[Line]) -> list[Line]:
-    """The lines; with `recall`, those besides the colours must not be worse than with `recent`."""
+    """The lines; with `recall`, all except the colours must not be worse than with `recent`."""
     known = {line.name: line.estimate.value for line in lines}
     return [
         line

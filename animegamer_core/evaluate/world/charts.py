@@ -175,7 +175,7 @@ def _draw_levels(axes: Axes, column: Column, colour: str) -> None:
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, drawn without a display; ValueError where matplotlib is missing."""
+    """An empty figure of this size in inches, without a display; ValueError if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

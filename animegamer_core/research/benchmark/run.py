@@ -204,7 +204,7 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
 
 
 def known_step_note(result: BenchmarkResult) -> str | None:
-    """How the stock step compares with the known one; None but for the release's sizes on an H200."""
+    """How the stock step compares with the known one; None unless at the release's sizes on an H200."""
     gpu = str(result.facts["machine"].get("gpu") or "")
     if result.facts["spec"] != "release" or "H200" not in gpu:
         return None
