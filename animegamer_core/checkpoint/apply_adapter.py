@@ -98,7 +98,7 @@ def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str,
         up = tensors.get(f"{layer}.lora_B.{rest}")
         fits = up is not None and value.dim() == up.dim() == 2 and 0 < rank == len(value) == up.shape[1]
         if is_low_rank and not fits:
-            raise ValueError(f"{path}: {name} has no lora_B of rank {rank} beside it; train the stage again")
+            raise ValueError(f"{path}: {name} has no matching lora_B of rank {rank}; train the stage again")
         target = f"{layer}.weight" if is_low_rank else name
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(parameters[target].shape) if target in parameters else "nothing"

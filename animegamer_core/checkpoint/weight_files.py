@@ -173,7 +173,7 @@ def _refuse_cut_zip(path: Path) -> None:
 
 
 def _ends_in_directory(path: Path) -> bool:
-    """Whether the zip's directory is right before its end record, as it says; otherwise readers could find another one."""
+    """Whether the zip's directory is right before its end record, as it says; else readers could find another one."""
     with path.open("rb") as file:
         end = file.seek(-22, os.SEEK_END)
         record = file.read(22)

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="separate device for the engine, which then predicts the next turn while a shot is drawn",
     )
     parser.add_argument(
-        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for the unconditional half of guidance"
+        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for guidance's unconditional pass"
     )
     parser.add_argument(
         "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
@@ -168,10 +168,10 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
 def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
     """The command for the rest of a game that is interrupted some turns after turn `after`."""
     if args.file or args.auto:
-        return "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
+        return "the same command" if after == 0 or not args.resume else f"--branch {after} instead of --resume"
     if args.resume:
         return "the same command"
-    return "the same command and --resume" if args.branch is None else "--resume in place of --branch"
+    return "the same command and --resume" if args.branch is None else "--resume instead of --branch"
 
 
 def read_game(path: Path) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def check_instruction(record: ClipRecord) -> None:
     Instruction(record.character, record.motion, record.background, record.adverb).checked()
     for name in record.character:
         if not clean_text(name):
-            raise ValueError(f"the name {quoted(name)} is empty; leave it out")
+            raise ValueError(f"the name {quoted(name)} is empty; remove it")
         if "," in name:
             raise ValueError(
                 f"the name {quoted(name)} has a comma, which separates names; give each name its own entry"

@@ -113,7 +113,7 @@ def _copy_file(path: Path, target: Path, copies: dict[tuple[int, int], Path]) ->
 
 
 def _move(folder: Path, target: Path) -> None:
-    """Rename a story's folder unless it is being played. Windows cannot rename a folder with an open file, like the lock."""
+    """Rename a story's folder unless it is being played. Windows cannot rename one with an open file (the lock)."""
     with exclusive_access(folder, _refusal(folder.name)):
         if os.name != "nt":
             _rename(folder, target)

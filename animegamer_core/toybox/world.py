@@ -68,7 +68,7 @@ class Scene:
     def __post_init__(self) -> None:
         low, high = AMPLITUDES
         if not low <= self.amplitude <= high:
-            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px a frame")
+            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px per frame")
         if (self.partner is not None) != MOTIONS[self.motion].partner:
             wanted = "a second character" if MOTIONS[self.motion].partner else "no second character"
             raise ValueError(f"a scene of {self.motion!r} has partner {self.partner!r}; it takes {wanted}")

@@ -234,7 +234,7 @@ def test_flash3_is_for_hopper_gpus_and_its_own_number_format(monkeypatch):
         Packages(there, "fa3_fwd_interface")
         assert supported(["flash3"], "cuda:0", "bfloat16") == (("flash3",), {})
         assert supported(["flash3"], "cuda:0", "float16")[1] == {"flash3": "no benefit with float16"}
-        with pytest.raises(ValueError, match="flash3 needs bfloat16, and this decoder computes in float32; leave it"):
+        with pytest.raises(ValueError, match="flash3 needs bfloat16, but this decoder computes in float32; drop it"):
             optimize(decoder(), ["flash3"])
     for kind in ({"capability": (8, 0)}, {"hip": "6.4"}):
         with monkeypatch.context() as there:

@@ -285,7 +285,7 @@ def test_a_game_can_go_on_after_all_turns_were_taken_back(world, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "first, way_on", [([], "the same command and --resume"), (["--branch", 1], "--resume in place of --branch")]
+    "first, way_on", [([], "the same command and --resume"), (["--branch", 1], "--resume instead of --branch")]
 )
 def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, monkeypatch, first, way_on):
     class Typing(io.StringIO):

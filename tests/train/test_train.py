@@ -336,7 +336,7 @@ def test_lora_halves_that_do_not_fit_are_one_sentence(tmp_path, rank, down, up):
     notes = {"format": "1", "stage": "joint", "config": json.dumps({"lora_rank": rank, "lora_targets": ["linear"]})}
     save_file({name.format("A"): torch.ones(down), name.format("B"): torch.ones(up)}, path, metadata=notes)
     decoder = torch.nn.ModuleDict({"linear": torch.nn.Linear(3, 4)})
-    with pytest.raises(ValueError, match=f"has no lora_B of rank {rank} beside it"):
+    with pytest.raises(ValueError, match=f"has no matching lora_B of rank {rank}"):
         apply_adapter(path, {"decoder": decoder})
 
 

@@ -255,7 +255,7 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
     if not tracks:
         held = "only a cover picture" if container.streams.video else "no video"
-        raise FilmError(f"{path}: has {held}{' beside its sound' if container.streams.audio else ''}; name a film")
+        raise FilmError(f"{path}: has {held}{' besides its sound' if container.streams.audio else ''}; name a film")
     if tracks[0].codec_context is None:
         raise FilmError(f"{path}: its video header is truncated or unknown")
     if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:

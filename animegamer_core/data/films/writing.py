@@ -145,7 +145,7 @@ def _model() -> Path:
     places = found.submodule_search_locations if found is not None else None
     model = next((path for place in places or () if (path := Path(place) / MODEL).is_file()), None)
     if model is None:
-        lacks = f"lacks its file {MODEL}" if places else "is not installed"
+        lacks = f"is missing its file {MODEL}" if places else "is not installed"
         raise ValueError(
             f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`, or "
             "keep credits with --most-text 1"

@@ -112,7 +112,7 @@ _FLOW = (
     "with the level of the benchmark's line, by the world's own backend and edges, is our reading"
 )
 _UNCALIBRATED = (
-    "at the medians of the training data in place of calibrated motion values (the inverse of the decoder's measured "
+    "at the medians of the training data instead of calibrated motion values (the inverse of the decoder's measured "
     "response); equal to the row above for players without calibration, such as the baselines."
 )
 _CALIBRATION = (
@@ -223,7 +223,7 @@ METRICS: tuple[Metric, ...] = (
         "Seconds a turn",
         lambda turn: None if turn.warm_up else turn.seconds,
         "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
-        "after loading is left out.",
+        "after loading is not counted.",
         "The paper's inference time per turn; it does not name its machine",
         higher=False,
         unit="s",

@@ -106,7 +106,7 @@ _ROWS = (
         changes=_both(encoder_frame="random"),
     ),
     Variant(
-        "less_parameters", "one linear layer in place of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
+        "less_parameters", "one linear layer instead of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
     ),
     Variant(
         "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_ENCODED, encoder="addition"
