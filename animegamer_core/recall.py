@@ -3,9 +3,9 @@
 The rule: an instruction refers to things ("the scarf"), to a place and to characters, in this order. For a thing the
 game recalls the latest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
 latest turn that showed it. For a place and a character it recalls the latest turn that showed them. Those that are not
-among the last turns take the place of the oldest turns of the window.
+among the last turns replace the oldest turns of the window.
 
-Pronouns and phrases with "same" name nothing by themselves: they mean what the last turns show, which the window holds.
+Pronouns and phrases with "same" recall nothing: they mean what the last turns show, which the window already holds.
 "The friend" is a thing like any other, so it recalls the latest turn with "a friend".
 """
 
@@ -59,7 +59,7 @@ def turn_name(number: int) -> str:
 
 
 def chosen_memory(kind: str | None, turns: int | None) -> Memory | None:
-    """The memory that a player asks for; None if nothing is asked for. A number of turns alone asks for `recall`."""
+    """The memory that a player chose; None if none was chosen. A number of turns alone means `recall`."""
     if kind is None and turns is None:
         return None
     if kind == RECENT and turns is not None:
@@ -110,7 +110,7 @@ def named_in(text: str) -> Named:
 
 @dataclass(frozen=True)
 class Seen:
-    """Which turn described and which showed each word last. A turn more makes a new one, so games can branch."""
+    """Which turn last described and last showed each word. Adding a turn makes a new index, so games can branch."""
 
     described: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class _Phrase:
 
     @property
     def describes(self) -> bool:
-        """Whether it says what its thing looks like, or brings it in."""
+        """Whether it says what its thing looks like, or introduces it."""
         return self.introduces or len(self.words) > 1
 
 
@@ -192,6 +192,6 @@ def _phrases(text: str) -> Iterator[_Phrase]:
 
 
 def _key(word: str) -> str:
-    """A word in lower case and without the ending of a plural or a genitive, so that "cars" finds "car"."""
+    """A word in lower case without plural or possessive ending, so that "cars" finds "car"."""
     word = word.strip().lower().removesuffix("'s").removesuffix("\u2019s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

@@ -1,4 +1,4 @@
-"""Sizes of a world's models, and the profiles that say how they are run.
+"""Sizes of a world's models, and the profiles for running them.
 
 The same classes serve every size; only the `ModelSpec` differs. Nothing here imports torch, so the command line and
 ComfyUI list worlds quickly.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from .messages import brief
 
-PROGRAM = "python -m animegamer_core"  # the command line, as messages name it
+PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
@@ -304,7 +304,7 @@ TRAINED_PROFILES = ("paper", "reference")  # as_run drops part of the engine's i
 class Reading:
     """The prompt format that an engine was trained with, which play must use too.
 
-    profile: only its READING_SWITCHES matter. window: the most past turns that training showed; None if unknown, as for
+    profile: only its READING_SWITCHES matter. window: the maximum past turns in training; None if unknown, as for
     published weights.
     """
 
@@ -338,7 +338,7 @@ class Reading:
 
 
 class SamplingPreset(typing.Protocol):
-    """A preset's choice of steps and guidance; None leaves one to the world."""
+    """A preset's choice of steps and guidance; None means the world's."""
 
     @property
     def steps(self) -> int | None: ...

@@ -29,7 +29,7 @@ DEFAULT_WINDOW = 4  # training used up to 4 past turns (docs/reference.md, train
 
 
 class MotionScope(IntEnum):
-    """How much a shot moves, by the number of the engine's token; a `MotionTable` turns it into a motion value."""
+    """How much a shot moves, as the engine's token number; a `MotionTable` maps it to a motion value."""
 
     STILL, GENTLE, BRISK, FAST, WILD = 1, 2, 3, 4, 5
 
@@ -138,7 +138,7 @@ class GameState:
 
 @dataclass(frozen=True, eq=False)
 class OpeningClip:
-    """What an opening looks like, (F, H, W, 3) uint8 as a shot has it. Only for people: no turn depends on it."""
+    """The clip of an opening, (F, H, W, 3) uint8 like a shot. Only for people: no turn depends on it."""
 
     frames: np.ndarray
     fps: float
@@ -152,9 +152,8 @@ class OpeningClip:
 @dataclass(frozen=True)
 class Turn:
     """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
-    prediction could use. recalled: the numbers of those that are older than the last turns. before: the stats before
-    it. refused: the stats whose predicted change the world's rules did not count. clip: of an opening that is not yet
-    in its story.
+    prediction could use. recalled: the numbers of recalled older turns. before: the stats before it. refused: the stats
+    whose predicted change the world's rules did not count. clip: an opening's clip that is not yet in its story.
     """
 
     number: int
@@ -170,7 +169,7 @@ class Turn:
     clip: OpeningClip | None = None
 
     def under(self, rules: Rules) -> Turn:
-        """The turn with the stats that follow from those before it, which `character` holds so far."""
+        """The turn with its new stats; until now `character` holds the stats before it."""
         before, change = asdict(self.character), asdict(self.state.change)
         counted = rules.allowed(before, change)
         refused = tuple(name for name in STATS if counted[name] != change[name])
@@ -219,7 +218,7 @@ class GameSession:
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
     def with_defaults(self, window: int, memory: Memory, rules: Rules = PUBLISHED_RULES) -> GameSession:
-        """The session with this window, memory and rules where it has none of its own."""
+        """The session with this window, memory and rules as defaults."""
         filled = (window if self.window is None else self.window, self.memory or memory, self.rules or rules)
         if filled == (self.window, self.memory, self.rules):
             return self
@@ -258,7 +257,7 @@ class GameSession:
         return Seen.of((turn.number, turn.instruction) for turn in self.turns)
 
     def open_with(self, instruction: str, state: GameState, clip: OpeningClip | None = None) -> GameSession:
-        """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it has turns already."""
+        """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it already has turns."""
         if self.turns:
             raise ValueError(f"this game already has {len(self.turns)} turns; an opening picture must come first")
         return replace(self, turns=(Turn(0, instruction, 0, state, self.opening, clip=clip),))
@@ -331,8 +330,8 @@ def motion_text(instruction: str) -> str:
 def clean_text(text: str) -> str:
     """User text made safe for the prompt: one line, single spaces, no control characters and no tags.
 
-    Angle brackets become single quotation marks that look like them, so text cannot name a special token. Runs of
-    spaces collapse, because tokenizer versions disagree about them (docs/reference.md, tokenizer).
+    Angle brackets become similar-looking quotation marks, so text cannot contain a special token. Runs of spaces
+    collapse, because tokenizer versions disagree about them (docs/reference.md, tokenizer).
     """
     plain = unicodedata.normalize("NFC", text)
     plain = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in plain)

@@ -80,7 +80,7 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
     for written, size, paths in stored:
         total += size
         if total > largest or time.time() - written > oldest:
-            with suppress(PermissionError):  # on Windows, while somebody reads it
+            with suppress(PermissionError):  # on Windows, while another program reads it
                 for path in paths:
                     path.unlink(missing_ok=True)
     for folder in (root / AHEAD).glob("*"):
@@ -89,7 +89,7 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
 
 
 def ahead_bytes(root: Path) -> int:
-    """How much all that was drawn ahead takes."""
+    """The total size of all turns drawn ahead."""
     return sum(size for _, size, _ in _stored(root / AHEAD))
 
 
@@ -101,7 +101,7 @@ def _stored(folder: Path) -> list[tuple[float, int, list[Path]]]:
         found.setdefault(f"{path.parent}/{name}", []).append(path)
     stored = []
     for paths in found.values():
-        with suppress(FileNotFoundError):  # played or deleted meanwhile
+        with suppress(FileNotFoundError):  # played or deleted in the meantime
             facts = [path.stat() for path in paths]
             paths.sort(key=lambda path: path.suffix != ".json")
             stored.append((max(fact.st_mtime for fact in facts), sum(fact.st_size for fact in facts), paths))

@@ -1,7 +1,7 @@
 """Many games at once: scripts from files, each played in several takes, and the takes side by side in a grid.
 
-A take is the same game with other noise, so it is a branch of the game's story with the same states and other shots.
-What a story knows is not computed again: after an interruption, the same batch continues where it stopped.
+A take is the same game with different noise, so it is a branch of the game's story with the same states and other
+shots. Nothing is computed twice: after an interruption, the same batch continues where it stopped.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Take:
 def read_games(text: str, name: str, place: str = "") -> tuple[Game, ...]:
     """The games of a text: one instruction per line, blank lines between games, `#` comments.
 
-    A single game has the name; several are called `name 1`, `name 2` and so on. place: of the text, for the ValueError
-    if it has no game.
+    A single game gets the name; several are called `name 1`, `name 2` and so on. place: the text's origin, for the
+    ValueError if it has no game.
     """
     blocks = (read_instructions(block) for block in re.split(r"\n[ \t\r]*\n", text))
     games = [instructions for instructions in blocks if instructions]
@@ -101,7 +101,8 @@ def _take_of(story: Story, seed: int, turns: int) -> Take:
 
 
 def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
-    """Write takes side by side, each with its seed: `films/takes.mp4` in motion and `films/takes.png`, a row per turn.
+    """Write takes side by side, each with its seed: `films/takes.mp4`, and as a picture `films/takes.png`, a row per
+    turn.
 
     ValueError: takes of different lengths or sizes.
     """
@@ -141,7 +142,7 @@ def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
 
 
 def _picture(takes: Sequence[Take], scale: float) -> Image.Image:
-    """A row per turn, a column per take: the middle frames, made smaller where there are very many."""
+    """A row per turn, a column per take: the middle frames, scaled down if there are very many."""
     import numpy as np
     from PIL import Image
 

@@ -53,7 +53,7 @@ class BranchEntry:
 class Branch:
     """A branch's file and its entries, without a torn last entry.
 
-    Every entry ends in a newline, and every write but appending is atomic, so a crash can tear the last entry only.
+    Every entry ends in a newline, and every write but appending is atomic, so a crash can tear only the last entry.
     ValueError names any other damaged entry, since appending after it would lose the turns that follow it.
     """
 
@@ -81,7 +81,7 @@ class Branch:
         return len(own) == len(entries) and all(entry.matches(other) for entry, other in zip(own, entries, strict=True))
 
     def append(self, entry: BranchEntry, words: Mapping[str, Any]) -> None:
-        """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns meanwhile."""
+        """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns."""
         text = _text(entry, words)
         make_folder(self.path.parent)
         size = self.path.stat().st_size if self.path.exists() else 0
