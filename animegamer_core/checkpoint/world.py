@@ -1,11 +1,10 @@
-"""Open and load worlds, from a folder of our own or from published files.
+"""Open and load worlds, from our own format or from published files.
 
 Our own folder:
-    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; what it states
-                          about the life in it
-    engine/               GameEngine, and tokenizer.json
-    decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
-    encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
+    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; the rules and
+    words of its life engine/               GameEngine, and tokenizer.json decoder/  vae/        ShotDecoder in two
+    parts, with the constant unconditional rows encoder/              ShotEncoder: mixes text and image features;
+    text_tower/ and image_tower/ inside
 Playing needs engine, decoder and vae. Opening our own folder reads json only and imports no torch.
 """
 
@@ -42,10 +41,10 @@ EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 
 @dataclass(frozen=True)
 class World:
-    """An opened world. Nothing of its weights is read before one of the `load_` methods.
+    """An opened world. Its weights are not read before one of the `load_` methods is called.
 
-    trained_window: the past turns that its engine was trained with; None if it is not stated. warnings: sentences
-    to show to the player. life: the rules of its stats, and the words that it knows.
+    trained_window: the past turns that its engine was trained with; None if unknown. warnings: sentences to show to the
+    player. life: the rules of its stats, and the words that it knows.
     """
 
     storage: Storage
@@ -60,7 +59,7 @@ class World:
 
     @property
     def folder(self) -> Path:
-        """Where its files lie."""
+        """Where its files are."""
         return self.storage.folder
 
     @property
@@ -87,7 +86,7 @@ class World:
 
     @property
     def reading(self) -> Reading:
-        """How its engine was trained to be read."""
+        """The prompt format that its engine was trained with."""
         return Reading(self.profile, self.trained_window)
 
     @property
@@ -97,7 +96,7 @@ class World:
 
     @property
     def memory(self) -> Memory:
-        """What its games remember by default: published worlds the last turns, as their scripts do; others recall."""
+        """The default memory of its games: published worlds: the last turns, like their scripts; others: recall."""
         as_released = self.profile.name == "as_run" or (
             self.profile.name == "reference" and self.trained_window is None
         )
@@ -183,7 +182,7 @@ class World:
         dtype: torch.dtype | None = None,
         parts: tuple[str, ...] = ENCODER_PARTS,
     ) -> ShotEncoder:
-        """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
+        """The shot encoder, in eval mode; dtype as for the engine. Omitted parts stay on the meta device."""
         from ..model.encoder import ShotEncoder
 
         tokenizer = self.storage.text_tokenizer()
@@ -237,8 +236,8 @@ class World:
 def open_world(name: str | Path) -> World:
     """The world at `name`; CheckpointError says what is wrong with it.
 
-    `name` is an embedded world (`toybox`), a folder that `convert` or a build has made, or a folder of published files,
-    which are read in place. Where that folder holds several worlds, add a world's name to it: downloads/qiqi.
+    `name` is a built-in world (`toybox`), a folder made by `convert` or a build, or a folder of published files, which
+    are read in place. If that folder holds several worlds, add a world's name to it: downloads/qiqi.
     """
     folder = EMBEDDED.get(str(name), Path(name))
     if (folder / MANIFEST).is_file():

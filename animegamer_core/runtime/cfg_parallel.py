@@ -1,4 +1,4 @@
-"""CFG parallel: two devices compute the conditional and the unconditional half of guidance at the same time.
+"""CFG parallel: two devices compute the conditional and the unconditional pass of guidance at the same time.
 
 B rows of a batch, T latent frames, C channels, H height, W width, N state tokens, D state width.
 """
@@ -20,7 +20,7 @@ class CfgParallel:
     """Splits each batch of a decoder between its own device and a replica on another; both compute at the same time.
 
     The result equals that of one device up to rounding. A batch with an odd number of rows, such as one shot's in the
-    steps that skip the unconditional half, stays on the decoder's own device. Each GPU has a thread that feeds it.
+    steps that skip the unconditional pass, stays on the decoder's own device. Each GPU has a thread that feeds it.
     """
 
     def __init__(self, decoder: ShotDecoder, replica: ShotDecoder) -> None:
@@ -49,7 +49,7 @@ class CfgParallel:
         return torch.cat([job.result().to(own.device), own])
 
     def undo(self) -> None:
-        """Compute on the decoder's own device alone again, and free the replica's memory."""
+        """Go back to computing only on the decoder's own device, and free the replica's memory."""
         vars(self.decoder).pop("velocity")
         self._worker.shutdown()
         self.replica = None

@@ -1,6 +1,7 @@
-"""A story as a film to share: its turns in order, with captions, stats, a title card, another size or rate, and sound.
+"""Makes a film of a story to share: its turns in order, with captions, stats, a title card, another size or rate, and
+sound.
 
-The shots are read one by one, so an mp4 or GIF of thousands of turns takes no more memory than one shot.
+Shots are read one by one, so an mp4 or GIF of thousands of turns needs no more memory than one shot.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ FILMS = "films"  # folder of films within a story's own
 class FilmOptions:
     """How a film looks.
 
-    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt next to it).
-    stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which the
-    pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: frames per second,
-    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start with the clip of turn
-    0, if the story has it.
+    subtitles: none, burned (drawn into the frames) or soft (a track in the mp4, and the same as .srt next to it).
+    stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which frames
+    are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: frames per second, 0: as
+    drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start with the clip of turn 0, if
+    the story has it.
     """
 
     subtitles: str = "none"
@@ -63,7 +64,7 @@ class FilmOptions:
 
     @property
     def draws_text(self) -> bool:
-        """Whether there is text in the pictures."""
+        """Whether there is text in the frames."""
         return self.subtitles == "burned" or self.stats or bool(self.title)
 
 
@@ -95,8 +96,8 @@ def export_film(
 ) -> Film:
     """Write the story's branch as a film; .mp4, .gif or .webp by the path's suffix.
 
-    turns: how many of its turns, -1: all; turns that were not drawn are left out. on_frame may raise to stop; then an
-    older film of this name stays. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
+    turns: how many of its turns, -1: all; turns that were not drawn are skipped. on_frame may raise to stop; an older
+    film of this name is then kept. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
     of unfinished files.
     """
     if is_part(path.name):
@@ -110,7 +111,7 @@ def export_film(
 
 
 class _Reel:
-    """The pictures of a film and their times."""
+    """The frames of a film and their times."""
 
     def __init__(self, story: Story, session: GameSession, options: FilmOptions) -> None:
         from ..media.overlay import LEGIBLE_HEIGHT
@@ -154,7 +155,7 @@ class _Reel:
                 yield frame if overlay is None else overlay.over(frame)
 
     def palette(self) -> list[Frames]:
-        """Frames that stand for the film: the middle ones of shots that are evenly spread over it, with their text."""
+        """Representative frames: the middle ones of evenly spaced shots, with their text."""
         step = -(-len(self.scenes) // _PALETTE_SHOTS)
         chosen = []
         for scene in self.scenes[::step]:
@@ -211,7 +212,7 @@ class _Reel:
 
 
 def _scenes(story: Story, turns: Sequence[Turn]) -> tuple[list[_Scene], int]:
-    """The drawn turns with their clips, and how many turns are not drawn. ValueError: none is, or a clip is missing."""
+    """Drawn turns with their clips, and the number of undrawn ones. ValueError: none is drawn, or a clip is missing."""
     scenes, undrawn = [], 0
     for turn in (turn for turn in turns if turn.number > 0):
         shot = story.entries[turn.number - 1].shot

@@ -1,4 +1,4 @@
-"""Which stories a folder has, the index of each, and its lock. Imports no torch."""
+"""The stories in a folder, their indexes and their locks. Imports no torch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Optional(TypedDict, total=False):
 
 
 class StoryIndex(_Optional):
-    """The content of story.json. line: the current branch. memory, rules: left out where they are `recent` and the
+    """The content of story.json. line: the current branch. memory, rules: omitted if they are `recent` and the
     published ones, as in old stories.
     """
 
@@ -110,7 +110,8 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     """Hold the lock of a story's folder; ValueError with `refusal` if it is held already.
 
     Removes old unfinished files first. At the end, removes the folder if nothing was saved: before the lock is
-    released, since another process may take it at once, but on Windows after that, since open files cannot be removed.
+    released, because another process may take it at once, but on Windows afterwards, because open files cannot be
+    removed.
     """
     held, late = None, os.name == "nt"
     try:
@@ -134,7 +135,7 @@ def _remove_old_parts(folder: Path) -> None:
 
 
 def _remove_if_empty(folder: Path, held: os.stat_result) -> None:
-    """Remove the folder that was held, if it has no index. Once it was moved, its name may be another player's."""
+    """Remove the locked folder, if it has no index. If it was moved, its name may now belong to another player."""
     try:
         if (folder / INDEX).exists() or not os.path.samestat(folder.stat(), held):
             return

@@ -1,7 +1,7 @@
 """Rename, duplicate and delete stories. Imports no torch.
 
-Deleted ones are in the folder `.trash` next to the stories, and can be restored. A story that is being played or
-exported is refused.
+Deleted ones are in the folder `.trash` next to the stories, and can be restored. This fails for a story that is being
+played or exported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rename_story(root: Path, name: str, new: str) -> None:
 def duplicate_story(root: Path, name: str, new: str) -> None:
     """Copy a story with all its branches and films under another name; ValueError as in `rename_story`.
 
-    After an error nothing of the copy is left; OSError on a full disk.
+    After an error the copy is removed; OSError on a full disk.
     """
     check_there(root, name)
     _check_free(root, new)
@@ -52,7 +52,7 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
 def trash_story(root: Path, name: str) -> str:
     """Move a story to the trash; returns its ticket there. ValueError: no such story, or it is being played.
 
-    What was drawn ahead, of this and other stories, is deleted.
+    Turns drawn ahead, for this and other stories, are deleted.
     """
     check_there(root, name)
     now = time.time_ns()
@@ -67,7 +67,7 @@ def trash_story(root: Path, name: str) -> str:
 
 
 def restore_story(root: Path, ticket: str) -> str:
-    """Take a story out of the trash; returns its name. ValueError: an unknown ticket, or the name is taken by now."""
+    """Restore a story from the trash; returns its name. ValueError: an unknown ticket, or the name is now taken."""
     match = _TICKET.fullmatch(ticket)
     places = [] if match is None else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
     place = next((place for place in places if os.path.isfile(place / INDEX)), None)
@@ -125,7 +125,7 @@ def _rename(folder: Path, target: Path) -> None:
     try:
         os.rename(folder, target)
     except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # somebody took the name after it was checked
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # the name was taken after it was checked
             raise ValueError(_taken(target.name)) from error
         raise
 

@@ -1,8 +1,8 @@
-"""The opening of a game from a picture, a clip or a film: what the engine reads of it, and what turn 0 shows.
+"""The opening of a game from a picture, a clip or a film: the frame that the engine reads, and turn 0's clip.
 
 The shot encoder reads one frame, and in training that is a clip's first. So turn 0's clip starts with the frame that is
-read. If less than a shot follows, it begins earlier; what is shorter than a shot stays on its last frame.
-Imports torch and PyAV only when they are used. C channels, H height, W width.
+read. If less than a shot follows, it starts earlier; anything shorter than a shot freezes on its last frame. Imports
+torch and PyAV only when they are used. C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def open_game(
     """A new game with one of these frames as turn 0, and the frames around it as its clip.
 
     frame_at: frame i of `count`, (3, H, W) in [-1, 1] of any size; its middle is cropped to the shot's aspect ratio.
-    frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: as a shot has.
-    ValueError: an empty text, no such frame, no such rate.
+    frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: the shot's rate. ValueError: empty
+    text, invalid frame or rate.
     """
     import torch
 
@@ -77,7 +77,7 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     """The pictures (H, W, 3) uint8 of a film for a shot from second `at` on, and which of them is the one at `at`.
 
     Only this part of the film is decoded. At most as many as a shot has, at its rate; if the film ends before that,
-    they begin earlier. FilmError, a ValueError: the file is no film, or `at` is not in it.
+    they start earlier. FilmError, a ValueError: the file is not a film, or `at` is not in it.
     """
     from ..data.films.film import frames_at, probe, read_frames
 

@@ -1,6 +1,6 @@
-"""Judged takes: a turn is drawn several times with other noise, a judge looks at each take, and the best is kept.
+"""Judged takes: a turn is drawn several times with different noise, a judge scores each take, and the best is kept.
 
-A judge is given from outside (evaluate/judges.py), as the models are. Imports no torch.
+The judge is passed in (evaluate/judges.py), like the models. Imports no torch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MOST_TAKES = 64
 
 
 class ShotJudge(typing.Protocol):
-    """Looks at a shot and says how well it shows what was asked for."""
+    """Scores how well a shot shows what was requested."""
 
     @property
     def name(self) -> str:
-        """Names everything that decides the scores; it is stored with them. It loads no model."""
+        """Identifies everything that the scores depend on; it is stored with them. Loads no model."""
 
     def judge(self, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Mapping[str, float]:
-        """What was looked at -> how well it fits, 0..1. motion: the motion condition, px per frame."""
+        """Part -> how well it fits, 0..1. motion: the motion condition, px per frame."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Judgement:
 
     @property
     def score(self) -> float:
-        """The mean of the parts; 1 where there was nothing to look at."""
+        """The mean of the parts; 1 if there are none."""
         return sum(self.parts.values()) / len(self.parts) if self.parts else 1.0
 
 
@@ -57,13 +57,13 @@ class JudgedTake:
 
 
 def judged(judge: ShotJudge, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Judgement:
-    """What a judge says of a shot. motion: its motion condition."""
+    """A judge's score of a shot. motion: its motion condition."""
     parts = judge.judge(instruction, motion, frames_FHWC)
     return Judgement(judge.name, {name: float(value) for name, value in parts.items()})
 
 
 def scores_text(takes: Sequence[tuple[int, Judgement]], kept: int) -> str:
-    """The scores of a turn's takes (seed, judgement), and which seed is kept, for people to read."""
+    """The scores of a turn's takes (seed, judgement), and the kept seed, as text."""
     return ", ".join(f"{found.score:.3f} (seed {seed}{', kept' if seed == kept else ''})" for seed, found in takes)
 
 
