@@ -1,5 +1,4 @@
-"""The store of turns drawn ahead: states and shots that a player may choose next, kept next to the stories, not in
-them.
+"""The store of turns drawn ahead: states and shots that a player may choose next, kept next to the stories.
 
     .ahead/<world>/turns/<address>.*    as in a story, under the same addresses
     .ahead/<world>/shots/<address>.*    <world>: the first 16 digits of its fingerprint

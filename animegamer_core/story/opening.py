@@ -107,9 +107,9 @@ def _check_second(film: str, at: float, seconds: float) -> None:
 
 
 def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[list[np.ndarray], int]:
-    """As `film_span`, of a file that is a film, or a picture, of which there is one frame. at: None is the beginning.
+    """Like `film_span`, for a film or a picture, which has one frame. at: None is the start.
 
-    ValueError: a file that is neither, and a second of a picture.
+    ValueError: a file that is neither, or `at` for a picture.
     """
     from ..data.captions.pictures import open_picture
     from ..data.films.film import FILM_SUFFIXES
