@@ -1,8 +1,8 @@
 """Open and load worlds, from our own format or from published files.
 
 Our own folder:
-    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; the rules and words
-                          of its life
+    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; its life's
+                          rules and words
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
@@ -97,7 +97,7 @@ class World:
 
     @property
     def memory(self) -> Memory:
-        """The default memory of its games: recall; for published worlds the last turns, like their scripts."""
+        """Default memory of its games: recall; for published worlds the last turns, like their scripts."""
         as_released = self.profile.name == "as_run" or (
             self.profile.name == "reference" and self.trained_window is None
         )

@@ -1,5 +1,4 @@
-"""Makes a film of a story to share: its turns in order, with captions, stats, a title card, another size or rate, and
-sound.
+"""Makes a film of a story to share: its turns in order, with captions, stats, a title card and sound, at any size.
 
 Shots are read one by one, so an mp4 or GIF of thousands of turns needs no more memory than one shot.
 """

@@ -296,7 +296,7 @@ def test_a_host_without_the_memory_to_pin_weights_says_so(models, claimed, monke
 
 
 def test_what_cannot_be_offloaded_is_refused(models, monkeypatch):
-    with pytest.raises(ValueError, match="needs an NVIDIA or AMD GPU, and the device is cpu"):
+    with pytest.raises(ValueError, match="needs an NVIDIA or AMD GPU, but the device is cpu"):
         MemoryPlan(CPU, GIB)
     monkeypatch.setattr(memory_plan_module, "_cap_gpu_memory", lambda *_: None)
     MemoryPlan(CPU, GIB).offload(models[0])

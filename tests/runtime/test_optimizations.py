@@ -134,7 +134,7 @@ def test_convolutions_go_through_onednn_and_on_a_cpu_only(monkeypatch, plain):
     assert len(seen) > 10 and set(seen) == {5}
     with torch.device("meta"):
         elsewhere = ShotDecoder(SPECS["tiny"], PROFILES["paper"])
-    with pytest.raises(ValueError, match="onednn is not available: it runs on cpu only, not on meta"):
+    with pytest.raises(ValueError, match="onednn is not available: it runs only on cpu, not on meta"):
         optimize(elsewhere, ["onednn"])
 
 
