@@ -17,16 +17,16 @@ from .spec import PROGRAM
 # A module of `cli`, imported only to run the verb, and what the verb does.
 VERBS: dict[str, tuple[str, str]] = {
     "play": ("play", "play a game, from a file or line by line, and save it as a story"),
-    "export": ("export", "make a film to share of a story"),
+    "export": ("export", "make a film of a story, to share"),
     "batch": ("batch", "play files of games in several takes each, and show the takes side by side"),
     "convert": ("convert", "turn the published weight files into a world folder"),
     "fetch": ("fetch", "download weight files, published or free base models, after asking"),
-    "new": ("new", "make a world to train from free base models"),
+    "new": ("new", "make a new world from free base models, to train"),
     "parity": ("parity", "compare this code with recorded results of the published code"),
     "dataset": ("dataset", "turn films into captioned clips to train on"),
     "train": ("train", "train a stage of a world, or all of them, on a dataset folder"),
     "evaluate": ("evaluate", "measure a world"),
-    "bench": ("benchmark", "time a turn, beside the same turn by stock calls"),
+    "bench": ("benchmark", "time a turn, next to the same turn with stock calls"),
 }
 
 
@@ -81,7 +81,7 @@ def _is_broken(stream: typing.TextIO) -> bool:
 
 
 def _with_task(module: Verb, words: list[str]) -> list[str]:
-    """The words, with the verb's default task if they begin with no task."""
+    """The words, with the verb's default task if they start with no task."""
     default = getattr(module, "DEFAULT_TASK", None)
     unnamed = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
     return [default, *words] if default and unnamed else words

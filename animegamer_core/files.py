@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written beside its place, then moved there. Lock files; checks of names.
+"""Atomic writes: a file is written next to its place, then moved there. Lock files; checks of names.
 
 After a power cut a disk may hold any part of what was not flushed: content and names are flushed apart. So a file is
 flushed before it gets its name, and the name before anything that relies on it is written.
@@ -31,13 +31,13 @@ _NAME_BYTES = 255  # limit of most file systems; a letter takes up to 4 bytes
 
 
 def check_folder_name(name: str, what: str = "story") -> str:
-    """`name`; ValueError if it is no valid folder name on every system. what: what the folder holds, for errors."""
+    """`name`; ValueError if it is not a valid folder name on every system. what: what the folder holds, for errors."""
     stem = name.split(".")[0].strip().upper()
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
         raise ValueError(
-            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, and no "
-            "device name of Windows such as CON"
+            f"{what} name {name!r} is not a valid folder name; use up to 80 letters, digits, spaces, - and _, and no "
+            "Windows device name such as CON"
         )
     return name
 
@@ -49,7 +49,7 @@ def is_part(name: str) -> bool:
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Around a write to `path`: a full disk is one OSError that says how much is free, whatever the writer raises."""
+    """Around a write to `path`: turns any error of a full disk into one OSError that says how much is free."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -57,8 +57,8 @@ def room_for(path: Path) -> Iterator[None]:
         if code not in FULL:
             raise
         free = shutil.disk_usage(path.parent).free / 1e6
-        what = f"{os.strerror(code)} ({free:.1f} MB free); what is finished is kept"
-        raise OSError(code, f"{what}; free some space and run the same again", str(path)) from error
+        what = f"{os.strerror(code)} ({free:.1f} MB free); finished work is kept"
+        raise OSError(code, f"{what}; free some space and run the same command again", str(path)) from error
 
 
 def _code_of(error: SafetensorError) -> int | None:
@@ -208,4 +208,4 @@ else:
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink == 0:
-            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its former holder")
+            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its previous owner")

@@ -44,7 +44,7 @@ def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Val
     except OSError as error:
         raise JsonError(f"{path}: cannot be read ({error.strerror})") from error
     if len(data) > largest:
-        raise JsonError(f"{path}: has more than {largest} bytes; expected a JSON file of at most that")
+        raise JsonError(f"{path}: expected a JSON file of at most {largest} bytes")
     return parse_json(data, kind, str(path))
 
 
@@ -65,7 +65,7 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
     except (msgspec.ValidationError, RecursionError) as error:
         raise JsonError(f"{where}: {_in_words(str(error))}") from error
     except UnicodeEncodeError as error:  # half characters, which Python's own reader takes
-        raise JsonError(f"{where}: a text that is no Unicode") from error
+        raise JsonError(f"{where}: text that is not valid Unicode") from error
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:

@@ -1,7 +1,7 @@
-"""What a world states about the life in it: the rules of its three stats, and the words that it knows. Needs no torch.
+"""A world's life: the rules of its three stats, and the words that it knows. Needs no torch.
 
-Both are data in world.json (field `life`). A world that states nothing has the published rules: each stat starts at 50,
-a turn moves it by 5 points or not at all, and it ends at 0 and 100.
+Both are data in world.json (field `life`). The default is the published rules: each stat starts at 50, a turn moves it
+by 5 points or not at all, and it stays within 0 to 100.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMITS = (0, 100)
 @dataclass(frozen=True)
 class Stat:
     """How one stat behaves. label: what it is called; empty: its own name. start: its value in a new game. step: points
-    for one unit of change. low, high: where it ends. drift: points that every turn adds by itself.
+    for one unit of change. low, high: its range. drift: points that every turn adds.
     """
 
     label: str = ""
@@ -44,7 +44,7 @@ class Stat:
 
 @dataclass(frozen=True)
 class Consequence:
-    """While `stat` is at most `at_most`, a turn can raise the stats in `only` and no other."""
+    """While `stat` is at most `at_most`, a turn can raise only the stats in `only`."""
 
     stat: str
     at_most: int
@@ -53,12 +53,12 @@ class Consequence:
     def __post_init__(self) -> None:
         unknown = [name for name in (self.stat, *self.only) if name not in STATS]
         if unknown:
-            raise ValueError(f"a consequence names the stat {unknown[0]!r}; the stats are {', '.join(STATS)}")
+            raise ValueError(f"a consequence names an unknown stat {unknown[0]!r}; the stats are {', '.join(STATS)}")
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How the stats follow from what the engine predicts."""
+    """How the engine's predictions change the stats."""
 
     stamina: Stat = Stat()
     social: Stat = Stat()
@@ -70,7 +70,7 @@ class Rules:
         return getattr(self, name)
 
     def label(self, name: str) -> str:
-        """What a stat is called in this world."""
+        """A stat's name in this world."""
         return self.stat(name).label or name
 
     @property
@@ -115,9 +115,9 @@ class Act:
 
 @dataclass(frozen=True)
 class Words:
-    """What a world can be asked for. adverbs: in groups, from still to wild. things, looks: what a character may carry,
-    and what it may look like. untried: pairs of characters, phrases of acts and places that its training never showed
-    together, so that nothing is proposed that needs both.
+    """The words that a world knows. adverbs: in groups, from still to wild. things, looks: what a character may carry,
+    and what it may look like. untried: pairs of characters, act phrases and places that never appear together in its
+    training data, so proposals never combine them.
     """
 
     characters: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Words:
             groups = (item if isinstance(item, tuple) else (item,) for item in getattr(self, field.name))
             for text in (getattr(item, "phrase", item) for group in groups for item in group):
                 if not text.strip() or ";" in text:
-                    raise ValueError(f"the words of a world have {text!r} in {field.name}; expected a text without `;`")
+                    raise ValueError(f"the words of a world have {text!r} in {field.name}; expected text without `;`")
 
     @cached_property
     def by_length(self) -> tuple[Act, ...]:
@@ -146,7 +146,7 @@ class Words:
         return frozenset(map(frozenset, self.untried))
 
     def tried(self, one: str, other: str) -> bool:
-        """Whether two of a character, an act's phrase and a place may have been together in training."""
+        """Whether two of a character, an act's phrase and a place may appear together in the training data."""
         return frozenset((one, other)) not in self._untried
 
     def act_of(self, motion: str) -> Act | None:
@@ -157,7 +157,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Life:
-    """What a world states. words: None if it does not state them."""
+    """A world's rules and words. words: None if it does not list them."""
 
     rules: Rules = PUBLISHED_RULES
     words: Words | None = None

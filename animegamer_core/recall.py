@@ -1,12 +1,12 @@
 """What a game remembers: its last turns, and with `recall` earlier ones that an instruction refers to. Needs no torch.
 
 The rule: an instruction refers to things ("the scarf"), to a place and to characters, in this order. For a thing the
-game recalls the newest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
-newest turn that showed it. For a place and a character it recalls the newest turn that showed them. Those that are not
-among the last turns take the place of the oldest turns of the window.
+game recalls the latest turn that described it ("a red scarf"); if none did, the opening picture; without one, the
+latest turn that showed it. For a place and a character it recalls the latest turn that showed them. Those that are not
+among the last turns replace the oldest turns of the window.
 
-Pronouns and phrases with "same" name nothing by themselves: they mean what the last turns show, which the window holds.
-"The friend" is a thing like any other, so it recalls the newest turn with "a friend".
+Pronouns and phrases with "same" recall nothing: they mean what the last turns show, which the window already holds.
+"The friend" is a thing like any other, so it recalls the latest turn with "a friend".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Memory:
         if self.kind not in MEMORIES:
             raise ValueError(f"unknown memory {self.kind!r}; choose {' or '.join(MEMORIES)}")
         if self.turns < 1:
-            raise ValueError(f"recalled turns is {self.turns}; expected 1 or more, or memory {RECENT}")
+            raise ValueError(f"recalled turns is {self.turns}; expected 1 or more; for none, choose memory {RECENT}")
 
 
 LAST_TURNS = Memory(RECENT)
@@ -59,11 +59,11 @@ def turn_name(number: int) -> str:
 
 
 def chosen_memory(kind: str | None, turns: int | None) -> Memory | None:
-    """The memory that a player asks for; None if nothing is asked for. A number of turns alone asks for `recall`."""
+    """The memory that a player chose; None if none was chosen. A number of turns alone means `recall`."""
     if kind is None and turns is None:
         return None
     if kind == RECENT and turns is not None:
-        raise ValueError(f"memory {RECENT} recalls no turns, but {turns} were asked for; choose memory {RECALL}")
+        raise ValueError(f"memory {RECENT} recalls no turns, but {turns} were requested; choose memory {RECALL}")
     return Memory(kind or RECALL, RECALLED_TURNS if turns is None else turns)
 
 
@@ -110,7 +110,7 @@ def named_in(text: str) -> Named:
 
 @dataclass(frozen=True)
 class Seen:
-    """Which turn described and which showed each word last. A turn more makes a new one, so games can branch."""
+    """Which turn last described and last showed each word. Adding a turn makes a new index, so games can branch."""
 
     described: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
@@ -158,19 +158,19 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Phrase:
-    """A noun phrase without its determiner. introduces: it begins with "a", so it names something new."""
+    """A noun phrase without its determiner. introduces: it starts with "a", so it names something new."""
 
     words: tuple[str, ...]
     introduces: bool
 
     @property
     def names(self) -> bool:
-        """Whether it says what its thing is; "the same place" is whatever the last turn showed."""
+        """Whether it names its thing; "the same place" means whatever the last turn showed."""
         return "same" not in self.words
 
     @property
     def describes(self) -> bool:
-        """Whether it says what its thing looks like, or brings it in."""
+        """Whether it says what its thing looks like, or introduces it."""
         return self.introduces or len(self.words) > 1
 
 
@@ -192,6 +192,6 @@ def _phrases(text: str) -> Iterator[_Phrase]:
 
 
 def _key(word: str) -> str:
-    """A word in lower case and without the ending of a plural or a genitive, so that "cars" finds "car"."""
+    """A word in lower case without plural or possessive ending, so that "cars" finds "car"."""
     word = word.strip().lower().removesuffix("'s").removesuffix("\u2019s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

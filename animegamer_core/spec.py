@@ -1,4 +1,4 @@
-"""Sizes of a world's models, and the profiles that say how they are run.
+"""Sizes of a world's models, and the profiles for running them.
 
 The same classes serve every size; only the `ModelSpec` differs. Nothing here imports torch, so the command line and
 ComfyUI list worlds quickly.
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 from .messages import brief
 
-PROGRAM = "python -m animegamer_core"  # the command line, as messages name it
+PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
-MOST_POSITIONS = 1 << 28  # numbers of the table of positions, 20 times the released one; no tensor tells its size
+MOST_POSITIONS = 1 << 28  # values in the position table, 20 times the released one; no tensor gives its size
 MOST_LEVELS = 8
-MOST_LAYERS = 200  # of a model; each takes time to build, before its weights are looked at
+MOST_LAYERS = 200  # layers of a model; each takes time to build, before its weights are checked
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
@@ -183,8 +183,8 @@ class ModelSpec:
         hidden = self.decoder.heads * self.decoder.head_width
         if hidden != self.state.width:
             raise ValueError(
-                f"spec {self.name!r}: the decoder's width is {hidden} and the state's {self.state.width}; the "
-                "transformer reads states without a projection, so give both the same width"
+                f"spec {self.name!r}: the decoder's width is {hidden}, the state's is {self.state.width}; the "
+                "transformer reads states without a projection, so both must be equal"
             )
 
     def to_dict(self) -> dict[str, typing.Any]:
@@ -304,7 +304,7 @@ TRAINED_PROFILES = ("paper", "reference")  # as_run drops part of the engine's i
 class Reading:
     """The prompt format that an engine was trained with, which play must use too.
 
-    profile: only its READING_SWITCHES matter. window: the most past turns that training showed; None if unknown, as for
+    profile: only its READING_SWITCHES matter. window: the maximum past turns in training; None if unknown, as for
     published weights.
     """
 
@@ -332,13 +332,13 @@ class Reading:
         for switch, ours in read.to_dict().items():
             if values.get(switch) != ours:
                 raise ValueError(
-                    f"{switch} of profile {name!r} is {brief(values.get(switch), 40)!r}, here it is {ours}"
+                    f"{switch} of profile {name!r} is {brief(values.get(switch), 40)!r}, but {ours} in this program"
                 )
         return read
 
 
 class SamplingPreset(typing.Protocol):
-    """A preset's choice of steps and guidance; None leaves one to the world."""
+    """A preset's choice of steps and guidance; None means the world's."""
 
     @property
     def steps(self) -> int | None: ...

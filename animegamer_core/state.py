@@ -1,6 +1,7 @@
 """The game without models: motion scope, character stats, instructions, turns and the session.
 
-Values are frozen: a step returns a new session, and an older one can go on as another branch. Nothing here needs torch.
+Values are frozen: a step returns a new session, and an older one can continue as another branch. Nothing here needs
+torch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DEFAULT_WINDOW = 4  # training used up to 4 past turns (docs/reference.md, train
 
 
 class MotionScope(IntEnum):
-    """How much a shot moves, by the number of the engine's token; a `MotionTable` turns it into a motion value."""
+    """How much a shot moves, as the engine's token number; a `MotionTable` maps it to a motion value."""
 
     STILL, GENTLE, BRISK, FAST, WILD = 1, 2, 3, 4, 5
 
@@ -62,7 +63,7 @@ class MotionTable:
         """The scope of a measured motion value; ValueError if the table has no edges."""
         if self.edges is None:
             raise ValueError(
-                f"motion table {self.name!r} has no measured edges; use that of a world with its own dataset"
+                f"motion table {self.name!r} has no measured edges; use the table of a world with its own dataset"
             )
         return MotionScope(level_of(value, self.edges))
 
@@ -126,7 +127,7 @@ class GameState:
 
     @classmethod
     def of_picture(cls, representation: Tensor | None) -> GameState:
-        """The state of an opening picture: it stands still and changes no stat."""
+        """The state of an opening picture: it has no motion and changes no stat."""
         return cls(representation, MotionScope.STILL)
 
     @property
@@ -137,7 +138,7 @@ class GameState:
 
 @dataclass(frozen=True, eq=False)
 class OpeningClip:
-    """What an opening looks like, (F, H, W, 3) uint8 as a shot has it. Only for people: no turn depends on it."""
+    """The clip of an opening, (F, H, W, 3) uint8 like a shot. Only for people: no turn depends on it."""
 
     frames: np.ndarray
     fps: float
@@ -151,9 +152,8 @@ class OpeningClip:
 @dataclass(frozen=True)
 class Turn:
     """A played turn. number: from 1; 0 is an opening picture. address: in its story. window: how many past turns its
-    prediction could use. recalled: the numbers of those that are older than the last turns. before: the stats before
-    it. refused: the stats whose predicted change the world's rules did not count. clip: of an opening that is not yet
-    in its story.
+    prediction could use. recalled: the numbers of recalled older turns. before: the stats before it. refused: the stats
+    whose predicted change the world's rules did not count. clip: an opening's clip that is not yet in its story.
     """
 
     number: int
@@ -169,7 +169,7 @@ class Turn:
     clip: OpeningClip | None = None
 
     def under(self, rules: Rules) -> Turn:
-        """The turn with the stats that follow from those before it, which `character` holds so far."""
+        """The turn with its new stats; until now `character` holds the stats before it."""
         before, change = asdict(self.character), asdict(self.state.change)
         counted = rules.allowed(before, change)
         refused = tuple(name for name in STATS if counted[name] != change[name])
@@ -214,11 +214,11 @@ class GameSession:
 
     @property
     def picture(self) -> Turn | None:
-        """The opening picture, turn 0, if the game began from one."""
+        """The opening picture, turn 0, if the game started from one."""
         return self.turns[0] if self.turns and self.turns[0].number == 0 else None
 
     def with_defaults(self, window: int, memory: Memory, rules: Rules = PUBLISHED_RULES) -> GameSession:
-        """The session with this window, memory and rules where it has none of its own."""
+        """The session with this window, memory and rules as defaults."""
         filled = (window if self.window is None else self.window, self.memory or memory, self.rules or rules)
         if filled == (self.window, self.memory, self.rules):
             return self
@@ -231,7 +231,7 @@ class GameSession:
         return (*(turn for turn in map(self._turn, recalled)), *self.turns[max(0, last) :])
 
     def recall(self, instruction: str, stored: bool = False) -> tuple[int, ...]:
-        """The numbers of the turns that `past` takes for this instruction in place of the oldest of the window.
+        """The numbers of the turns that `past` takes for this instruction instead of the oldest of the window.
 
         stored: the representation of any turn can be read from a story, not only those in memory.
         """
@@ -257,9 +257,9 @@ class GameSession:
         return Seen.of((turn.number, turn.instruction) for turn in self.turns)
 
     def open_with(self, instruction: str, state: GameState, clip: OpeningClip | None = None) -> GameSession:
-        """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it has turns already."""
+        """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it already has turns."""
         if self.turns:
-            raise ValueError(f"this game has {len(self.turns)} turns already; an opening picture must come first")
+            raise ValueError(f"this game already has {len(self.turns)} turns; an opening picture must come first")
         return replace(self, turns=(Turn(0, instruction, 0, state, self.opening, clip=clip),))
 
     def step(
@@ -330,8 +330,8 @@ def motion_text(instruction: str) -> str:
 def clean_text(text: str) -> str:
     """User text made safe for the prompt: one line, single spaces, no control characters and no tags.
 
-    Angle brackets become single quotation marks that look like them, so text cannot name a special token. Runs of
-    spaces collapse, because tokenizer versions disagree about them (docs/reference.md, tokenizer).
+    Angle brackets become similar-looking quotation marks, so text cannot contain a special token. Runs of spaces
+    collapse, because tokenizer versions disagree about them (docs/reference.md, tokenizer).
     """
     plain = unicodedata.normalize("NFC", text)
     plain = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in plain)

@@ -38,7 +38,7 @@ export function createClips(address, moving = !reducedMotion()) {
     return set(videos.get(key), { "aria-label": words, "data-still": still });
   }
 
-  /** The image element for a picture that is no clip; the one that is shown already, if its address is the same. */
+  /** The image element for a picture that is not a clip; reuses the one shown now if its address is the same. */
   function picture(place, file, { words = null } = {}) {
     const source = address(viewPath(file));
     const shown = pictures.get(place)?.getAttribute("src") === source;
@@ -91,7 +91,7 @@ export function reducedMotion() {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }
 
-/** Play. It is no error if the browser refuses, or if the element was moved meanwhile: the first frame is shown. */
+/** Play. If the browser refuses, or the element was moved in the meantime, the first frame is shown without an error. */
 function start(element) {
   element.play().catch((error) => {
     if (!(error instanceof DOMException)) throw error;

@@ -32,7 +32,7 @@ export function createCommands(session, openTab) {
   ];
 }
 
-/** The take after a turn's own one, the first after the last; null where there is no other. */
+/** The take after the turn's current one, wrapping around; null if there is no other. */
 export function nextTake(at) {
   const takes = at.parent ? takesOf(at) : [];
   return takes.length > 1 ? takes[(takes.indexOf(at) + 1) % takes.length] : null;

@@ -6,7 +6,7 @@ const SHEET = "sheet"; // the story as one clip, and a contact sheet
 const KINDS = [SHEET, "mp4", "gif", "webp"];
 const SUBTITLES = ["none", "burned", "soft"];
 const SUBTITLE_WORDS = { none: "subtitles_none", burned: "subtitles_burned", soft: "subtitles_soft" };
-const RATES = [0, 24, 30, 48, 60]; // pictures a second; 0: as drawn
+const RATES = [0, 24, 30, 48, 60]; // frames per second; 0: as drawn
 const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
 const LARGEST_GIF_RATE = 50;
 
@@ -51,7 +51,7 @@ export function createExport(say, write) {
   );
   fit();
 
-  /** A GIF or WebP has no subtitles to switch on, and no GIF is faster than 50 pictures a second. */
+  /** A GIF or WebP cannot have soft subtitles, and a GIF is limited to 50 frames per second. */
   function fit() {
     look.hidden = kind.value === SHEET;
     const soft = subtitles.options[SUBTITLES.indexOf("soft")];

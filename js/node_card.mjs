@@ -73,7 +73,7 @@ function findNode(graph, [first, ...rest]) {
   return rest.length ? findNode(node?.subgraph, rest) : node;
 }
 
-/** Remove the live previews from a node, which the page would otherwise keep showing in place of the result. */
+/** Remove the live previews from a node, which the page would otherwise keep showing instead of the result. */
 function dropPreviews(node, app) {
   removePictures(node);
   const { workflow, _p: stores } = app.extensionManager; // Nodes 2.0 draws from a store without a public API

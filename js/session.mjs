@@ -151,7 +151,7 @@ export class PlaySession {
     const { director } = this.choices;
     const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed, director };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
-    // A world without words proposes nothing, which is no news; an endpoint that does not answer is.
+    // A world without words proposes nothing, which is normal; an endpoint that does not answer is an error to report.
     const found = await (quiet && director === "rules" ? read().catch(() => null) : this.#guard(read));
     return found?.suggestions ?? [];
   }

@@ -21,8 +21,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
     {
       id: CLIPS,
       category: ["AnimeGamer", "Play tab", "Clips"],
-      name: "Clips move by themselves",
-      tooltip: "Off: clips show their first frame until you point at them. The pause button of the Play tab changes it too.",
+      name: "Play clips automatically",
+      tooltip: "Off: clips show their first frame until you hover over them. The pause button of the Play tab also changes this.",
       type: "boolean",
       defaultValue: () => !reducedMotion(),
       onChange: clipsChanged,
@@ -31,7 +31,7 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       id: PREVIEW,
       category: ["AnimeGamer", "Play tab", "Preview"],
       name: "Show a shot while it is drawn",
-      tooltip: "The picture so far takes the place of the clip. How it is made: the setting Live preview method of ComfyUI.",
+      tooltip: "A preview replaces the clip. ComfyUI's setting Live preview method controls how it is made.",
       type: "boolean",
       defaultValue: true,
     },
@@ -40,8 +40,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       category: ["AnimeGamer", "Play tab", "Director"],
       name: "Who proposes turns",
       tooltip:
-        "rules: a small rule. endpoint: a language model behind an OpenAI-compatible endpoint, which the server's " +
-        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY name.",
+        "rules: a simple built-in rule. endpoint: a language model at an OpenAI-compatible endpoint, set by the server's " +
+        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY.",
       type: "combo",
       options: ["rules", "endpoint"],
       defaultValue: "rules",
@@ -51,7 +51,7 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       id: TAKES,
       category: ["AnimeGamer", "Play tab", "Takes"],
       name: "Takes",
-      tooltip: "How many takes of a turn the second button of the Play tab draws.",
+      tooltip: "How many takes the second button of the Play tab draws of each turn.",
       type: "slider",
       attrs: { min: 2, max: 8, step: 1 },
       defaultValue: 3,
@@ -60,8 +60,8 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
     {
       id: MESSAGES,
       category: ["AnimeGamer", "Messages", "Ended"],
-      name: "Tell what has ended while its tab was closed",
-      tooltip: "A short message at the edge of the page: a turn is played or has failed, a training has ended.",
+      name: "Notify me when work ends while its tab is closed",
+      tooltip: "A short message at the edge of the page when a turn was played or has failed, or a training run has ended.",
       type: "boolean",
       defaultValue: true,
     },
@@ -84,7 +84,7 @@ function aheadSettings(changed) {
     number(
       AHEAD_SECONDS,
       "Seconds a minute",
-      "How much of each minute may be spent on turns that are drawn ahead. 60: all of it.",
+      "How much of each minute to spend on drawing turns ahead. 60: all of it.",
       60,
       30,
       (seconds) => changed({ seconds }),
@@ -102,7 +102,7 @@ function aheadSettings(changed) {
       category: ["AnimeGamer", "Turns drawn ahead", "Mode"],
       name: "Draw proposed turns ahead",
       tooltip:
-        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: unless " +
+        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: on, unless " +
         "turns are drawn on a CPU and take longer than their clips.",
       type: "combo",
       options: ["auto", "on", "off"],

@@ -1,4 +1,4 @@
-// State that survives a reload: the story, the current turn, the queued prompts, the form's settings, and beside them the
+// State that survives a reload: the story, the current turn, the queued prompts, the form's settings, and also the
 // prompts of turns that are drawn ahead.
 
 const KEY = "animegamer.play";

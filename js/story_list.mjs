@@ -65,7 +65,7 @@ export function createStoryList(say, session, page) {
     return item;
   }
 
-  /** A field in place of the entry. Enter keeps the new name, Escape the old one. */
+  /** A field instead of the entry. Enter keeps the new name, Escape the old one. */
   function rename(item, name) {
     const field = el("input", { type: "text", maxlength: 80, required: true, value: name, "aria-label": say("newName", { story: name }) });
     const submit = async (event) => {

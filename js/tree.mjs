@@ -38,7 +38,7 @@ export function allTurns(root) {
   return found;
 }
 
-/** Turn `number` of a branch; its last turn if it is shorter, the root if there is no such branch. */
+/** Turn `number` of a branch; its last turn if it is shorter, the root if the branch does not exist. */
 export function findTurn(root, line, number) {
   let at = root;
   while (at.number < number) {

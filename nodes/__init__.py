@@ -46,8 +46,8 @@ NODE_CLASS_MAPPINGS = {
 }
 
 
-# Whoever renames a node adds {old_node_id, new_node_id, old_widget_ids, input_mapping, output_mapping}. Empty, since no
-# node and no input has changed its name since the first version.
+# If you rename a node, add {old_node_id, new_node_id, old_widget_ids, input_mapping, output_mapping}. Empty, because no
+# node or input has been renamed since the first version.
 REPLACED: tuple[dict[str, typing.Any], ...] = ()
 
 

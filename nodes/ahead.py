@@ -1,4 +1,4 @@
-"""DrawTurnsAhead: predicts and draws turns that may come next, while nothing else waits in the queue."""
+"""DrawTurnsAhead: predicts and draws turns that may come next, while nothing else is waiting in the queue."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class DrawTurnsAhead(io.ComfyNode):
             display_name="Draw Turns Ahead",
             search_aliases=("precompute", "prefetch", "speculative", "cache turns", "choices"),
             advanced=("line", "window", "guidance", "memory", "recalled_turns", "pieces"),
-            description="Predicts and draws turns that may come next: first the states of all, then their shots. They "
-            "are kept beside the stories, in output/animegamer/.ahead, for a day. Play Game Story with the same inputs "
-            "then plays them at once. The story stays as it is. Ends early when another prompt waits in the queue.",
+            description="Predicts and draws turns that may come next: first all states, then the shots. They are kept "
+            "for a day in output/animegamer/.ahead, next to the stories. Play Game Story with the same inputs "
+            "then plays them at once. The story itself does not change. Stops early when another prompt is "
+            "waiting in the queue.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 io.String.Input(
@@ -68,7 +69,7 @@ class DrawTurnsAhead(io.ComfyNode):
                     f"Empty: {SUGGESTIONS} turns that the world proposes.",
                 ),
                 story_input(),
-                turn_input("after", -1, "The turn after which they come. 0: before turn 1; -1: after the last turn."),
+                turn_input("after", -1, "Draw what may follow this turn. 0: before turn 1; -1: after the last turn."),
                 branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
                 window_input(),
                 seed_input("As in Play Game Story: the noise seed of turn 1; each later turn adds 1."),
@@ -78,31 +79,33 @@ class DrawTurnsAhead(io.ComfyNode):
                     1,
                     1,
                     MOST_TURNS_AHEAD,
-                    "How far ahead. 2 and 3 also draw the turns that would follow the first instruction.",
+                    "How many turns to look ahead. 2 and 3 also draw the turns that would follow the first "
+                    "instruction.",
                 ),
                 number_input(
                     "pieces",
                     0,
                     0,
                     MOST_PIECES,
-                    "How many states and shots are made in one run. 0: all that are missing.",
+                    "How many states and shots to make in one run. 0: all that are missing.",
                 ),
                 seed_input(
-                    "For turns that the world proposes: another number proposes others.", name="suggestion_seed"
+                    "Seed of the turns that the world proposes; change it to get other proposals.",
+                    name="suggestion_seed",
                 ),
                 opening_input(),
                 *memory_inputs(),
             ],
             hidden=[io.Hidden.prompt, io.Hidden.unique_id],
             outputs=[
-                io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions are drawn by now."),
+                io.Int.Output("drawn", display_name="drawn", tooltip="How many of the instructions have been drawn."),
             ],
             is_output_node=True,
         )
 
     @classmethod
     def fingerprint_inputs(cls, **_: object) -> float:
-        """Never the same: what is there by now is looked up on disk."""
+        """Always new, because the node looks up what is on disk."""
         return float("nan")
 
     @classmethod
@@ -137,10 +140,10 @@ class DrawTurnsAhead(io.ComfyNode):
 
 
 def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]]:
-    """What draws ahead, and the instructions that may come next; ValueError if nothing is given nor can be proposed."""
+    """What draws ahead, and the instructions that may come next; ValueError if none is given or can be proposed."""
     written, world = read_instructions(given.instructions), player.world
     if len(written) > MOST_OFFERED:
-        raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns are drawn ahead")
+        raise ValueError(f"{len(written)} instructions; at most {MOST_OFFERED} turns can be drawn ahead")
     propose: Proposer | None = None
     if not written or given.turns_ahead > 1:
         propose = director_for(world.life, world.spec.name, player.session, given.suggestion_seed)
@@ -150,7 +153,7 @@ def _offered(given: AheadInputs, player: Player) -> tuple[Ahead, tuple[str, ...]
 
 
 class _Waiting:
-    """Finds out whether a prompt that waits plays the very turn that is being drawn ahead."""
+    """Tells whether a waiting prompt plays the very turn that is being drawn ahead."""
 
     def __init__(self, prompt: comfyui.Prompt, node: str) -> None:
         """prompt: the running one; node: the id of its DrawTurnsAhead."""
@@ -166,13 +169,13 @@ class _Waiting:
 
 
 def _game_of(prompt: comfyui.Prompt, node: comfyui.Prompt) -> dict[str, typing.Any]:
-    """The inputs of a node that say how a game goes on, as they stand in the prompt, with the nodes behind links."""
+    """The inputs of a node that say how a game goes on, as written in the prompt, with links followed."""
     inputs = node.get("inputs", {})
     return {name: _linked(prompt, inputs[name]) for name in GAME_INPUTS if name in inputs}
 
 
 def _linked(prompt: comfyui.Prompt, value: object) -> object:
-    """A value of a prompt; for a link, the node behind it, which equals no other if it has links itself."""
+    """A value of a prompt; for a link, the linked node, which equals no other if it has links itself."""
     if not isinstance(value, list):
         return value
     node = prompt.get(str(value[0]), {})
@@ -181,9 +184,9 @@ def _linked(prompt: comfyui.Prompt, value: object) -> object:
 
 
 def _draw(ahead: Ahead, offered: tuple[str, ...], pieces: int, waiting: _Waiting) -> None:
-    """Draw what is missing, at most so many pieces (0: all), until another prompt waits in the queue.
+    """Draw what is missing, at most this many pieces (0: all), until another prompt is waiting in the queue.
 
-    A piece that the next prompt would make itself is finished, so that it need not begin anew.
+    A piece that the waiting prompt needs is finished first, so that it does not have to be drawn again.
     """
     count = 0
     try:

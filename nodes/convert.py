@@ -34,15 +34,15 @@ class ConvertAnimeGamer(io.ComfyNode):
             node_id="ConvertAnimeGamer",
             display_name="Convert AnimeGamer",
             search_aliases=("checkpoint converter", "published weights", "import weights"),
-            description="Converts the published files in models/animegamer into a world folder, which is smaller, "
-            "checked and faster to load; or starts a new world from free base models, to train it on your own film. "
+            description="Converts the published files in models/animegamer into a world folder that is smaller, "
+            "checked and faster to load. Or creates a new world from free base models, to train on your own film. "
             "The downloads are not changed. An interrupted conversion continues where it stopped.",
             inputs=[
                 io.Combo.Input(
                     "source",
                     options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED],
-                    tooltip="A folder in models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and which "
-                    "of its worlds to convert. new world: starts one from the CogVideoX-2b and "
+                    tooltip="A folder in models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and the "
+                    "world in it to convert. new world: creates one from the CogVideoX-2b and "
                     "Mistral-7B-Instruct-v0.1 in that folder, both Apache-2.0.",
                 ),
                 io.String.Input(
@@ -54,8 +54,8 @@ class ConvertAnimeGamer(io.ComfyNode):
                     "precision",
                     ["released", "keep"],
                     "released",
-                    "released: float32 weights are stored in the 16-bit type that the published scripts compute in; "
-                    "keep: weights are stored as they are.",
+                    "released: store float32 weights in the 16-bit type that the published scripts compute in; keep: "
+                    "store weights as they are.",
                 ),
             ],
             outputs=[
@@ -74,7 +74,7 @@ class ConvertAnimeGamer(io.ComfyNode):
 
     @classmethod
     def validate_inputs(cls, source: str | None) -> bool | str:
-        """What to do if the source is gone, in place of ComfyUI's "value not in list"; None: the input is linked."""
+        """What to do if the source is gone, to replace ComfyUI's "value not in list"; None: the input is linked."""
         return source is None or source in (*_downloads(), *_bases()) or _source_missing(source)
 
     @classmethod
@@ -139,7 +139,7 @@ def _versions(widgets: Mapping[str, str | None]) -> dict[str, str | None]:
 def _source_missing(source: str) -> str:
     return (
         f"no published files at {source!r}: put MLLM-*, VDM_Decoder-*, the CogVideoX-2b vae and the Mistral folder "
-        f"together into a folder below {comfyui.model_folders()[0]} and press R; a new world needs CogVideoX-2b and "
+        f"into one folder inside {comfyui.model_folders()[0]} and press R; a new world needs CogVideoX-2b and "
         "Mistral-7B-Instruct-v0.1 there"
     )
 

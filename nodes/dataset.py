@@ -69,21 +69,20 @@ class BuildGameDataset(io.ComfyNode):
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
             advanced=("held_out",),
             description="Cuts films into scenes and two-second clips, measures their motion, captions them and groups "
-            "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, or "
-            "when you have added a film, queue the node again: finished work is kept.",
+            "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, "
+            "or after you add a film, queue the node again: finished work is kept.",
             inputs=[
                 io.Combo.Input(
                     "film",
                     options=list(_films()) or [NO_FILM],
                     upload=io.UploadType.video,
-                    tooltip="A film in ComfyUI's input folder, or a folder in it (its name ends in /) with several "
-                    "films.",
+                    tooltip="A film in ComfyUI's input folder, or a folder of films there (its name ends in /).",
                 ),
                 io.String.Input(
                     "dataset",
                     default="my-film",
-                    tooltip="Name of the dataset: a folder in output/animegamer/datasets. All films that you build "
-                    "under this name are added to it.",
+                    tooltip="Name of the dataset: a folder in output/animegamer/datasets. Every film that you build "
+                    "under this name is added to it.",
                 ),
                 choice_input(
                     "size",
@@ -95,8 +94,8 @@ class BuildGameDataset(io.ComfyNode):
                     "captioner",
                     CAPTIONERS,
                     "none",
-                    "What writes the captions. none: no captions yet; endpoint: a vision model at the url; "
-                    "transformers: a vision model in a folder; script: the file FILM.captions.jsonl beside the film.",
+                    "Where captions come from. none: no captions yet; endpoint: a vision model at the url; "
+                    "transformers: a vision model in a folder; script: the file FILM.captions.jsonl next to the film.",
                 ),
                 io.String.Input(
                     "url",
@@ -126,7 +125,7 @@ class BuildGameDataset(io.ComfyNode):
                     min=0.0,
                     max=0.9,
                     step=0.05,
-                    tooltip="Fraction of the games that is kept out of training, for evaluation. Clips of an earlier "
+                    tooltip="Fraction of the games to hold out of training, for evaluation. Clips from an earlier "
                     "build stay in their split.",
                 ),
             ],
@@ -135,7 +134,7 @@ class BuildGameDataset(io.ComfyNode):
                 io.String.Output(
                     "report",
                     display_name="report",
-                    tooltip="What is in the dataset, what was left out and why, and where it is.",
+                    tooltip="What is in the dataset, what was skipped and why, and where it is.",
                 ),
                 io.Image.Output("stats", display_name="stats", tooltip="Motion levels, stats, characters and films."),
             ],
@@ -144,7 +143,7 @@ class BuildGameDataset(io.ComfyNode):
 
     @classmethod
     def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
-        """Changes when a film, a file beside it or a reference picture does, or when the dataset is deleted."""
+        """Changes when a film, a file next to it or a reference picture does, or when the dataset is deleted."""
         return BUILT.fingerprint(widgets | _versions(widgets))
 
     @classmethod
@@ -158,7 +157,7 @@ class BuildGameDataset(io.ComfyNode):
         films = _films().get(given.film)
         if films is None:
             raise ValueError(
-                f"film {given.film!r} is not there: put a film, or a folder of films, into "
+                f"film {given.film!r} was not found: put a film, or a folder of films, into "
                 f"{comfyui.input_folder().parent} and press R, or upload one with the button on the node"
             )
         report, unreadable = _build(given, films)
@@ -224,7 +223,7 @@ def _entries(folder: Path, wanted: Callable[[Path], bool]) -> tuple[Path, ...]:
 
 
 def _captioners() -> dict[str, Path]:
-    """The vision models in models/animegamer/captioners by name; of equal names the first model folder wins."""
+    """The vision models in models/animegamer/captioners by name; for equal names the first model folder wins."""
     roots = reversed(comfyui.model_folders())
     return {path.name: path for root in roots for path in _entries(root / CAPTIONER_MODELS, Path.is_dir)}
 
@@ -242,7 +241,7 @@ def _chosen(name: str, folders: Mapping[str, Path], widget: str, place: Path) ->
 
 
 def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
-    """The versions of the files that a dataset is made of: films, caption files beside them, reference pictures."""
+    """The versions of the files that a dataset is made of: films, caption files next to them, reference pictures."""
     from ..animegamer_core.data.captions import sidecar_of
 
     films = _films().get(widgets.get("film") or "", ())
@@ -301,21 +300,21 @@ def _caption_files(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     for name, note in read_film_index(out).items():
         if name not in chosen and name not in listed:
             raise ValueError(
-                f"captioner 'script' reads the caption files of all films in the dataset; put {note.file} back into "
-                f"{comfyui.input_folder().parent}, with {sidecar_of(Path(note.file)).name}"
+                f"captioner 'script' reads the caption files of all films in the dataset; put {note.file} and "
+                f"{sidecar_of(Path(note.file)).name} back into {comfyui.input_folder().parent}"
             )
         chosen.setdefault(name, listed.get(name))
     return {name: sidecar_of(film) for name, film in chosen.items()}
 
 
 def _trusted(url: str) -> str:
-    """The url, if it is on this machine or set by whoever started ComfyUI; a workflow may come from anybody."""
+    """The url, if it is on this machine or set by whoever started ComfyUI; a workflow can come from anyone."""
     service = os.environ.get(SERVICE_VARIABLE, DEFAULT_SERVICE)
     parts = urlsplit(url)
     if parts.hostname in LOCAL_HOSTS or (parts.scheme, parts.netloc) == urlsplit(service)[:2]:
         return url
     raise ValueError(
-        f"url {url!r} is neither on this machine nor at {service}; a workflow must not choose who gets your key and "
+        f"url {url!r} is neither on this machine nor at {service}; a workflow must not decide who gets your key and "
         f"your film, so start ComfyUI with the environment variable {SERVICE_VARIABLE} set to this url"
     )
 
@@ -326,14 +325,14 @@ def _report(report: BuildReport) -> str:
 
     folder = report.dataset.path
     review = write_review(folder)
-    return f"{report.captions.text}\ndataset {folder}\nto check and correct: {review}\n\n{stats(folder)}"
+    return f"{report.captions.text}\ndataset {folder}\nreview page: {review}\n\n{stats(folder)}"
 
 
 def _gaps(report: BuildReport) -> list[str]:
     """Notes about scenes that are not cut yet, and about clips without a valid caption."""
     captions = report.captions
     notes = [
-        f"{film}: {scenes} scenes are not cut yet; choose the film again to cut them."
+        f"{film}: {scenes} scenes have not been cut yet; choose the film again to cut them."
         for film, scenes in report.open.items()
     ]
     if captions.failures:
@@ -342,6 +341,6 @@ def _gaps(report: BuildReport) -> list[str]:
     if captions.set_aside:
         why = captions.set_aside[0].reason
         notes.append(
-            f"{len(captions.set_aside)} clips are left out, since their captions are not valid; the first: {why}."
+            f"{len(captions.set_aside)} clips were skipped because their captions are not valid; the first: {why}."
         )
     return notes

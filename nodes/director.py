@@ -28,8 +28,8 @@ def autoplay_inputs() -> list[io.Input]:
             0,
             0,
             MOST_AUTOPLAY,
-            "After the instructions, play so many more turns by itself: a director proposes what happens next from "
-            "the stats and the last turns. 0: none.",
+            "After the instructions, play this many more turns automatically: a director proposes what happens next "
+            "from the stats and the last turns. 0: none.",
         ),
         io.Int.Input(
             "autoplay_seed",
@@ -38,7 +38,8 @@ def autoplay_inputs() -> list[io.Input]:
             max=MAX_SEED,
             control_after_generate=False,
             optional=True,
-            tooltip="Another number proposes another life. The same number and the same game give the same turns.",
+            tooltip="Seed of the proposals: another number gives another life. The same number and the same game give "
+            "the same turns.",
         ),
     ]
 
@@ -49,8 +50,8 @@ def director_input() -> io.Input:
         "director",
         DIRECTORS,
         RULES,
-        "Who proposes the turns of autoplay. rules: a small rule. endpoint: a language model behind an "
-        f"OpenAI-compatible endpoint, which the environment variables {URL}, {MODEL} and OPENAI_API_KEY name.",
+        "Who proposes the turns of autoplay. rules: a simple built-in rule. endpoint: a language model at an "
+        f"OpenAI-compatible endpoint, set by the environment variables {URL}, {MODEL} and OPENAI_API_KEY.",
         optional=True,
     )
 
@@ -78,7 +79,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
 
 
 def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
-    """The world of a saved story, and the game up to the turn that is asked for."""
+    """The world of a saved story, and the game up to the requested turn."""
     story = Story.read(comfyui.output_folder(), name)
     after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("line", ""))
     world, facts = played_world(story.world_name, story.fingerprint)

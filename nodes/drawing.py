@@ -47,8 +47,8 @@ if typing.TYPE_CHECKING:
     OnStep = Callable[[int, int, Tensor], None]
 
 LATENT_TOOLTIP = (
-    "The shot's latent as ComfyUI has it for CogVideoX: (batch, channels, latent frames, height, width), in the VAE's "
-    "own scale; (1, 16, 5, 60, 90) in the published worlds."
+    "The shot's latent in ComfyUI's layout for CogVideoX: (batch, channels, latent frames, height, width), unscaled "
+    "as the VAE uses it; (1, 16, 5, 60, 90) in the published worlds."
 )
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
@@ -59,7 +59,7 @@ PREVIEW_SIDE = 360  # pixels of a preview's longer side
 
 
 class EncodeShotLatent(io.ComfyNode):
-    """Encodes a picture or clip as the latent that a shot may begin from."""
+    """Encodes a picture or clip as the latent that a shot may start from."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -67,13 +67,14 @@ class EncodeShotLatent(io.ComfyNode):
             node_id="EncodeShotLatent",
             display_name="Encode Shot Latent",
             search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
-            description="Encodes a picture or a clip by the world's VAE, as a latent that Decode Shot may begin from.",
+            description="Encodes a picture or a clip with the world's VAE into a latent that Decode Shot can start "
+            "from.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world that will draw the shot."),
                 io.Image.Input(
                     "frames",
-                    tooltip="A picture, which is held for the whole shot, or a clip of at least the shot's 17 frames, "
-                    "of which the first ones are used. Cropped to the shot's aspect ratio.",
+                    tooltip="A picture, which is held for the whole shot; or a clip of at least the shot's 17 frames "
+                    "(extra frames are ignored). Cropped to the shot's aspect ratio.",
                 ),
             ],
             outputs=[io.Latent.Output("latent", display_name="latent", tooltip=LATENT_TOOLTIP)],
@@ -100,7 +101,7 @@ class DecodeShot(io.ComfyNode):
             advanced=("guidance",),
             essentials=True,
             description="Draws a turn. Another motion or seed gives another take of the same turn; the prediction "
-            "stays.",
+            "does not change.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world that predicted the state."),
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
@@ -110,8 +111,8 @@ class DecodeShot(io.ComfyNode):
                 io.Latent.Input(
                     "latent",
                     optional=True,
-                    tooltip="A latent to begin from instead of pure noise, such as that of the last shot or of Encode "
-                    "Shot Latent. It must have the shape of this world's shots. Without effect at denoise 1.",
+                    tooltip="A latent to start from instead of pure noise, such as that of the last shot or of Encode "
+                    "Shot Latent. It must have the shape of this world's shots. Has no effect at denoise 1.",
                 ),
                 io.Float.Input(
                     "denoise",
@@ -120,8 +121,8 @@ class DecodeShot(io.ComfyNode):
                     max=1.0,
                     step=0.01,
                     optional=True,
-                    tooltip="For a connected latent: how much of it is drawn anew, as in KSampler. 1: all of it; 0: "
-                    "nothing, the latent is only decoded.",
+                    tooltip="For a connected latent: denoising strength, as in KSampler. 1: redraw all of it; 0: only "
+                    "decode the latent.",
                 ),
             ],
             outputs=[
@@ -175,8 +176,8 @@ def shot_inputs() -> list[io.Input]:
             "motion",
             options=list(MOTIONS),
             default=PREDICTED,
-            tooltip="How much the shot moves: as predicted, one of the five motion scopes, or custom. It changes only "
-            "the picture; the game continues from the prediction.",
+            tooltip="How much the shot moves: as predicted, one of the five motion scopes, or custom. This changes "
+            "only the picture; the game continues from the prediction.",
         ),
         io.Float.Input(
             "motion_value",

@@ -29,9 +29,10 @@ class EvaluateGame(io.ComfyNode):
             node_id="EvaluateGame",
             display_name="Evaluate Game",
             search_aliases=("benchmark", "metrics", "CLIP", "DreamSim", "test world"),
-            description="Measures a world. toybox: plays held-out Toybox games and measures what classifier probes "
-            "recognise, how much shots move and what the engine remembers. paper: the metrics of the paper's table. "
-            "One game gives a first impression; the command line runs the full evaluation.",
+            description="Measures how good a world is. toybox: plays held-out Toybox games and measures what "
+            "classifier probes recognise, how much shots move and what the engine remembers. paper: the metrics "
+            "of the paper's table. One game gives a first impression; use the command line for the full "
+            "evaluation.",
             inputs=[
                 world_input(
                     "toybox needs a world built by the Toybox recipe, which has its own probes; paper works with any "
@@ -42,7 +43,8 @@ class EvaluateGame(io.ComfyNode):
                     1,
                     1,
                     50,
-                    "Number of games, ten turns each; other measurements scale with it. A game takes minutes on a CPU.",
+                    "Number of games, ten turns each; the other sample sizes scale with it. A game takes minutes on a "
+                    "CPU.",
                 ),
                 seed_input("Another seed plays other games; for the paper's table it changes the noise."),
                 choice_input(
@@ -56,7 +58,7 @@ class EvaluateGame(io.ComfyNode):
             ],
             outputs=[
                 io.String.Output("report", display_name="report", tooltip="The table: value, interval and target."),
-                io.Image.Output("sheet", display_name="sheet", tooltip="Pictures of what was measured, on one sheet."),
+                io.Image.Output("sheet", display_name="sheet", tooltip="Contact sheet of the measured shots."),
             ],
             is_output_node=True,
         )

@@ -1,4 +1,4 @@
-"""ExportGameStory: a saved story as a film to share."""
+"""ExportGameStory: makes a film of a saved story, to share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXPORTED = Fingerprints(_version)
 
 
 class ExportGameStory(io.ComfyNode):
-    """Makes a film to share of a saved story."""
+    """Makes a film of a saved story, to share."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -48,9 +48,9 @@ class ExportGameStory(io.ComfyNode):
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
             advanced=("line", "scaling"),
-            description="Makes a film to share of a saved story: with subtitles, stats, a title card, sound, in "
-            "another size or at another rate, as mp4, GIF or WebP. The shots are read one by one, so a long mp4 or GIF "
-            "takes no more memory than a short one. A longer WebP takes more: it is put together in memory.",
+            description="Makes a film of a saved story to share: with subtitles, stats, a title card, sound, another "
+            "size or frame rate, as mp4, GIF or WebP. Shots are read one by one, so a long mp4 or GIF needs no "
+            "more memory than a short one. A WebP is assembled in memory, so a longer one needs more.",
             inputs=[
                 story_input(),
                 branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),
@@ -63,13 +63,17 @@ class ExportGameStory(io.ComfyNode):
                     "subtitles",
                     SUBTITLES,
                     "none",
-                    "Number and instruction of each turn. burned: drawn into the pictures. soft: a track of the mp4 "
-                    "that a player can switch on, and the same as .srt beside it.",
+                    "Number and instruction of each turn. burned: drawn into the frames. soft: a subtitle track in "
+                    "the mp4 that a player can switch on, plus the same as an .srt file.",
                 ),
                 io.Boolean.Input("stats", default=False, tooltip="Show motion and stats in a corner."),
                 io.String.Input("title", default="", tooltip="The text of a title card in front. Empty: none."),
                 number_input(
-                    "scale", 0, 0, LARGEST_SCALE, "Enlarge the pictures so many times. 0: as much as text needs."
+                    "scale",
+                    0,
+                    0,
+                    LARGEST_SCALE,
+                    "Enlarge the frames this many times. 0: as much as text needs to be legible.",
                 ),
                 choice_input(
                     "scaling", SCALINGS, "lanczos", "How to enlarge: smooth (lanczos) or in blocks (nearest)."
@@ -80,13 +84,13 @@ class ExportGameStory(io.ComfyNode):
                     min=0.0,
                     max=120.0,
                     step=1.0,
-                    tooltip="Pictures per second, such as 24. 0: as drawn. Other rates are interpolated along the "
+                    tooltip="Frames per second, such as 24. 0: as drawn. Other rates are interpolated along the "
                     "motion, which needs OpenCV.",
                 ),
                 io.Boolean.Input(
                     "loop_sound",
                     default=True,
-                    tooltip="Repeat a sound that is shorter than the film. Off: silence follows.",
+                    tooltip="Loop a sound that is shorter than the film. Off: the rest is silent.",
                 ),
                 io.Float.Input(
                     "fade",
@@ -96,12 +100,12 @@ class ExportGameStory(io.ComfyNode):
                     step=0.5,
                     tooltip="Seconds over which the sound fades out at the film's end.",
                 ),
-                io.Audio.Input("audio", optional=True, tooltip="Music or a voice, cut to the film's length."),
+                io.Audio.Input("audio", optional=True, tooltip="Music or a voice-over, cut to the film's length."),
                 io.Boolean.Input(
                     "show_opening",
                     default=False,
                     optional=True,
-                    tooltip="Begin with the clip of turn 0, where the game has an opening.",
+                    tooltip="Start with the clip of turn 0, if the game has an opening.",
                 ),
             ],
             outputs=[
@@ -131,7 +135,7 @@ class ExportGameStory(io.ComfyNode):
             )
         inputs = {"story": story, "line": line, "turns": turns, "name": name, "format": format, **look}
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
-        no_video = comfyui.blocked(f"a .{format} file is no video for other nodes; choose format mp4")
+        no_video = comfyui.blocked(f"a .{format} file cannot be passed to other nodes as video; choose format mp4")
         video = InputImpl.VideoFromFile(str(path)) if format == "mp4" else no_video
         return io.NodeOutput(video, story, ui=_film_ui(saved, film))
 
@@ -154,7 +158,7 @@ def _options(
 def _film_ui(story: Story, film: Film) -> dict[str, list[typing.Any]]:
     """The `ui` value that shows the film, as in core's Save Video, with its size, its files and notes."""
     (width, height), files = film.size, list(film.files)
-    facts = f"{width} x {height}, {film.fps:g} pictures per second, {film.seconds:.1f} s"
+    facts = f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s"
     values = story_ui(story, len(story.entries), files)
     values |= {"images": [comfyui.output_item(files[0])], "animated": [True], "text": [facts]}
     return values | ({"animegamer_notes": list(film.notes)} if film.notes else {})

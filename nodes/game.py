@@ -61,14 +61,14 @@ class LoadAnimeGamer(io.ComfyNode):
                     "precision",
                     PRECISIONS,
                     "auto",
-                    "Number format of the weights on a GPU. auto: as stored. A CPU always uses fp32.",
+                    "Precision of the weights on a GPU. auto: as stored. A CPU always uses fp32.",
                 ),
                 choice_input(
                     "placement",
                     PLACEMENTS,
                     "auto",
-                    "Where the models compute. auto: ComfyUI decides; 'engine on cpu' keeps the language model out "
-                    "of a small GPU's memory.",
+                    "Where the models run. auto: ComfyUI decides; 'engine on cpu' keeps the language model out of a "
+                    "small GPU's memory.",
                 ),
                 choice_input(
                     "profile",
@@ -84,9 +84,8 @@ class LoadAnimeGamer(io.ComfyNode):
                     "lora_file",
                     worlds.lora_names(),
                     NONE,
-                    "A LoRA file, applied after the connected ones: of this pack in models/animegamer/loras, or one "
-                    "for CogVideoX in ComfyUI's own loras folder (names that begin with loras/), which changes the "
-                    "decoder.",
+                    "A LoRA file, applied after the connected ones: one from this pack in models/animegamer/loras, or "
+                    "a CogVideoX LoRA in ComfyUI's own loras folder (listed as loras/...), which changes the decoder.",
                 ),
                 strength_input("lora_file_strength", "Strength of the chosen file. 1: as trained; 0: not applied."),
                 choice_input(
@@ -94,8 +93,8 @@ class LoadAnimeGamer(io.ComfyNode):
                     OFFERED,
                     WORLD,
                     "How fast shots are drawn. world: the world's own settings; exact: all steps, always with both "
-                    "passes of guidance, compiled on a GPU (the first shot of each size takes one to two minutes "
-                    "longer); balanced, live: about a half and a quarter of the steps, with guidance cosine, and only "
+                    "guidance passes, compiled on a GPU (the first shot of each size takes one to two minutes "
+                    "longer); balanced, live: about half and a quarter of the steps, with cosine guidance, and only "
                     "one pass in weakly guided steps.",
                     optional=True,  # and the last one, so that graphs saved before it existed still work
                 ),
@@ -148,7 +147,7 @@ class ComposeGameInstruction(io.ComfyNode):
             node_id="ComposeGameInstruction",
             display_name="Compose Game Instruction",
             search_aliases=("prompt", "game prompt", "instruction", "character", "text"),
-            description="Composes an instruction from its parts, in the format that engines are trained with. A story "
+            description="Builds an instruction from its parts, in the format that engines are trained with. A story "
             "of several lines becomes a list: the nodes after it run once per line.",
             inputs=[
                 field("character", "Miko", "Who acts. Separate several names with commas."),
@@ -160,8 +159,8 @@ class ComposeGameInstruction(io.ComfyNode):
                     "story",
                     default="",
                     multiline=True,
-                    tooltip="Whole instructions, one per line. Lines that begin with # are ignored. Empty: only the "
-                    "one composed above.",
+                    tooltip="Complete instructions, one per line. Lines that start with # are ignored. Empty: only "
+                    "the one composed above.",
                 ),
             ],
             outputs=[
@@ -198,7 +197,7 @@ class GameHistory(io.ComfyNode):
             search_aliases=("new game", "start", "memory", "context window", "rewind"),
             advanced=("window", "memory", "recalled_turns"),
             description="Starts a game, or continues one with another window or from an earlier turn. Two of these "
-            "nodes on the same history are two futures of it.",
+            "nodes on the same history give it two futures.",
             inputs=[
                 window_input(),
                 stat("stamina"),
@@ -207,7 +206,7 @@ class GameHistory(io.ComfyNode):
                 turn_input(
                     "rewind_to",
                     -1,
-                    "Go back to the moment after this turn of the connected history. 0: before turn 1; -1: keep all.",
+                    "Go back to just after this turn of the connected history. 0: before turn 1; -1: keep all turns.",
                 ),
                 HistorySocket.Input(
                     "history", optional=True, tooltip="The game to continue. Not connected: a new game starts."

@@ -1,4 +1,4 @@
-"""EncodeShot: a picture or clip as the opening of a game. ReadFilmSpan: the part of a film that it begins with."""
+"""EncodeShot: a picture or clip as the opening of a game. ReadFilmSpan: the part of a film that it starts with."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ class EncodeShot(io.ComfyNode):
             node_id="EncodeShot",
             display_name="Encode Shot",
             search_aliases=("image to state", "opening picture", "own picture", "encode image"),
-            description="Encodes a picture (or a frame of a clip) and a text about it as turn 0 of a game. The clip is "
-            "kept in the game's story.",
+            description="Encodes a picture (or a frame of a clip) and a description of it as turn 0 of a game. The "
+            "clip is kept in the game's story.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to encode the picture with. It needs a shot encoder."),
                 io.Image.Input(
                     "frames",
-                    tooltip="A picture, or a clip, of which one frame is read. It is cropped to the shot's aspect "
-                    "ratio.",
+                    tooltip="A picture, or a clip (one frame of it is read). Cropped to the shot's aspect ratio.",
                 ),
                 io.String.Input(
                     "motion_text",
@@ -49,7 +48,7 @@ class EncodeShot(io.ComfyNode):
                     0,
                     -LARGEST_FRAME,
                     LARGEST_FRAME,
-                    "Which frame of a clip is read. 0: the first; -1: the last. Turn 0 shows the clip from there on, "
+                    "Which frame of a clip to read. 0: the first; -1: the last. Turn 0 shows the clip from there on, "
                     "or its last two seconds.",
                 ),
                 io.Float.Input(
@@ -59,7 +58,8 @@ class EncodeShot(io.ComfyNode):
                     max=MOST_FPS,
                     step=1.0,
                     optional=True,
-                    tooltip="Frames per second of the clip, so that turn 0 shows it at its own pace. 0: as of a shot.",
+                    tooltip="Frames per second of the clip, so that turn 0 plays it at its own speed. 0: the frame "
+                    "rate of a shot.",
                 ),
             ],
             outputs=[
@@ -101,13 +101,13 @@ class ReadFilmSpan(io.ComfyNode):
                     min=0.0,
                     max=1e6,
                     step=0.1,
-                    tooltip="The second of the film that is read. Near its end, the frames begin earlier.",
+                    tooltip="Where to read, in seconds from the film's start. Near the end, the frames start earlier.",
                 ),
             ],
             outputs=[
                 io.Image.Output("images", display_name="images", tooltip="The frames, for Encode Shot."),
                 io.Float.Output("fps", display_name="fps", tooltip="Their frames per second, for clip_fps."),
-                io.Int.Output("frame", display_name="frame", tooltip="Which of them is the one at that second."),
+                io.Int.Output("frame", display_name="frame", tooltip="Which of the frames is the one at that second."),
             ],
         )
 

@@ -63,7 +63,7 @@ PLAYED = Fingerprints(story_version)
 
 @dataclass(frozen=True, kw_only=True)
 class GameInputs:
-    """The inputs that say how a story goes on."""
+    """The inputs that say how a story continues."""
 
     model: GameModel
     instructions: str
@@ -117,9 +117,9 @@ class PlayGameStory(io.ComfyNode):
                 "show_opening",
             ),
             essentials=True,
-            description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon as "
-            "it is drawn. Turns that the story already has are read, not computed again. Other instructions after the "
-            "same turn start a new branch of the story; nothing is overwritten.",
+            description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon "
+            "as it is drawn. Turns that the story already has are loaded, not computed again. Different "
+            "instructions after the same turn start a new branch of the story; nothing is overwritten.",
             inputs=[
                 ModelSocket.Input("model", tooltip="The world to play in."),
                 io.String.Input(
@@ -127,11 +127,11 @@ class PlayGameStory(io.ComfyNode):
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
-                    tooltip="What happens, one line per turn. Lines that begin with # are ignored. Empty, and without "
-                    "autoplay: the saved story is only read (and exported).",
+                    tooltip="What happens, one line per turn. Lines that start with # are ignored. If empty, and "
+                    "without autoplay, the saved story is only loaded (and exported).",
                 ),
                 story_input(),
-                turn_input("after", 0, "Continue after this turn. 0: from the beginning; -1: after the last turn."),
+                turn_input("after", 0, "Continue after this turn. 0: from the start; -1: after the last turn."),
                 branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
                 window_input(),
                 seed_input(
@@ -153,7 +153,7 @@ class PlayGameStory(io.ComfyNode):
                     "show_opening",
                     default=False,
                     optional=True,
-                    tooltip="For export: story.mp4 and contact-sheet.png begin with the clip of turn 0, where the game "
+                    tooltip="For export: start story.mp4 and contact-sheet.png with the clip of turn 0, if the game "
                     "has an opening.",
                 ),
             ],
@@ -211,7 +211,7 @@ def settings_of(given: GameInputs, turns: range) -> PlaySettings:
 
 
 def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | None:
-    """How a new game starts; None: as the branch that is continued or named. A story keeps the rules it began with."""
+    """How a new game starts; None: as the branch that is continued or named. A story keeps its first rules."""
     rules = story.rules or given.model.world.life.rules
     start = GameSession(opening=CharacterState(**rules.start))
     if given.opening is not None:
@@ -273,7 +273,7 @@ class GameRun:
 
     def export(self, finish: bool, opening: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.
-        opening: they begin with the clip of turn 0.
+        opening: they start with the clip of turn 0.
         """
         if finish:
             return self.player.finish(opening)
@@ -340,9 +340,11 @@ class GameRun:
             if clip is not None:
                 used += clip.frames.size * 4
                 if frames and used > MAX_FRAMES_BYTES:
-                    self.notes.append(f"The frames of turns {after + 1} to {number} are left out; export has them all.")
+                    self.notes.append(
+                        f"The frames of turns {after + 1} to {number} are not in this output; export has them all."
+                    )
                     break
                 frames.append(image_of_bytes(clip.frames))
         if not frames:
-            raise ValueError(f"story {self.story.name!r} has no drawn turn to show; write an instruction to play one")
+            raise ValueError(f"story {self.story.name!r} has no drawn turns yet; write an instruction to play one")
         return torch.cat(frames[::-1])

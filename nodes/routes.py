@@ -106,8 +106,8 @@ def _check_host(headers: typing.Mapping[str, str]) -> None:
     if "Sec-Fetch-Site" not in headers and not comfyui.answers_to(host):
         raise Refused(
             403,
-            f"{brief(host, 80)} is no name of this ComfyUI, which listens on this machine only; if it is, start it "
-            f"with --enable-cors-header https://{brief(host, 80)}",
+            f"{brief(host, 80)} is not a name of this ComfyUI, which listens on this machine only; if it is, start "
+            f"ComfyUI with --enable-cors-header https://{brief(host, 80)}",
         )
 
 
@@ -150,7 +150,7 @@ async def body_of(request: web.Request) -> bytes:
     async for chunk in request.content.iter_chunked(MAX_BYTES):
         data += chunk
         if len(data) > MAX_BYTES:
-            raise Refused(413, f"a turn takes at most {MAX_BYTES} bytes")
+            raise Refused(413, f"a turn can have at most {MAX_BYTES} bytes")
     return bytes(data)
 
 
@@ -158,7 +158,7 @@ def turn_prompt(asked: TurnRequest) -> Json:
     """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
     instruction = clean_text(asked.instruction)
     if read_instructions(instruction) != (instruction,):
-        raise ValueError("the instruction is empty or begins with #")
+        raise ValueError("the instruction is empty or starts with #")
     inputs = {
         "instructions": instruction,
         "story": story_name(asked.story),

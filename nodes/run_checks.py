@@ -1,4 +1,4 @@
-"""Whether Train LoRA Stage may continue the run of a name; what does not fit is said in the words of its widgets."""
+"""Whether Train LoRA Stage may continue a run; messages use the names of its widgets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if typing.TYPE_CHECKING:
 
     from ..animegamer_core.train.stages import StageConfig
 
-WIDGETS = {"lora_rank": "rank"}  # StageConfig's fields that the node calls otherwise
-GIVEN = {  # what a run begins from -> the node's words for it
+WIDGETS = {"lora_rank": "rank"}  # StageConfig's fields that have another name on the node
+GIVEN = {  # what a run starts from -> the node's words for it
     "world": "the weights of the widget world",
     "dataset": "the clips of the widget dataset or the input game_dataset",
     "start": "the LoRA files of the input lora",
@@ -27,16 +27,16 @@ def check_run(run: str, stage: str, config: StageConfig, out: Path, resume: bool
 
     if not resume and list_checkpoints(out / CHECKPOINTS):
         raise ValueError(
-            f"run {run!r} holds a run already of stage {stage}; switch the widget resume on to continue it, or write "
-            "another name into the widget run"
+            f"run {run!r} already has stage {stage}; switch the widget resume on to continue it, or give the widget "
+            "run another name"
         )
     try:
         continued_config(stage, config, out)
     except ChangedSetting as error:
         name = WIDGETS.get(error.name, error.name)
         raise ValueError(
-            f"run {run!r} was trained with {name} {error.before}, now {name} is {error.now}; "
-            f"set it to {error.before} again, or write another name into the widget run"
+            f"run {run!r} was trained with {name} {error.before}, now {name} is {error.now}; set it back to "
+            f"{error.before}, or give the widget run another name"
         ) from None
 
 
@@ -58,14 +58,14 @@ def check_games(run: str, out: Path, drawn: Path, games: int, seed: int) -> None
         if trained_on == str(games) or DatasetFolder.open(info.parent, clips=False).digest(captions=True) != noted:
             continue
         raise ValueError(
-            f"run {run!r} was trained with games {trained_on}, now games is {games}; set it to {trained_on} again, or "
-            "write another name into the widget run"
+            f"run {run!r} was trained with games {trained_on}, now games is {games}; set it back to {trained_on}, or "
+            "give the widget run another name"
         )
 
 
 @contextmanager
 def in_widget_words(run: str) -> Iterator[None]:
-    """Within the block, a run that began from something else is refused in the node's words."""
+    """Within the block, a run that started from something else is refused with the node's names."""
     from ..animegamer_core.train.job import ChangedOrigin
 
     try:
@@ -73,6 +73,5 @@ def in_widget_words(run: str) -> Iterator[None]:
     except ChangedOrigin as error:
         given = GIVEN.get(error.name, error.name)
         raise ValueError(
-            f"run {run!r} began from another state of {given}; set it as it was, or write another name into the "
-            "widget run"
+            f"run {run!r} started from other contents of {given}; restore them, or give the widget run another name"
         ) from None

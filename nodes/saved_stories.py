@@ -50,7 +50,7 @@ def choose_turn(story: Story, after: int, branch: str, reading: bool = False) ->
 
 
 def ahead_store(fingerprint: str) -> AheadStore:
-    """What was drawn ahead in a world; damaged files are named in the log."""
+    """The turns drawn ahead in a world; damaged files are named in the log."""
     return AheadStore(comfyui.output_folder(), fingerprint, lambda line: logging.warning("AnimeGamer: %s", line))
 
 
@@ -67,7 +67,7 @@ def story_version(name: str | None) -> str:
 
 @dataclass(frozen=True)
 class WorldFacts:
-    """What stories need to know of an installed world. steps: sampling steps of its shots.
+    """What stories need to know about an installed world. steps: sampling steps of its shots.
 
     tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
     judged: whether takes of its shots can be judged.
@@ -82,7 +82,7 @@ class WorldFacts:
     judged: bool = False
 
     def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
-        """Why a shot of this instruction, drawn in so many steps, is only a draft; None if it is none.
+        """Why a shot of this instruction, drawn in this many steps, is only a draft; None if it is not.
 
         `steps`, `of`: the shot's steps and the world's, if it has fewer. `words`: those that the world does not know.
         """
@@ -134,7 +134,7 @@ def _words_of(world: World) -> GameTokenizer | None:
 
 
 def shot_path(story: Story, number: int) -> Path | None:
-    """The file of a turn's shot, 0 for the opening; None if the branch has none of it, or if it was not drawn."""
+    """The file of a turn's shot, 0 for the opening; None if the branch does not have it or it was not drawn."""
     if number == 0:
         return story.opening_clip(story.session(0, 0))
     shot = story.entries[number - 1].shot if 0 < number <= len(story.entries) else None

@@ -15,8 +15,8 @@ def schema(
 ) -> io.Schema:
     """io.Schema with these fields, in the pack's category.
 
-    search_aliases: other words by which people look for the node. essentials: it is shown in the tab of essential
-    nodes. ComfyUI 0.3.64 knows neither; there both are left out. advanced: the inputs that a node shows only if asked.
+    search_aliases: other words to find the node by. essentials: it is shown in the tab of essential nodes. ComfyUI
+    0.3.64 knows neither, so both are omitted there. advanced: the inputs that a node shows only on request.
     """
     inputs = {field.id: field for field in fields["inputs"]}
     for name in advanced:

@@ -1,4 +1,4 @@
-"""The route with which the Play tab renames, duplicates and deletes stories, and takes deleted ones back.
+"""The route with which the Play tab renames, duplicates, deletes and restores stories.
 
     POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
 It answers with the story's name, and after `delete` with the ticket that `restore` takes.
@@ -31,7 +31,7 @@ async def _manage(request: web.Request) -> tuple[int, dict[str, str]]:
 
 
 def manage(asked: StoryRequest) -> dict[str, str]:
-    """Do what is asked; ValueError if it cannot be done."""
+    """Carry out the request; ValueError if that is not possible."""
     root = comfyui.output_folder()
     if asked.do == "restore":
         return {"name": restore_story(root, asked.ticket)}

@@ -1,4 +1,4 @@
-"""Judged takes: their widgets, how a node draws and chooses them, and what it says of them."""
+"""Judged takes: their widgets, how a node draws and chooses them, and how it reports them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if typing.TYPE_CHECKING:
 def takes_input() -> io.Input:
     """How many takes are drawn. Optional, and a node's last one, so that older graphs still work."""
     tooltip = (
-        "Draw so many takes with other noise, let a judge look at each, and keep the best. A Toybox world is judged by "
-        "its probes, another one by the scoring models in its folder judge. 1: draw one, unjudged."
+        "Draw this many takes, each with its own noise, let a judge score them, and keep the best. A Toybox world is "
+        "judged by its probes, any other by the scoring models in its folder judge. 1: draw one, unjudged."
     )
     return optional_number_input("takes", 1, 1, MOST_TAKES, tooltip)
 
@@ -36,10 +36,10 @@ def bar_inputs() -> list[io.Input]:
             max=1.0,
             step=0.01,
             optional=True,
-            tooltip="While the best take's score is below this, draw another one, up to most_takes. 0: never.",
+            tooltip="While the best take scores below this, draw another one, up to most_takes. 0: never.",
         ),
         optional_number_input(
-            "most_takes", 0, 0, MOST_TAKES, "The most takes of a turn where a bar is set. 0: as many as takes."
+            "most_takes", 0, 0, MOST_TAKES, "Maximum number of takes per turn if a bar is set. 0: as many as takes."
         ),
     ]
 
@@ -50,7 +50,7 @@ def takes_of(model: GameModel, takes: int, bar: float = 0.0, most: int = 0) -> T
 
 
 def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Shot, list[str]]:
-    """Draw takes with their seeds until there are enough; the best one, and what the judge said of all."""
+    """Draw takes with their seeds until there are enough; returns the best one, and the judge's scores of all."""
     best, said = None, []
     scores: list[float] = []
     for seed in takes.seeds(first):
@@ -68,7 +68,7 @@ def best_shot(draw: Callable[[int], Shot], takes: Takes, first: int) -> tuple[Sh
 
 
 def played_notes(number: int, takes: Sequence[JudgedTake], kept: int) -> list[str]:
-    """What the judge said of a played turn's takes; empty if there was no choice. kept: the chosen one's seed."""
+    """The judge's scores of a played turn's takes; empty if there was no choice. kept: the chosen one's seed."""
     return [_note(number, [(take.seed, take.judged) for take in takes], kept)] if takes else []
 
 

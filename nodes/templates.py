@@ -1,4 +1,4 @@
-"""The order of the pack's templates: by their numbers. ComfyUI lists them in the order of the disk."""
+"""Sorts the pack's templates by number. ComfyUI lists them in disk order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def by_number(names: list[str]) -> list[str]:
 
 
 async def _sort_ours(request: web.Request, response: web.StreamResponse) -> None:
-    """Sort the pack's names in the list of templates; the answer's length stays, and so do all other names."""
+    """Sort the pack's names in the list of templates, without changing the answer's length or any other name."""
     if request.path not in LISTED_AT or response.status != 200 or response.content_type != "application/json":
         return
     listed = json.loads(response.text)

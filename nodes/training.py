@@ -78,7 +78,7 @@ class TrainLoRAStage(io.ComfyNode):
                     "dataset",
                     [worlds.TOYBOX, *dataset_folders()],
                     worlds.TOYBOX,
-                    "toybox draws its own games. The others are dataset folders in input/animegamer and "
+                    "toybox draws its own games. All others are dataset folders in input/animegamer and "
                     "output/animegamer/datasets.",
                 ),
                 world_input("The world whose weights the training starts from. They are not changed."),
@@ -92,7 +92,7 @@ class TrainLoRAStage(io.ComfyNode):
                     20,
                     1,
                     1_000_000,
-                    "Optimizer steps of the whole run. A finished run continues if you raise it.",
+                    "Optimizer steps of the whole run. Raise it to continue a finished run.",
                 ),
                 number_input("batch", 4, 1, 4096, "Clips per step (games per step for predict)."),
                 number_input("rank", 0, 0, 512, "LoRA rank; 0: the stage's default."),
@@ -102,30 +102,31 @@ class TrainLoRAStage(io.ComfyNode):
                     min=0.0,
                     max=0.1,
                     step=0.00001,
-                    tooltip="Peak learning rate; 0: the stage's default, which is for thousands of steps. With 0.001 "
-                    "you see a change within 20 steps.",
+                    tooltip="Peak learning rate; 0: the stage's default, meant for thousands of steps. With 0.001 you "
+                    "see a change within 20 steps.",
                 ),
                 number_input("games", 8, 1, 10_000, "Number of games in the toybox dataset, ten turns each."),
                 seed_input("Seed of the drawn games, the order of the clips and the noise."),
                 io.Boolean.Input(
                     "resume",
                     default=True,
-                    tooltip="On: continue the run of this name. Off: refuse a name that is in use.",
+                    tooltip="On: continue the run of this name. Off: refuse a name that is already in use.",
                 ),
                 LoraSocket.Input(
-                    "lora", optional=True, tooltip="LoRA files to start from. They are applied to the world first."
+                    "lora", optional=True, tooltip="LoRA files to start from, applied to the world first."
                 ),
                 DatasetSocket.Input(
                     "game_dataset",
                     optional=True,
-                    tooltip="A dataset from Build Game Dataset. It replaces the one chosen above.",
+                    tooltip="A dataset from Build Game Dataset, used instead of the one chosen above.",
                 ),
                 choice_input(
                     "profile",
                     [WORLD, *TRAINED_PROFILES],
                     WORLD,
-                    "The prompt format of predict, adapt and distill, and of games played with the result. world: the "
-                    "format that this engine was trained with; choose paper for an engine that was not trained here.",
+                    "The prompt format for predict, adapt and distill, and for games played with the result. world: "
+                    "the format that this engine was trained with; choose paper for an engine that was not trained "
+                    "with this pack.",
                     optional=True,
                 ),
                 optional_number_input(
@@ -133,14 +134,17 @@ class TrainLoRAStage(io.ComfyNode):
                     0,
                     0,
                     1_000_000,
-                    "Steps between pictures of shots from the weights so far, beside the clips that they should "
-                    "resemble. The panel Training shows them; they are in the run's folder shots. 0: none.",
+                    "Steps between preview images: shots drawn with the current weights next to the clips that they "
+                    "should resemble. The Training panel shows them; they are saved in the run's folder shots. 0: "
+                    "none.",
                 ),
             ],
             outputs=[
                 LoraSocket.Output("lora_out", display_name="lora", tooltip="The input LoRA files and the new one."),
                 io.Image.Output("loss_plot", display_name="loss_plot", tooltip="The loss over the steps."),
-                io.String.Output("report", display_name="report", tooltip="What was trained, and where the file is."),
+                io.String.Output(
+                    "report", display_name="report", tooltip="What was trained, and where the LoRA file is."
+                ),
             ],
             is_output_node=True,
         )
@@ -234,7 +238,7 @@ def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgres
         found = dataset_folders()
         if given.dataset not in found:
             raise ValueError(
-                f"dataset {given.dataset!r} is not there: put its folder (turns.jsonl, games.jsonl, dataset.json, "
+                f"dataset {given.dataset!r} was not found: put its folder (turns.jsonl, games.jsonl, dataset.json, "
                 f"clips) into {comfyui.input_folder()} and press R, or choose toybox"
             )
         return found[given.dataset]
@@ -263,7 +267,7 @@ class _LossPreview:
 
 
 def _stop() -> bool:
-    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before it passes it on."""
+    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before re-raising it."""
     comfyui.stop_if_interrupted()
     return False
 

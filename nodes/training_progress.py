@@ -1,7 +1,7 @@
-"""What pages show of trainings: the run that is at work, and what every run in output/animegamer/runs has written.
+"""What pages show about training: the current run, and what every run in output/animegamer/runs has written.
 
-    GET /animegamer/training[?run=R&stage=S]   without names: the run at work, or else the one that was trained last
-The event `animegamer.training` says that a run has begun, gone on or ended; the page then asks the route.
+    GET /animegamer/training[?run=R&stage=S]   without names: the current run, or else the last one
+The event `animegamer.training` says that a run has started, progressed or ended; the page then asks the route.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RunAtWork:
 
 @contextlib.contextmanager
 def at_work(run: str, stage: str, steps: int) -> Iterator[RunAtWork]:
-    """The run is at work while the block runs; events say when it begins and how it ends."""
+    """Marks the run as current within the block; events say when it starts and how it ends."""
     now = _at_work[run, stage] = RunAtWork(run, stage, steps)
     now.send("begun")
     state = "stopped"
@@ -59,7 +59,7 @@ def at_work(run: str, stage: str, steps: int) -> Iterator[RunAtWork]:
 
 
 def training(query: Mapping[str, str]) -> Json:
-    """The answer of the route; ValueError for a run that is not there. Names are compared, never made into paths."""
+    """The route's answer; ValueError for an unknown run. Names are compared, never made into paths."""
     folders = _run_folders()
     wanted = (query.get("run", ""), query.get("stage", ""))
     if wanted == ("", ""):
@@ -68,7 +68,7 @@ def training(query: Mapping[str, str]) -> Json:
     if wanted == ("", ""):
         return {"runs": runs}
     if wanted not in folders:
-        raise ValueError(f"no run {wanted[0]!r} of stage {wanted[1]!r} in output/animegamer/runs")
+        raise ValueError(f"there is no run {wanted[0]!r} with stage {wanted[1]!r} in output/animegamer/runs")
     return {"runs": runs, "run": wanted[0], "stage": wanted[1], **_progress(folders[wanted], _at_work.get(wanted))}
 
 
@@ -105,7 +105,7 @@ def _point(line: Mapping[str, float]) -> Json:
 
 
 def _thinned(lines: list[dict[str, float]]) -> list[dict[str, float]]:
-    """At most about MOST_POINTS lines, evenly spread, with the last one and all that have a held-out loss."""
+    """At most about MOST_POINTS lines, evenly spaced, with the last one and all that have a held-out loss."""
     every = max(1, -(-len(lines) // MOST_POINTS))
     last = len(lines) - 1
     return [line for at, line in enumerate(lines) if at % every == 0 or at == last or "held_out_loss" in line]

@@ -30,7 +30,7 @@ DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder,
 
 WORLD = "world"  # a choice in lists: the world's own setting
 NONE = "none"  # a choice in lists: no file or folder
-CHART_TURNS = 200  # turns that a chart on a page shows; of a longer game the last ones
+CHART_TURNS = 200  # turns that a chart on a page shows: the last ones of a longer game
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def latent_of(latent_BCTHW: Tensor) -> dict[str, Tensor]:
 def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
     """The samples of a LATENT; ValueError if it has a mask."""
     if latent.get("noise_mask") is not None:
-        raise ValueError("the latent has a noise mask, which shots cannot follow; connect the latent without its mask")
+        raise ValueError("the latent has a noise mask, which shots do not support; connect the latent without its mask")
     return latent.get("samples")
 
 
@@ -146,10 +146,12 @@ def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
 
 
 def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
-    """The `ui` value of a shot that got fewer sampling steps than usual; empty if it did not."""
+    """The `ui` value for a shot with fewer sampling steps than usual; empty otherwise."""
     if steps >= usual:
         return {}
-    return {"animegamer_draft": [f"A draft: drawn in {steps} of {usual} sampling steps; steps 0 takes them all."]}
+    return {
+        "animegamer_draft": [f"A draft, drawn in {steps} of {usual} sampling steps; set steps to 0 to use them all."]
+    }
 
 
 def unknown_notes(moment: Moment, world: str) -> list[str]:
@@ -157,7 +159,7 @@ def unknown_notes(moment: Moment, world: str) -> list[str]:
     if not moment.unknown_words:
         return []
     words = ", ".join(moment.unknown_words)
-    return [f"Turn {moment.turn.number}: {world} does not know {words}; it reads the rest, so its shot is a draft."]
+    return [f"Turn {moment.turn.number}: {world} does not know {words} and read only the rest, so its shot is a draft."]
 
 
 def report_ui(

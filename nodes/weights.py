@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
 PACKAGES = ("huggingface_hub", "msgspec")
-ASK = "Nothing was downloaded. Read the licences above; if you accept them, switch accept on and run this node again."
+ASK = "Nothing was downloaded. Read the licences above. If you accept them, switch accept on and run this node again."
 
 
 class GetAnimeGamerWeights(io.ComfyNode):
@@ -36,22 +36,22 @@ class GetAnimeGamerWeights(io.ComfyNode):
             node_id="GetAnimeGamerWeights",
             display_name="Get AnimeGamer Weights",
             search_aliases=("download", "model download", "Hugging Face", "install weights"),
-            description="Downloads published weights into models/animegamer. Run it once to see the files, their sizes "
-            "and licences; then switch accept on and run it again. An interrupted download continues where it stopped, "
-            "and every file is compared with the hub's checksum.",
+            description="Downloads published weights into models/animegamer. Run it once to see the files, their "
+            "sizes and licences; then switch accept on and run it again. An interrupted download continues where "
+            "it stopped, and every file is checked against the hub's checksum.",
             inputs=[
                 choice_input(
                     "weights",
                     CHOICES,
                     worlds.PUBLISHED[0],
-                    "qiqi, sosuke: the worlds of the two films. base models: CogVideoX-2B and Mistral, from which "
-                    "Convert AnimeGamer makes a new world to train.",
+                    "qiqi, sosuke: the worlds of the two films. base models: CogVideoX-2B and Mistral; Convert "
+                    "AnimeGamer makes a new world from them, to train.",
                 ),
                 io.Boolean.Input(
                     "towers",
                     default=False,
-                    tooltip="Also the text and image encoder (T5, CLIP; about 10 GB), needed only to encode pictures "
-                    "and to train. The base models always have them.",
+                    tooltip="Also download the text and image encoders (T5, CLIP; about 10 GB), needed only to encode "
+                    "pictures and to train. The base models always include them.",
                 ),
                 io.Boolean.Input(
                     "accept",
@@ -90,18 +90,18 @@ class GetAnimeGamerWeights(io.ComfyNode):
             return io.NodeOutput(comfyui.blocked(ASK), report, ui={"text": [report], "animegamer_notes": notes})
         fetch(plan, _Counted(progress, "download", plan.bytes))
         report = f"All files are there.\n{plan_text(plan)}"
-        note = f"{weights}: all files are in {plan.out}. Press R, and choose it."
+        note = f"{weights}: all files are in {plan.out}. Press R, then choose it in Load AnimeGamer."
         return io.NodeOutput(weights, report, ui={"text": [report], "animegamer_notes": [note]})
 
 
 def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
-    """What a page shows before weights are downloaded; asks no hub. ValueError for unknown weights.
+    """What a page shows before weights are downloaded, without a request to the hub. ValueError for unknown weights.
 
     Sizes are about those of the published files.
     """
     weights, towers = query.get("weights", ""), query.get("towers", "0") not in ("", "0", "false")
     if weights not in CHOICES:
-        raise ValueError(f"weights {weights!r} are not known; choose {', '.join(CHOICES)}")
+        raise ValueError(f"unknown weights {weights!r}; choose {', '.join(CHOICES)}")
     folder = worlds.model_folders()[0]
     known = pieces(weights, towers)
     missing = [piece for piece in known if not piece.there]
@@ -136,7 +136,7 @@ def _plan(weights: str, towers: bool, on_bytes: Callable[[int, str], None]) -> F
 
 @dataclass
 class _Counted:
-    """Reports the sum of bytes as MiB of a total (0: not known), and checks for an interrupt."""
+    """Reports downloaded MiB of a total (0: unknown), and checks for an interrupt."""
 
     progress: comfyui.NodeProgress
     what: str

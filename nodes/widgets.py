@@ -52,8 +52,8 @@ def window_input() -> io.Input:
         default=-1,
         min=-1,
         max=1000,
-        tooltip="How many past turns the engine reads for the next one. 0: none; -1: as many as the world was trained "
-        "with.",
+        tooltip="How many past turns the engine reads to predict the next one. 0: none; -1: as many as the world was "
+        "trained with.",
     )
 
 
@@ -70,8 +70,8 @@ def memory_inputs() -> list[io.Input]:
             [AS_BEFORE, *MEMORIES],
             AS_BEFORE,
             "Which past turns the engine reads. recent: the last ones. recall: also earlier ones that show what the "
-            "instruction refers to, such as the turn that described 'the scarf'. default: as the game was played so "
-            "far, and a new game as its world was trained.",
+            "instruction refers to, such as the turn that described 'the scarf'. default: what the game has used so "
+            "far; for a new game, what its world was trained with.",
             optional=True,
         ),
         io.Int.Input(
@@ -80,8 +80,8 @@ def memory_inputs() -> list[io.Input]:
             min=1,
             max=100,
             optional=True,
-            tooltip="How many earlier turns memory recall may read at once. They take the place of the oldest turns of "
-            "the window; the last turn always stays.",
+            tooltip="How many earlier turns memory recall may read at once. They replace the oldest turns of the "
+            "window; the last turn always stays.",
         ),
     ]
 

@@ -1,6 +1,6 @@
 """The worlds and LoRA files that are installed: their names in lists, their files, and whether these have changed.
 
-A name from a widget is only compared with the names of what is there. It never becomes part of a path.
+A name from a widget is only compared with existing names. It never becomes part of a path.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def world_version(name: str) -> str:
 
 
 def downloads_version(folder: Path, name: str | None = None) -> str:
-    """Text that changes when a file of a published world, which is read in place, does; empty without such a world."""
+    """Text that changes when a file of a published world (read in place) does; empty without such a world."""
     try:
         found = find_downloads(folder, name)
     except CheckpointError:
@@ -161,12 +161,12 @@ def _published_at(name: str, folder: Path) -> tuple[Path, str]:
 
 
 def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
-    """That a world cannot be played; of a published one all that is missing, with sizes, and how to get it."""
+    """Message that a world cannot be played; for a published one with all missing files, sizes, and how to get them."""
     missing = missing_text(world_pieces(folder, film)) if film else ""
     if not missing:
         return f"world {name!r} cannot be played: {otherwise}"
     return (
-        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button of Load AnimeGamer, "
+        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button on Load AnimeGamer, "
         f"the node Get AnimeGamer Weights, or {fetch_command(film, folder)}; or choose toybox, which needs no "
         f"download. It is published at {ADDRESSES}"
     )

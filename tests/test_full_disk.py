@@ -12,9 +12,7 @@ from animegamer_core.story.story import Story
 GAME = "".join(
     f"Character: Miko; Motion: run {word}; Background: day beach.\n" for word in ("one", "two", "three", "four")
 )
-FULL = re.compile(
-    r"play: (/\S+): No space left on device \(\d+\.\d MB free\); what is finished is kept; free some space"
-)
+FULL = re.compile(r"play: (/\S+): No space left on device \(\d+\.\d MB free\); finished work is kept; free some space")
 
 
 def sentence(capsys) -> str:
@@ -57,7 +55,7 @@ def test_every_writer_says_it_alike(tmp_path, monkeypatch, code):
         OSError(code, "full"),
         SafetensorError(f"Error while serializing: I/O error: full (os error {code})"),
     ):
-        with pytest.raises(OSError, match=r"MB free\); what is finished is kept") as caught, replacing(tmp_path / "a"):
+        with pytest.raises(OSError, match=r"MB free\); finished work is kept") as caught, replacing(tmp_path / "a"):
             raise error
         assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / "a"))
     with pytest.raises(SafetensorError, match="header"), replacing(tmp_path / "a"):

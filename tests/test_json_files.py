@@ -57,14 +57,14 @@ def test_other_keys_are_passed_over_and_whole_numbers_are_numbers():
     assert to_type({"seed": 3}, Turn, "x") == Turn(3)
     with pytest.raises(JsonError, match="x: field seed"):
         to_type({"seed": "3"}, Turn, "x")
-    with pytest.raises(JsonError, match="x: a text that is no Unicode"):
+    with pytest.raises(JsonError, match="x: text that is not valid Unicode"):
         to_type("\ud800", Turn, "x")
 
 
 def test_a_file_has_a_largest_size_and_has_to_be_there(tmp_path):
     (tmp_path / "large.json").write_text(f'"{"x" * 100}"')
     assert len(read_json(tmp_path / "large.json", str)) == 100
-    with pytest.raises(JsonError, match="has more than 50 bytes"):
+    with pytest.raises(JsonError, match="at most 50 bytes"):
         read_json(tmp_path / "large.json", str, largest=50)
     for missing in (tmp_path / "none.json", tmp_path):
         with pytest.raises(JsonError, match="cannot be read"):

@@ -145,7 +145,7 @@ def test_a_player_asks_for_a_memory_by_its_kind_or_its_number_of_turns():
     assert chosen_memory(None, None) is None
     assert chosen_memory("recent", None) == Memory() and chosen_memory("recall", None) == Memory("recall", 2)
     assert chosen_memory(None, 3) == chosen_memory("recall", 3) == Memory("recall", 3)
-    with pytest.raises(ValueError, match="memory recent recalls no turns, but 3 were asked for"):
+    with pytest.raises(ValueError, match="memory recent recalls no turns, but 3 were requested"):
         chosen_memory("recent", 3)
 
 

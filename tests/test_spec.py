@@ -51,7 +51,7 @@ def test_a_foreign_spec_is_refused_by_field(change, named):
 def test_a_spec_has_a_name_and_a_decoder_as_wide_as_the_state():
     with pytest.raises(ValueError, match="spec.name is missing; expected str"):
         ModelSpec.from_dict({})
-    with pytest.raises(ValueError, match="same width"):
+    with pytest.raises(ValueError, match="must be equal"):
         replace(RELEASE, state=replace(RELEASE.state, width=64))
 
 

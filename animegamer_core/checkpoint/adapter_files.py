@@ -131,7 +131,7 @@ def unreadable_settings(path: Path, error: Exception) -> ValueError:
 def check_there(path: str | Path) -> None:
     """ValueError unless there is a file at the path of an adapter."""
     if not Path(path).is_file():
-        raise ValueError(f"there is no adapter file {path}; give a file that a training stage wrote")
+        raise ValueError(f"no adapter file {path}; give a file that a training stage wrote")
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
@@ -149,12 +149,12 @@ def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
         stage, names = file.metadata().get("stage", ""), file.keys()
     if baseline and stage not in BASELINE_STAGES:
         raise ValueError(
-            f"{path} is of stage {stage}, for a world and not for a baseline; give one of stage "
+            f"{path} is from stage {stage} and fits a world, not a baseline; give a file from stage "
             f"{' or '.join(BASELINE_STAGES)}"
         )
     if not baseline and stage in BASELINE_STAGES:
         raise ValueError(
-            f"{path} is of stage {stage}, for a baseline and not for a world; give the file of another stage"
+            f"{path} is from stage {stage} and fits a baseline, not a world; give a file from another stage"
         )
     return frozenset(name.partition(".")[0] for name in names) - {"heads"}
 
@@ -188,9 +188,7 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
             measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
             facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
     except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: what it states of its training cannot be read ({brief(error)}); train it again"
-        ) from error
+        raise ValueError(f"{path}: its training notes cannot be read ({brief(error)}); train it again") from error
     return facts
 
 

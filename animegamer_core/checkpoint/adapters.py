@@ -69,7 +69,7 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
     contradict one another or the world.
     """
     if not all(math.isfinite(strength) for _, strength in files):
-        raise ValueError("the strength of an adapter is not a finite number; 1 is as trained, 0 leaves it out")
+        raise ValueError("the strength of an adapter must be a finite number; 1 is as trained, 0 turns it off")
     plain, earlier = (world.plain, world.adapters) if isinstance(world, AdaptedWorld) else (world, ())
     used = (*earlier, *((str(path), strength) for path, strength in files if strength))
     if used:
@@ -112,31 +112,31 @@ def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True
     for first, second in pairwise(trainers) if checked else ():
         if not first.reading.agrees(second.reading):
             raise ValueError(
-                f"adapter {first.path} trained the engine with profile {first.reading.profile.name}, and {second.path} "
-                f"with profile {second.reading.profile.name}; leave one of them out, {remedy}"
+                f"adapter {first.path} trained the engine with profile {first.reading.profile.name}, and "
+                f"{second.path} with profile {second.reading.profile.name}; use only one of them, {remedy}"
             )
     for file in files if checked else ():
         if file.reading is not None and "engine" not in file.parts and not file.reading.agrees(reading):
             raise ValueError(
-                f"adapter {file.path} was trained on predictions with profile {file.reading.profile.name}, and {owner} "
-                f"uses profile {reading.profile.name}; leave the file out, add the file of stage predict that it was "
-                f"trained with, {remedy}"
+                f"adapter {file.path} was trained on predictions with profile {file.reading.profile.name}, and "
+                f"{owner} uses profile {reading.profile.name}; drop this file, add the file from stage predict that "
+                f"it was trained with, {remedy}"
             )
     return reading
 
 
 def _unstated(files: Sequence[AdapterFacts], reading: Reading, table: MotionTable) -> Iterator[str]:
-    """A warning for each fact that a file of an earlier version does not state, with what is assumed."""
+    """A warning for each fact that a file from an earlier version lacks, with what is assumed instead."""
     for file in files:
         if file.stage in GAME_STAGES and file.reading is None:
             yield (
-                f"{file.path} was written by an earlier version and does not state its profile; profile "
-                f"{reading.profile.name} is used, so train stage {file.stage} again if that is wrong"
+                f"{file.path} was written by an earlier version and does not name its profile, so profile "
+                f"{reading.profile.name} is used; if that is wrong, train stage {file.stage} again"
             )
         if file.stage in MOTION_STAGES and file.motion_table is None:
             yield (
-                f"{file.path} does not state its motion table, because an earlier version wrote it or its dataset had "
-                f"no motion levels; shots are drawn with the values of table {table.name!r}"
+                f"{file.path} has no motion table, because an earlier version wrote it or its dataset had no motion "
+                f"levels; shots are drawn with the values of table {table.name!r}"
             )
 
 
@@ -150,8 +150,8 @@ def open_with_adapters(
     for path, _ in adapters if playing else ():
         if not adapter_facts(path).parts & PLAYED:
             raise ValueError(
-                f"adapter {path} changes the encoder only, and turns are made by engine and decoder; leave it out, or "
-                "give the file of a stage that trains one of these"
+                f"adapter {path} changes only the encoder, which play does not use; drop it, or give a file from a "
+                "stage that trains the engine or the decoder"
             )
     return with_adapters(open_world(name), adapters, profile)
 

@@ -24,7 +24,7 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
     """Put an adapter file's weights into the models `encoder`, `decoder`, `engine` that it names; returns its stage.
 
     strength: 0 leaves the weights as they are, 1 gives the trained ones, others interpolate or extrapolate. LoRA is
-    merged into float32 weights, and stays beside narrower ones. whole: all models that the file trained have to be
+    merged into float32 weights, and stays unmerged for narrower ones. whole: all models that the file trained must be
     given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
     shape differs.
     """
@@ -98,11 +98,13 @@ def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str,
         up = tensors.get(f"{layer}.lora_B.{rest}")
         fits = up is not None and value.dim() == up.dim() == 2 and 0 < rank == len(value) == up.shape[1]
         if is_low_rank and not fits:
-            raise ValueError(f"{path}: {name} has no lora_B of rank {rank} beside it; train the stage again")
+            raise ValueError(f"{path}: {name} has no matching lora_B of rank {rank}; train the stage again")
         target = f"{layer}.weight" if is_low_rank else name
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(parameters[target].shape) if target in parameters else "nothing"
         if found != shape:
-            raise ValueError(f"{path}: {name} is for {shape}, this world has {found}; it is of another spec")
+            raise ValueError(
+                f"{path}: {name} is for shape {shape}, this world has {found}; the file is for another spec"
+            )
         changes[target] = (value, up) if is_low_rank else value
     return changes

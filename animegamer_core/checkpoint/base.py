@@ -1,6 +1,6 @@
 """Read the free base models, stock CogVideoX-2B and Mistral-7B-Instruct-v0.1, as the parts of a new world.
 
-Sizes come from the files. What the configuration files say is compared with the tensors beside them, and what our
+Sizes come from the files. What the configuration files say is compared with the tensors next to them, and what our
 models cannot compute, such as CogVideoX's relatives with rotary positions, is refused by name.
 """
 
@@ -94,7 +94,7 @@ def _open_transformer(parts: ForeignParts, folder: Path) -> tuple[ComputedTensor
     own = decoder.heads * decoder.head_width
     if hidden != own:
         raise CheckpointError(
-            f"{sizes.path_of(recipes)}: its text projection is {hidden} wide; expected {own}, as its layers"
+            f"{sizes.path_of(recipes)}: its text projection is {hidden} wide; expected {own}, like its layers"
         )
     check_stated(config, {"text_embed_dim": text}, path)
     encoder = replace(parts.spec.encoder, text=replace(parts.spec.encoder.text, width=text))
@@ -120,8 +120,8 @@ def _decoder_spec(
     check_stated(config, stated, path)
     if channels != decoder.vae.latent_channels:
         raise CheckpointError(
-            f"{path}: its transformer reads latents of {channels} channels; expected {decoder.vae.latent_channels}, as "
-            "the VAE beside it makes"
+            f"{path}: its transformer reads latents with {channels} channels; expected {decoder.vae.latent_channels}, "
+            "as its VAE produces"
         )
     pixels = decoder.vae.spatial_factor
     return replace(
@@ -137,13 +137,13 @@ def _open_text_encoder(parts: ForeignParts, folder: Path) -> None:
     parts.add_text_encoder(open_weights(folder), folder)
     if (width := parts.spec.encoder.text.width) != expected:
         raise CheckpointError(
-            f"{parts.sources['text_tower'].path}: a text encoder {width} wide; expected {expected}, as CogVideoX reads "
-            "it"
+            f"{parts.sources['text_tower'].path}: a text encoder of width {width}; expected {expected}, which "
+            "CogVideoX reads"
         )
 
 
 def _t5_tokenizer(folder: Path | None) -> Path | None:
-    """The folder of T5's tokenizer: its own, or the one beside it in the diffusers layout."""
+    """The folder of T5's tokenizer: its own, or the one next to it in the diffusers layout."""
     if folder is None or any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model")):
         return folder
     return folder.parent / "tokenizer"
@@ -159,8 +159,8 @@ def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:
     engine = sizes.mistral_spec(recipes, folder)
     if engine.vocab_size != RELEASE_BASE:
         raise CheckpointError(
-            f"{source.path}: holds {engine.vocab_size} token rows; expected {RELEASE_BASE} of "
-            "Mistral-7B-Instruct-v0.1, not of another version"
+            f"{source.path}: has {engine.vocab_size} token rows; expected the {RELEASE_BASE} of "
+            "Mistral-7B-Instruct-v0.1, not another version"
         )
     check_stated(config, {"vocab_size": engine.vocab_size}, path)  # the other sizes were compared in `mistral_spec`
     parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=ROWS))

@@ -1,4 +1,4 @@
-"""Check that the configuration files of base models fit our modules and the tensors beside them."""
+"""Check that the configuration files of base models fit our modules and the tensors next to them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing
 
 
 def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.Any], path: Path) -> None:
-    """CheckpointError for the first size that a configuration file states and the tensors beside it do not have."""
+    """CheckpointError for the first size that a configuration file states and the tensors next to it do not have."""
     for name, value in found.items():
         if config.get(name, value) != value:
             raise CheckpointError(
-                f"{path}: {name} is {brief(config[name], 40)!r}, and the weights beside it have {value}; expected "
-                "both of one download"
+                f"{path}: {name} is {brief(config[name], 40)!r}, but the weights next to it have {value}; expected "
+                "both from one download"
             )
 
 

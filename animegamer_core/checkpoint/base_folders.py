@@ -62,6 +62,6 @@ def find_base(src: Path) -> BaseFolders | None:
 
 
 def _first(src: Path, name: str) -> Path | None:
-    """The first folder in `src` whose name begins with `name`, ignoring case."""
+    """The first folder in `src` whose name starts with `name`, ignoring case."""
     found = [path for path in src.iterdir() if path.name.lower().startswith(name.lower())] if src.is_dir() else []
     return next((path for path in sorted(found) if path.is_dir()), None)

@@ -19,17 +19,17 @@ from .save import check_own, commit_part, save_world, writing
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
 from .world import MANIFEST, World, open_world
 
-OnProgress = Callable[[int, int, str], None]  # (bytes done, bytes in all, what is being written)
+OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
 
 PRECISIONS = ("released", "keep")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a world folder is made of, checked before anything is written.
+    """The contents of a world folder, checked before anything is written.
 
-    made_by: the origin that the world states; a folder that states another one belongs to another world. settings: part
-    -> whatever else decides its tensors, such as a seed.
+    made_by: the world's recorded origin; a folder with another one belongs to another world. settings: part -> anything
+    else that its tensors depend on, such as a seed.
     """
 
     parts: ForeignParts
@@ -104,15 +104,15 @@ def _prepare(plan: Plan, out: Path) -> World:
         before = open_world(out)
         if before.spec.state != plan.parts.spec.state or before.spec.name != plan.parts.spec.name:
             raise CheckpointError(
-                f"{out / MANIFEST}: holds world {before.spec.name!r} of other sizes or another film; expected an empty "
-                f"folder or one that an earlier {plan.made_by['made_by']} of these files left"
+                f"{out / MANIFEST}: holds world {before.spec.name!r} with other sizes or for another film; expected "
+                f"an empty folder or one left by an earlier {plan.made_by['made_by']} of these files"
             )
         known = before.provenance
         for name, value in plan.made_by.items():
             if known.get(name) != value:
                 raise CheckpointError(
                     f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
-                    "another folder, or give what this world was made with"
+                    "another folder, or give the value that this world was made with"
                 )
         # parts that a stage has trained since stay, with their reading and motion table
         stated = {"profile": before.profile.name, "motion_table": before.motion_table}

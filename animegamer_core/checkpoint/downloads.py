@@ -3,7 +3,7 @@
     MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
     Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
     t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots
-They lie side by side, or one folder deeper.
+They are side by side, or one folder deeper.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def find_downloads(src: Path, name: str | None = None) -> Downloads:
     decoder = _named(folders, f"{DECODER}*", name)
     found = next((world_of(path) for path in (engine, decoder) if path), name or src.resolve().name)
     if engine and decoder and world_of(engine) != world_of(decoder):
-        raise CheckpointError(f"{src}: holds {engine.name} and {decoder.name}; expected the pair of one world")
+        raise CheckpointError(f"{src}: holds {engine.name} and {decoder.name}; expected both from one world")
     vae = next((folder / "3d-vae.pt" for folder in folders if (folder / "3d-vae.pt").is_file()), None)
     diffusers = (folder for folder in _all(folders, "vae") if find_safetensors(folder, DIFFUSERS_VAE))
     return Downloads(

@@ -21,7 +21,7 @@ BASE = "base models"
 
 # path in the repository -> path below the folder of downloads
 Patterns = Mapping[str, str]
-PAIR = {  # what is taken of each folder of a world's pair
+PAIR = {  # the files to take from each folder of a world's pair
     "MLLM": r"(?:pytorch_)?model[\w.-]*\.(?:bin|safetensors|index\.json)|adapter_config\.json",
     "VDM_Decoder": r"latest|(?:[0-9]+|release)/mp_rank_00_model_states\.pt",
 }

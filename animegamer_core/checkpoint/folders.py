@@ -68,7 +68,9 @@ class OwnFolder:
         """The part's folder, and that `convert` and `new` make it."""
         where = self.folder / PARTS[part].folder
         if self.notes(part):
-            where = f"{where}, where files are missing or cut off; restore them, or train a small world's part again"
+            where = (
+                f"{where}, where files are missing or cut off; restore them, or train this part of a small world again"
+            )
         return f"in {where}; `convert` or `new` makes it from {PARTS[part].source}"
 
     def source(self, part: str) -> TensorSource:
@@ -103,13 +105,13 @@ class OwnFolder:
         path, known = self.folder / name, self.files.get(name)
         if known is not None and path.is_file() and self.note(name) != known:
             raise CheckpointError(
-                f"{path}: not the tokenizer that the world was saved with ({path.stat().st_size} bytes, "
+                f"{path}: this is not the tokenizer that the world was saved with ({path.stat().st_size} bytes, "
                 f"expected {known.bytes}, with sha256 {known.sha256[:12]}...); convert or download it again"
             )
         return path
 
 
 def part_of(path: str) -> str:
-    """The part whose folder a file of our own lies in."""
+    """The part whose folder a file of our own is in."""
     folder = path.rpartition("/")[0]
     return next((name for name, part in PARTS.items() if part.folder == folder), "")

@@ -103,7 +103,7 @@ class ForeignParts:
         patches = (self.spec.encoder.image.image_size // self.spec.encoder.image.patch) ** 2
         if {"encoder", "image_tower"} <= set(self.sources) and patches != self.spec.state.image_tokens:
             raise CheckpointError(
-                f"{self.sources['image_tower'].path}: sees a picture as {patches} patches; "
-                f"expected {self.spec.state.image_tokens}, as the released ViT-B-16"
+                f"{self.sources['image_tower'].path}: splits a picture into {patches} patches; expected "
+                f"{self.spec.state.image_tokens}, like the released ViT-B-16"
             )
         return models

@@ -33,7 +33,7 @@ BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is the
 LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
-PROGRESS = 1 << 16  # a request that brought so many bytes was not in vain
+PROGRESS = 1 << 16  # a request that transferred this many bytes counts as progress
 TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
 REDIRECTS = 5
 SHORT_BODY = 1 << 16  # bytes of a redirect
@@ -122,7 +122,7 @@ class _Repository(msgspec.Struct):
 
 
 def list_repository(repo: str) -> Listing:
-    """The newest revision of a public or gated repository."""
+    """The latest revision of a public or gated repository."""
     url = f"{_endpoint()}/api/models/{repo}"
     try:
         found = parse_json(_answer(repo, f"{url}?blobs=true"), _Repository, url)
@@ -156,7 +156,7 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
             return rename(file.part, file.local)
     file.part.unlink()
     raise CheckpointError(
-        f"{file.repo}/{file.path}: the download is not what the hub lists (expected {file.bytes} bytes with "
+        f"{file.repo}/{file.path}: the download does not match the hub's list (expected {file.bytes} bytes with "
         f"checksum {file.checksum[:12]}...), so it was removed; try again"
     )
 
@@ -201,7 +201,7 @@ def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
 
 
 def _wait(seconds: float, act: Callable[[], object]) -> None:
-    """Wait; `act` is called about once a second, and what it raises ends the wait."""
+    """Wait; calls `act` about once a second, and an exception from it ends the wait."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         act()
@@ -241,7 +241,7 @@ def _answer(repo: str, url: str) -> bytes:
             time.sleep(max(error.pause, WAIT * 2 ** (tries - 1)))
         else:
             if len(data) > LARGEST_ANSWER:
-                raise CheckpointError(f"{url}: an answer of more than {LARGEST_ANSWER} bytes; is it the hub?")
+                raise CheckpointError(f"{url}: the answer has more than {LARGEST_ANSWER} bytes; is this the hub?")
             return data
     raise AssertionError("unreachable: the last try returns or raises")
 
@@ -255,7 +255,7 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
         with closing(_opened(url, headers)) as response:
             _check_status(repo, response)
             if response.headers.get("content-encoding", "").strip().lower() not in ("", "identity", "aws-chunked"):
-                raise CheckpointError(f"{url}: a compressed answer, which was not asked for; is it the hub?")
+                raise CheckpointError(f"{url}: the answer is compressed, which was not requested; is this the hub?")
             yield response
     except errors.OfflineModeIsEnabled as error:
         raise CheckpointError(f"{_page(repo)}: HF_HUB_OFFLINE forbids requests; unset it") from error
@@ -314,7 +314,7 @@ def _check_status(repo: str, response: Any) -> None:
     code, status = response.headers.get("x-error-code", ""), response.status_code
     if code == "GatedRepo":
         raise CheckpointError(
-            f"{repo}: its owner asks for consent first; accept the licence at {_page(repo)}, run `hf auth login` (or "
+            f"{repo}: its owner asks you to agree first; accept the licence at {_page(repo)}, run `hf auth login` (or "
             "set HF_TOKEN), then try again"
         )
     if code == "RepoNotFound" or status == 401:
@@ -323,7 +323,7 @@ def _check_status(repo: str, response: Any) -> None:
         asked = response.headers.get("retry-after", "")
         raise _Broken(f"the hub answered {status}", min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0)
     if status not in (200, 206):
-        raise CheckpointError(f"{_page(repo)}: the hub answered {status}; is its name right, and may you read it?")
+        raise CheckpointError(f"{_page(repo)}: the hub answered {status}; is the name right, and do you have access?")
 
 
 def _endpoint() -> str:
@@ -337,4 +337,4 @@ def _page(repo: str) -> str:
 
 
 def _no_answer(repo: str, why: str) -> CheckpointError:
-    return CheckpointError(f"{_page(repo)}: {why}; what has arrived is kept, so try again")
+    return CheckpointError(f"{_page(repo)}: {why}; downloaded data is kept, so try again")

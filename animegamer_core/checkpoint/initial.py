@@ -1,4 +1,4 @@
-"""The initial weights of a new world that no base model has.
+"""The initial weights of a new world for the layers that no base model has.
 
 At first the shot decoder computes what stock CogVideoX computes for a text of zeros, whatever the state and the motion:
 the last norms of the shot encoder have weight 0 and, as bias, the stock text projection of zeros; the last layer of the
@@ -71,7 +71,7 @@ def _linear(name: str, source: int, target: int, seed: int) -> dict[str, Compute
 
 def _uniform(key: str, shape: tuple[int, ...], bound: float, seed: int) -> ComputedTensor:
     def make() -> torch.Tensor:
-        # A generator for each name, so that a tensor is the same in whatever order parts are written.
+        # One generator per name, so that a tensor does not depend on the order in which parts are written.
         digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
         numbers = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         return torch.empty(shape).uniform_(-bound, bound, generator=numbers)

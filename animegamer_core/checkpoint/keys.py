@@ -90,7 +90,7 @@ DECODER = (
 )
 DECODER_ALPHA = 1.0  # the released LoRA leaves SAT's default: scaling 1/r (docs/reference.md, decoder)
 
-ENCODER = (  # how features are mixed lies in the decoder's file
+ENCODER = (  # how features are mixed is in the decoder's file
     Rule(_PATCH + r"text_proj\.([02])\." + _WB, r"text_proj.\1.\2"),
     Rule(_PATCH + r"ip_proj\.([02])\." + _WB, r"image_proj.\1.\2"),
     Rule(_PATCH + r"txt_mix_layer_norm\." + _WB, r"text_norm.\1"),

@@ -1,4 +1,4 @@
-"""LoRA in loaded models: beside the weights, by peft's layers, or merged into them.
+"""LoRA in loaded models: unmerged, in peft's layers, or merged into the weights.
 
 A LoRA is often smaller than the last bit of a 16-bit weight, so merging loses much of its effect; only float32 weights
 are merged. R rank.
@@ -28,7 +28,7 @@ WORLD = "world"  # the adapter name of a world's own LoRA; those of adapter file
 
 
 def lora_layers(model: nn.Module) -> Iterator[tuple[str, LoraLayer]]:
-    """(name, layer) of each layer that has LoRA beside its weight."""
+    """(name, layer) of each layer that has unmerged LoRA."""
     from peft.tuners.lora import LoraLayer
 
     return ((name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer))
@@ -51,16 +51,18 @@ def check_fit(model: nn.Module, updates: LoraUpdates, where: Path) -> None:
     for name, update in updates.items():
         if name not in linears:
             raise CheckpointError(
-                f"{where}: has LoRA for {brief(name, LONGEST)!r}; this world has no such linear layer"
+                f"{where}: has a LoRA for {brief(name, LONGEST)!r}, but this world has no such linear layer"
             )
         shape = tuple(_base(model.get_submodule(name)).weight.shape)
         if shape != update.shape:
-            raise CheckpointError(f"{where}: the LoRA of {name!r} is for {update.shape}, this world has {shape}")
+            raise CheckpointError(
+                f"{where}: the LoRA for {name!r} has shape {update.shape}, but this world has {shape}"
+            )
 
 
 @torch.no_grad()
 def attach(model: nn.Module, updates: LoraUpdates, adapter: str, strength: float = 1.0) -> None:
-    """Give layers LoRA, in place: beside 16-bit weights as an adapter of this name, merged into wider ones.
+    """Give layers LoRA, in place: unmerged for 16-bit weights, as an adapter of this name; merged into wider ones.
 
     strength: what it is multiplied by. The layers' shapes must fit.
     """
@@ -134,25 +136,25 @@ def inject(model: nn.Module, ranks: Mapping[str, int], adapter: str, **others: t
     inject_adapter_in_model(config, model, adapter_name=adapter, low_cpu_mem_usage=lean)
     vars(model).pop("peft_config", None)  # a note for peft's own wrapper, which is not used
     for _, layer in lora_layers(model):
-        layer.set_adapter(list(layer.lora_A))  # peft leaves the newest one alone active
+        layer.set_adapter(list(layer.lora_A))  # peft activates only the latest one
         layer.requires_grad_(False)
 
 
 def set_strength(model: nn.Module, adapter: str, strength: float) -> None:
-    """Set the strength of an adapter beside weights, without touching a weight."""
+    """Set the strength of an unmerged adapter, without touching a weight."""
     for _, layer in lora_layers(model):
         layer.set_scale(adapter, strength)
 
 
 def weaken(layer: nn.Module, factor: float) -> None:
-    """Multiply the strengths of all LoRA beside a layer's weight, as if both were scaled by the factor."""
+    """Multiply the strengths of all unmerged LoRA of a layer, as if both were scaled by the factor."""
     for adapter in getattr(layer, "scaling", {}):
         layer.scaling[adapter] *= factor
 
 
 @torch.no_grad()
 def take_in(model: nn.Module) -> None:
-    """Merge the LoRA beside float32 weights into them; LoRA beside narrower weights stays."""
+    """Merge LoRA into float32 weights; LoRA of narrower weights stays unmerged."""
     for name, layer in list(lora_layers(model)):
         weight = _base(layer).weight
         if weight.element_size() >= 4:
@@ -198,7 +200,7 @@ def restore(model: nn.Module, storages: Mapping[str, Storage]) -> None:
 
 
 def adapters_of(model: nn.Module) -> tuple[str, ...]:
-    """The names of all adapters beside weights, in order."""
+    """The names of all unmerged adapters, in order."""
     return tuple(dict.fromkeys(adapter for _, layer in lora_layers(model) for adapter in layer.lora_A))
 
 
@@ -250,7 +252,7 @@ def _stacked(updates: Sequence[LoraUpdate | None], rows: Sequence[int]) -> LoraU
 
 
 def strengths_of(model: nn.Module) -> list[tuple[str, str, float]]:
-    """(layer, adapter, scale) of all LoRA beside weights."""
+    """(layer, adapter, scale) of all unmerged LoRA."""
     return [(name, adapter, scale) for name, layer in lora_layers(model) for adapter, scale in layer.scaling.items()]
 
 

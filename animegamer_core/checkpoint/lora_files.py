@@ -38,7 +38,7 @@ class LoraUpdate:
         return self.up.shape[0], self.down.shape[1]
 
     def delta(self, device: torch.device | str = "cpu") -> Tensor:
-        """(outputs, inputs) fp32: what it adds to the weight."""
+        """(outputs, inputs) fp32: the update that it adds to the weight."""
         return self.scale * (self.up.to(device).float() @ self.down.to(device).float())
 
 
@@ -57,7 +57,7 @@ def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
-    """Write a part's LoRA beside its weights; the numbers keep their type."""
+    """Write a part's LoRA to its own file; the numbers keep their type."""
     from safetensors.torch import save_file
 
     if not updates:

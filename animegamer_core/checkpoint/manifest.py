@@ -73,7 +73,7 @@ def read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
         name, where = path.rpartition("/")[2], f"files[{path!r}]"
         if not part_of(path) or name in ("", ".", "..") or "\\" in path or ":" in path:
             folders = ", ".join(part.folder for part in PARTS.values())
-            raise ValueError(f"{where} lies in no part's folder; expected {folders}")
+            raise ValueError(f"{where} is not in the folder of a part; expected {folders}")
         note = typed(values, path, dict, where=where)
         sha256 = typed(note, "sha256", str, where=f"{where}.sha256")
         notes[path] = FileNote(sha256, typed(note, "bytes", int, where=f"{where}.bytes"))

@@ -31,7 +31,7 @@ def new_world(
     """
     check_precision(precision)
     if spec not in (None, "release"):
-        raise ValueError(f"spec is {spec!r}; choose release, or leave it out to take the sizes of the files")
+        raise ValueError(f"spec is {spec!r}; choose release, or omit it to use the sizes of the files")
     if seed not in SEEDS:
         raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
     parts = open_base(folders, seed, spec)
@@ -46,7 +46,9 @@ def new_world(
 
 
 def _check_apart(folders: BaseFolders, out: Path) -> None:
-    """CheckpointError if the world folder would lie in a folder of a base model."""
+    """CheckpointError if the world folder would be in a folder of a base model."""
     for folder in folders.all:
         if folder.resolve() in (out.resolve(), *out.resolve().parents):
-            raise CheckpointError(f"{out}: lies in {folder}, which stays as it is; choose another folder for the world")
+            raise CheckpointError(
+                f"{out} is inside {folder}, which is never changed; choose another folder for the world"
+            )

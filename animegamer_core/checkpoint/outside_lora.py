@@ -107,7 +107,7 @@ class _Scales:
 
 
 def _config_of(path: Path) -> Mapping[str, typing.Any]:
-    """The settings that diffusers writes into a file, or peft beside it; empty without either."""
+    """The settings that diffusers writes into a file, or peft next to it; empty without either."""
     if path.name == ADAPTER and path.with_name(CONFIG).is_file():
         return read_json(path.with_name(CONFIG))
     try:
@@ -135,12 +135,12 @@ def _is_outside(path: Path, _changed: int, _size: int) -> bool:
 
 
 def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, _Tensors]:
-    """Layer -> the names of its tensors; CheckpointError names the first one that is no LoRA of the transformer."""
+    """Layer -> the names of its tensors; CheckpointError names the first one that is not a LoRA for the transformer."""
     found: dict[str, dict[str, str]] = {}
     for key in keys:
         layer, kind = _layer_of(key)
         if layer is None:
-            raise _unfit(path, key, "it is no LoRA of a linear layer of CogVideoX's transformer")
+            raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
         found.setdefault(layer, {})[kind] = key
     layers = {layer: _Tensors(**names) for layer, names in found.items()}
     for names in layers.values():

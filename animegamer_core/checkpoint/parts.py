@@ -115,7 +115,7 @@ def load_model(
 
 
 class Stored(typing.NamedTuple):
-    """The tensors of a part as they are to be stored: name in its file -> bytes, and what reads one by name."""
+    """The tensors of a part as stored: name in its file -> bytes, and a function that reads one by name."""
 
     sizes: Mapping[str, int]
     read: Callable[[str], Tensor]
@@ -147,7 +147,7 @@ def write_part(
 
 
 def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
-    """The tensors of one part of a loaded model, without LoRA beside its weights. dtype None keeps their types."""
+    """The tensors of one part of a loaded model, without unmerged LoRA. dtype None keeps their types."""
     state = plain_tensors(model)
     tensors = {name: state[full].detach() for name, full in part_names(PARTS[part].model, part, state).items()}
     dtypes = {
@@ -173,7 +173,7 @@ def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
     """A tensor in `dtype`; CheckpointError where it holds NaN or infinity, or a value that would become infinite."""
     extremes = finite_extremes(tensor, where)
     if extremes is not None and not extremes.to(dtype).isfinite().all():
-        raise CheckpointError(f"{where}: a value of {extremes.abs().max():.3g} does not fit {dtype}; store it wider")
+        raise CheckpointError(f"{where}: a value of {extremes.abs().max():.3g} does not fit {dtype}; use a wider type")
     return tensor.to(dtype)
 
 
@@ -207,8 +207,8 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
             )
         if source.dtype(name).is_floating_point != tensor.is_floating_point():
             raise CheckpointError(
-                f"{source.path}: tensor {name!r} holds {dtype_name(source.dtype(name))}, the world's spec expects "
-                f"numbers like {dtype_name(tensor.dtype)}"
+                f"{source.path}: tensor {name!r} has type {dtype_name(source.dtype(name))}, the world's spec expects "
+                f"one like {dtype_name(tensor.dtype)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Reads what a pickle would build, without building it.
+"""Reads a pickle's instructions, without building any object.
 
 torch.load(weights_only=True) runs no code, yet it builds whatever the file names: `bytearray(5e9)`, an array of 4 TB,
 keys whose hash takes years, a dtype that holds itself and crashes the process. So the instructions are read first.
@@ -43,7 +43,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class DamagedPickle(ValueError):
-    """Bytes that are no pickle, or not a whole one."""
+    """Bytes that are not a pickle, or only part of one."""
 
 
 class RefusedPickle(ValueError):
@@ -73,7 +73,7 @@ class _Built:
     """Something that the pickle builds, by its kind.
 
     size: items of a list or dict, bytes of bytes. plain: whether all items of a list could be keys. metadata: whether a
-    dict has no other key than `_metadata`, which torch puts beside an OrderedDict of weights.
+    dict has no other key than `_metadata`, which torch puts next to an OrderedDict of weights.
     """
 
     kind: str
@@ -149,7 +149,7 @@ class _Scan:
             raise RefusedPickle(f"its pickle has the instruction {name}, which torch.save does not write")
 
     def to_mark(self) -> list[Any]:
-        """What lies above the last mark, which goes with it."""
+        """Everything above the last mark, which is also removed."""
         at = len(self.stack) - 1
         while self.stack[at] is not _MARK:
             at -= 1
@@ -162,16 +162,16 @@ class _Scan:
     def append(self, items: Sequence[Any]) -> None:
         target = self.stack[-1]
         if not _is(target, "list"):
-            raise RefusedPickle("adds items to something that is no list")
+            raise RefusedPickle("adds items to something that is not a list")
         target.size += len(items)
         target.plain = target.plain and all(map(_is_key, items))
 
     def set_items(self, items: Sequence[Any]) -> None:
         target, keys = self.stack[-1], items[::2]
         if not _is(target, "dict", "ordered"):
-            raise RefusedPickle("sets items of something that is no dict")
+            raise RefusedPickle("sets items of something that is not a dict")
         if not all(map(_is_key, keys)):  # the hash of anything else may take long
-            raise RefusedPickle("has a key that is neither a text nor a small number")
+            raise RefusedPickle("has a key that is neither a string nor a small number")
         target.size += len(keys)
         target.metadata = target.metadata and all(key == "_metadata" for key in keys)
 
@@ -222,10 +222,10 @@ class _Scan:
         if name.endswith("._reconstruct") and isinstance(first, _Global) and first.name == "numpy.ndarray":
             if isinstance(second, _Tuple) and second.items == (0,):  # empty: size and content come with its state
                 return _Built("array")
-        raise RefusedPickle(f"calls {name or 'something that is no function'} in a way that weights do not need")
+        raise RefusedPickle(f"calls {name or 'something that is not a function'} in a way that weights do not need")
 
     def changed(self, state: Any, target: Any) -> None:
-        """Check the state that an object gets, which is no more than torch and numpy write."""
+        """Check that an object's state is only what torch and numpy write."""
         items = state.items if isinstance(state, _Tuple) else ()
         if _is(target, "ordered"):
             allowed = _is(state, "dict") and state.metadata

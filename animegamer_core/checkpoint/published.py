@@ -69,13 +69,15 @@ class PublishedFolder:
         return self._parts.sources[part]
 
     def lora(self, part: str) -> LoraUpdates:
-        """The LoRA that the published file holds beside its base weights."""
+        """The LoRA that the published file holds next to its base weights."""
         return self._parts.sources[part].lora()
 
     def tokenizer(self) -> GameTokenizer:
         """Mistral's own, with the game's tokens added."""
         if self._parts.mistral is None:
-            raise CheckpointError(f"{self.folder}: no Mistral-7B-Instruct-v0.1 folder, which holds the tokenizer")
+            raise CheckpointError(
+                f"{self.folder}: the folder Mistral-7B-Instruct-v0.1 is missing; it has the tokenizer"
+            )
         return GameTokenizer.from_mistral(self._parts.mistral)
 
     def text_tokenizer(self) -> Tokenizer | None:
@@ -108,7 +110,8 @@ def open_published(downloads: Downloads) -> ForeignParts:
 def _open_engine(parts: ForeignParts, folder: Path) -> None:
     if parts.mistral is None:
         raise CheckpointError(
-            f"{folder}: the engine also needs the Mistral-7B-Instruct-v0.1 folder (config.json and tokenizer) beside it"
+            f"{folder}: the engine also needs the Mistral-7B-Instruct-v0.1 folder (config.json and tokenizer) next to "
+            "it"
         )
     source = open_weights(folder, ("pytorch_model", "model"))
     if source is None:
@@ -196,7 +199,8 @@ def _set_width(parts: ForeignParts, width: int, path: Path) -> None:
     spec = parts.spec
     if "decoder" in parts.sources and spec.state.width != width:
         raise CheckpointError(
-            f"{path}: predicts states {width} wide, the decoder reads {spec.state.width}; expected one world's pair"
+            f"{path}: predicts states of width {width}, but the decoder reads {spec.state.width}; expected both from "
+            "one world"
         )
     if spec.state.width != width:  # without a decoder its sizes are not known, but must fit
         decoder = replace(spec.decoder, heads=1, head_width=width)

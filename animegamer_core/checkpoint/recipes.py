@@ -48,7 +48,8 @@ class Recipe:
         """Use `key` for the rule's role; CheckpointError if another key has it already."""
         if rule.role in self.steps:
             raise CheckpointError(
-                f"{source.path}: {self.steps[rule.role][1]!r} and {key!r} both give {rule.target!r}; expected one"
+                f"{source.path}: {self.steps[rule.role][1]!r} and {key!r} both map to {rule.target!r}; expected only "
+                "one"
             )
         self.steps[rule.role] = (source, key, rule)
 
@@ -203,7 +204,7 @@ def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:
         if BASE not in roles:
             key = next(iter(recipe.steps.values()))[1]
             raise CheckpointError(
-                f"{source.path}: {key!r} updates {name!r}, whose base weight is neither in this file nor in a base "
+                f"{source.path}: {key!r} updates {name!r}, but its base weight is neither in this file nor in a base "
                 "model; expected a full file, or the base model's weights in its folder"
             )
         if (LORA_A in roles) != (LORA_B in roles):

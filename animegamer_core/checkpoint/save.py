@@ -101,7 +101,8 @@ def writing(folder: Path) -> Iterator[None]:
     second writer would restore old parts.
     """
     refusal = (
-        f"{folder}: another convert or training writes into this world; wait for it, stop it, or choose another folder"
+        f"{folder}: another conversion or training is writing to this world; wait for it, stop it, or choose another "
+        "folder"
     )
     with locked(folder / LOCK, refusal):
         if (folder / COMMIT).is_file():
@@ -116,7 +117,7 @@ def check_own(folder: Path) -> None:
 
 
 def _read_only(folder: Path) -> CheckpointError:
-    return CheckpointError(f"{folder}: holds published files, which stay as they are; convert them to another folder")
+    return CheckpointError(f"{folder}: holds published files, which are never changed; convert them to another folder")
 
 
 def commit_part(world: World, part: str, writer: FolderWriter) -> World:

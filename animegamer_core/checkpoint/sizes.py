@@ -1,4 +1,4 @@
-"""Read specs from the tensor shapes of published files and from the configuration files beside them.
+"""Read specs from the tensor shapes of published files and from the configuration files next to them.
 
 Shapes do not give the number of heads; it comes from config.json, or from the width of one head.
 """
@@ -176,8 +176,8 @@ def _grid(table_PD: Tensor, path: Path) -> tuple[int, int, int]:
     columns, area = _period(column_PD), _period(space_PD)
     if area % columns or patches % area:
         raise CheckpointError(
-            f"{path}: its table of {patches} positions is no grid of time, rows and columns; "
-            "expected the published table"
+            f"{path}: its table of {patches} positions is not a grid of time, rows and columns; expected the "
+            "published table"
         )
     return patches // area, area // columns, columns
 
@@ -226,7 +226,9 @@ def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
 def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     """The shape of one of our tensors; CheckpointError where no file makes it, or it has another number of axes."""
     if name not in recipes:
-        raise CheckpointError(f"{path_of(recipes)}: it has no tensor for {name!r}; expected the whole published model")
+        raise CheckpointError(
+            f"{path_of(recipes)}: there is no tensor for {name!r}; expected the whole published model"
+        )
     shape = recipes[name].shape
     if len(shape) != axes:
         raise CheckpointError(f"{path_of(recipes)}: {recipes[name].key!r} has shape {shape}; expected {axes} axes")

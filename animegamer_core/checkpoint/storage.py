@@ -185,7 +185,7 @@ class FileTensors:
         return self._tensors[key].dtype
 
     def tensor(self, key: str) -> torch.Tensor:
-        """One tensor, as it lies in the file."""
+        """One tensor, as it is in the file."""
         return self._tensors[key]
 
 
@@ -198,7 +198,7 @@ class SafetensorsSource(FileTensors):
         files, tensors = [path.with_name(name) for name in names], {}
         for file in files:
             handle = _open_safetensors(file)
-            for key in handle.keys():  # noqa: SIM118  a safetensors handle is no mapping
+            for key in handle.keys():  # noqa: SIM118  a safetensors handle is not a mapping
                 if key in tensors:
                     raise CheckpointError(f"{path}: tensor {key!r} is stored twice; expected once")
                 if (kind := handle.get_slice(key).get_dtype()) not in _TYPES:
@@ -311,11 +311,13 @@ def refuse_pointer(path: Path) -> None:
     """CheckpointError for a file that only points to its content, as a `git clone` without LFS leaves large ones."""
     with path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            raise CheckpointError(f"{path}: a Git LFS pointer, not the file itself; run `git lfs pull` where it lies")
+            raise CheckpointError(
+                f"{path}: this is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder"
+            )
 
 
 def shards_of(index: Path) -> list[str]:
-    """The files that an index lists, in order; CheckpointError where one is no bare file name."""
+    """The files that an index lists, in order; CheckpointError if one is not a bare file name."""
     weight_map = read_json(index).get("weight_map")
     plain = isinstance(weight_map, dict) and all(isinstance(name, str) for name in weight_map.values())
     if not plain or not weight_map:
@@ -323,7 +325,7 @@ def shards_of(index: Path) -> list[str]:
     names = sorted(set(weight_map.values()))
     foreign = [name for name in names if name in ("", ".", "..") or Path(name).name != name or "\\" in name]
     if foreign:
-        raise CheckpointError(f"{index}: file {foreign[0]!r} lies outside the folder; expected a bare file name")
+        raise CheckpointError(f"{index}: file {foreign[0]!r} is outside the folder; expected a bare file name")
     return names
 
 

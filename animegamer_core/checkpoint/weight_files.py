@@ -1,7 +1,7 @@
 """Other people's weight files: pickles, which are never executed, safetensors, and folders of them.
 
 torch.load always runs with weights_only=True, which rebuilds tensors and plain values and refuses everything else. The
-allow-list adds only what numpy needs to rebuild an array of numbers: DeepSpeed puts a random generator's state beside
+allow-list adds only what numpy needs to rebuild an array of numbers: DeepSpeed puts a random generator's state next to
 the weights (docs/reference.md, files on disk).
 """
 
@@ -131,11 +131,13 @@ def _scan(path: Path, index: zipfile.ZipInfo | None) -> None:
     except (DamagedPickle, struct.error) as error:
         raise CheckpointError(_not_whole(path, str(error))) from error
     except RefusedPickle as error:
-        raise CheckpointError(f"{path}: {error}; it was not opened, expected tensors and plain values only") from error
+        raise CheckpointError(
+            f"{path}: {error}; it was not opened, because only tensors and plain values are safe"
+        ) from error
 
 
 def _index_of(path: Path) -> zipfile.ZipInfo | None:
-    """The entry of torch's zip that has the pickle; None for a file that is no zip.
+    """The entry with the pickle in torch's zip; None for a file that is not a zip.
 
     CheckpointError for a zip whose content is larger than the file, or that another reader could see differently.
     """
@@ -159,7 +161,7 @@ def _index_of(path: Path) -> zipfile.ZipInfo | None:
             "expected a torch file, which is not compressed"
         )
     if len(indexes) != 1 or len(set(names)) < len(names) or not _ends_in_directory(path):
-        raise CheckpointError(f"{path}: not a zip as torch.save writes it; expected one data.pkl, download it again")
+        raise CheckpointError(f"{path}: not a zip file from torch.save; expected one data.pkl, download it again")
     return indexes[0]
 
 
@@ -171,7 +173,7 @@ def _refuse_cut_zip(path: Path) -> None:
 
 
 def _ends_in_directory(path: Path) -> bool:
-    """Whether the zip's directory lies right before its end, as that says; else readers could find another one."""
+    """Whether the zip's directory is right before its end record, as it says; else readers could find another one."""
     with path.open("rb") as file:
         end = file.seek(-22, os.SEEK_END)
         record = file.read(22)

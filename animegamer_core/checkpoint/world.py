@@ -1,8 +1,8 @@
-"""Open and load worlds, from a folder of our own or from published files.
+"""Open and load worlds, from our own format or from published files.
 
 Our own folder:
-    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; what it states
-                          about the life in it
+    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; its life's
+                          rules and words
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
@@ -42,10 +42,10 @@ EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 
 @dataclass(frozen=True)
 class World:
-    """An opened world. Nothing of its weights is read before one of the `load_` methods.
+    """An opened world. Its weights are not read before one of the `load_` methods is called.
 
-    trained_window: the past turns that its engine was trained with; None if it is not stated. warnings: sentences
-    to show to the player. life: the rules of its stats, and the words that it knows.
+    trained_window: the past turns that its engine was trained with; None if unknown. warnings: sentences to show to the
+    player. life: the rules of its stats, and the words that it knows.
     """
 
     storage: Storage
@@ -60,7 +60,7 @@ class World:
 
     @property
     def folder(self) -> Path:
-        """Where its files lie."""
+        """Where its files are."""
         return self.storage.folder
 
     @property
@@ -87,7 +87,7 @@ class World:
 
     @property
     def reading(self) -> Reading:
-        """How its engine was trained to be read."""
+        """The prompt format that its engine was trained with."""
         return Reading(self.profile, self.trained_window)
 
     @property
@@ -97,7 +97,7 @@ class World:
 
     @property
     def memory(self) -> Memory:
-        """What its games remember by default: published worlds the last turns, as their scripts do; others recall."""
+        """Default memory of its games: recall; for published worlds the last turns, like their scripts."""
         as_released = self.profile.name == "as_run" or (
             self.profile.name == "reference" and self.trained_window is None
         )
@@ -109,8 +109,8 @@ class World:
             return self.warnings
         return (
             *self.warnings,
-            f"window {window} shows the engine more past turns than the {self.trained_window} that it was trained "
-            "with, so its predictions may be off",
+            f"window {window} is larger than the {self.trained_window} past turns that the engine was trained with, "
+            "so its predictions may be off",
         )
 
     def with_profile(self, name: str) -> World:
@@ -119,8 +119,7 @@ class World:
         warnings = self.warnings
         if not other.agrees(self.reading):
             warnings += (
-                f"profile {name} reads the engine otherwise than it was trained to be read ({self.profile.name}), so "
-                "its predictions are off",
+                f"the engine was trained with profile {self.profile.name}, not {name}, so its predictions are off",
             )
         return replace(self, profile=other.profile, warnings=warnings)
 
@@ -141,7 +140,7 @@ class World:
         for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
             if not (self.folder / path).is_file() or self.storage.note(path) != note:
                 raise CheckpointError(
-                    f"{self.folder / path}: not the file that this world is made of (expected sha256 "
+                    f"{self.folder / path}: this is not the file that the world was saved with (expected sha256 "
                     f"{note.sha256[:12]}..., {note.bytes} bytes); convert or download it again"
                 )
 
@@ -156,7 +155,7 @@ class World:
         source = self._sources((model,))[model]
         matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
         if matrix is None:
-            raise CheckpointError(f"{source.path}: holds no matrix; expected the weights of the {model}")
+            raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
         dtype = source.dtype(matrix)
         return getattr(torch, source.half) if dtype == torch.float32 else dtype
 
@@ -184,7 +183,7 @@ class World:
         dtype: torch.dtype | None = None,
         parts: tuple[str, ...] = ENCODER_PARTS,
     ) -> ShotEncoder:
-        """The shot encoder, in eval mode; dtype as for the engine. Parts left out stay without memory (meta device)."""
+        """The shot encoder, in eval mode; dtype as for the engine. Omitted parts stay on the meta device."""
         from ..model.encoder import ShotEncoder
 
         tokenizer = self.storage.text_tokenizer()
@@ -198,7 +197,7 @@ class World:
         device: str | torch.device,
         dtype: torch.dtype | None,
     ) -> typing.Any:
-        """A model with its weights; LoRA of 16-bit weights stays beside them."""
+        """A model with its weights; LoRA of 16-bit weights stays unmerged."""
         model = load_model(build, self._sources(parts), device, dtype)
         for part in parts:
             if updates := self.storage.lora(part):
@@ -238,8 +237,8 @@ class World:
 def open_world(name: str | Path) -> World:
     """The world at `name`; CheckpointError says what is wrong with it.
 
-    `name` is an embedded world (`toybox`), a folder that `convert` or a build has made, or a folder of published files,
-    which are read in place. Where that folder holds several worlds, add a world's name to it: downloads/qiqi.
+    `name` is a built-in world (`toybox`), a folder made by `convert` or a build, or a folder of published files, which
+    are read in place. If that folder holds several worlds, add a world's name to it: downloads/qiqi.
     """
     folder = EMBEDDED.get(str(name), Path(name))
     if (folder / MANIFEST).is_file():
@@ -250,8 +249,8 @@ def open_world(name: str | Path) -> World:
     if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
         return _open_in_place(folder.parent, folder.name)
     raise CheckpointError(
-        f"{name}: no world here (no {MANIFEST}, no MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder that `convert` "
-        "or a build has made, or one of published files"
+        f"{name}: no world here (no {MANIFEST}, MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder made by `convert` "
+        "or a build, or a folder with the published files"
     )
 
 

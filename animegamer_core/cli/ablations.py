@@ -1,4 +1,4 @@
-"""The task `evaluate ablations`: train variants of the recipe in the Toybox, and score them beside the paper's.
+"""The task `evaluate ablations`: train variants of the recipe in the Toybox, and score them next to the paper's.
 
 One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share 1/2
 and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also use one
@@ -40,21 +40,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"of {', '.join(VARIANTS)} (default: all)",
     )
-    add("--share", metavar="I/N", help="every N-th of the variants, from the I-th on")
+    add("--share", metavar="I/N", help="only every N-th variant, starting with the I-th")
     add(
         "--budget",
         choices=BUDGET_NAMES,
         default="short",
         help="full: the recipe's steps; short: a quarter, for one session; quick: a miniature (default %(default)s)",
     )
-    add("--minutes", type=float, help="stop after so many minutes; the same command continues")
-    add("--score-only", action="store_true", help="train nothing: score what is trained, and write the table")
+    add("--minutes", type=float, help="stop after this many minutes; the same command continues")
+    add("--score-only", action="store_true", help="do not train: score what is trained, and write the table")
     add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
-    add("--seeds", nargs="+", type=int, metavar="N", help="in place of --seed, several; from 3 on claims are decided")
+    add(
+        "--seeds",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="several seeds instead of --seed; claims are decided from 3 on",
+    )
     add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
-    add("--compile", action="store_true", help="compile the decoders that are trained: a slow start, faster steps")
+    add("--compile", action="store_true", help="compile the decoders for training: slow start, faster steps")
     add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
-    add("--world", default="toybox", help="whose VAE, text and image encoder and probes are used (default %(default)s)")
+    add(
+        "--world",
+        default="toybox",
+        help="world to take the VAE, text encoder, image encoder and probes from (default %(default)s)",
+    )
     add_scoring_options(add, (*KINDS, NO_MODELS), "scoring models for CLIP-I, DreamSim")
     add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
 
@@ -98,7 +108,7 @@ def own_part(args: argparse.Namespace, environment: MutableMapping[str, str]) ->
         return args.share, device
     if args.share is not None:
         raise ValueError(
-            "--share cannot be used under a launcher, which distributes the variants; leave one of them out"
+            "--share cannot be used with a launcher, which distributes the variants itself; use only one of them"
         )
     share = f"{int(environment['RANK']) + 1}/{count}"
     device = f"cuda:{environment['LOCAL_RANK']}" if device == "cuda" else device
@@ -111,7 +121,7 @@ def _checked_seeds(seeds: list[int]) -> list[int]:
     """The seeds, each once; ValueError for a negative one."""
     for seed in seeds:
         if seed < 0:
-            raise ValueError(f"--seeds has {seed}; give numbers from 0 on")
+            raise ValueError(f"--seeds has {seed}; give numbers of 0 or more")
     return list(dict.fromkeys(seeds))
 
 

@@ -26,13 +26,13 @@ MINUTE = 60.0  # seconds
 def add_ahead_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of turns that are drawn ahead."""
     group = parser.add_argument_group(
-        "turns drawn ahead", "With --suggest the offered turns are drawn while you think."
+        "turns drawn ahead", "With --suggest, the proposed turns are drawn while you think."
     )
     group.add_argument(
         "--ahead",
         choices=MODES,
         default=AUTO,
-        help="auto: unless turns are drawn on a CPU and take longer than their clips (default %(default)s)",
+        help="auto: on, unless turns are drawn on a CPU and take longer than their clips (default %(default)s)",
     )
     group.add_argument(
         "--turns-ahead",
@@ -59,11 +59,11 @@ def check_ahead(args: argparse.Namespace) -> None:
 
 
 class _Stopped(Exception):
-    """Ends what is drawn ahead."""
+    """Stops drawing ahead."""
 
 
 class DrawingAhead:
-    """Draws the turns that are offered to a player, in a thread that ends before the game goes on."""
+    """Draws the turns that are proposed to a player, in a thread that ends before the game continues."""
 
     def __init__(self, player: Player, args: argparse.Namespace, say: Callable[[str], None]) -> None:
         """say: gets a line if nothing more can be drawn ahead."""
@@ -129,7 +129,7 @@ class DrawingAhead:
                 self._spent.append((time.monotonic(), time.monotonic() - began))
         except _Stopped:
             return
-        except (OSError, RuntimeError, ValueError) as error:  # a full disk or memory: the game itself can go on
+        except (OSError, RuntimeError, ValueError) as error:  # a full disk or memory: the game itself can continue
             self.mode = OFF
             self.say(f"nothing more is drawn ahead: {error}")
 

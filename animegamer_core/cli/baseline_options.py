@@ -13,7 +13,9 @@ _PREFIX = "baseline_"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `--baseline NAME` and its options; --device, --dtype, --steps and --seed are the command's own."""
-    group = parser.add_argument_group("baselines", "who plays in the world's place, from folders in diffusers' layout")
+    group = parser.add_argument_group(
+        "baselines", "baseline to play instead of the world, from folders in diffusers' layout"
+    )
     group.add_argument("--baseline", choices=NAMES, help="text to video, FLUX to video, StoryDiffusion to video")
     usual = BaselineSettings()
 
@@ -30,27 +32,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("lora", "safetensors file: LoRA of the video model for gc, of FLUX for gfc", type=Path, metavar="FILE")
     add(
         "offload",
-        "keep only the model at work on the GPU, and decode in tiles: slower, less memory",
+        "keep only the running model on the GPU, and decode in tiles: slower, less memory",
         action="store_true",
     )
     add("guidance-scale", "guidance scale of a clip (default: the folder's, or 6)", type=float, metavar="X")
     add(
         "clip-frames",
-        "frames of a drawn clip, 8n + 1, such as a LoRA was trained on (default: the folder's)",
+        "frames per clip, 8n + 1; choose what a LoRA was trained on (default: the folder's)",
         type=int,
         metavar="N",
     )
     add("picture-steps", "sampling steps of a first frame (default: 28 for FLUX, 50 for SDXL)", type=int, metavar="N")
-    add("picture-side", "side of a square as large as a first frame (default: the folder's)", type=int, metavar="N")
+    add(
+        "picture-side",
+        "size of a first frame, as the side of a square with the same area (default: the folder's)",
+        type=int,
+        metavar="N",
+    )
     add(
         "take",
-        f"frames of a longer clip: even, over all of it; first, its opening at its own speed (default {usual.take})",
+        "frames to take from a longer clip: even, spread over all of it; first, its start at the original speed "
+        f"(default {usual.take})",
         choices=TAKES,
     )
-    add("style", "words after every instruction that SDXL draws, such as `anime style` (gsc)", metavar="WORDS")
+    add("style", "words to append to every instruction for SDXL, such as `anime style` (gsc)", metavar="WORDS")
     add(
         "batch",
-        f"first frames drawn at once, to save memory; 0: those of a whole game (gsc) (default {usual.batch})",
+        f"first frames drawn at once; fewer save memory; 0: those of a whole game (gsc) (default {usual.batch})",
         type=int,
         metavar="N",
     )
@@ -74,7 +82,7 @@ def check_unused(args: argparse.Namespace) -> None:
         for name in _given(args):
             option = f"--baseline-{name.replace('_', '-')}"
             names = " or ".join(NAMES)
-            raise ValueError(f"{option} is given without a baseline; leave it out, or add --baseline {names}")
+            raise ValueError(f"{option} needs a baseline; drop it, or add --baseline {names}")
 
 
 def settings_of(args: argparse.Namespace, device: str) -> BaselineSettings:

@@ -29,18 +29,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="text files of games, or folders of them: an instruction per line, a blank line between games",
     )
-    add("--takes", type=int, default=1, metavar="N", help="takes of each game, with other noise (default %(default)s)")
+    add(
+        "--takes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="takes of each game, each with its own noise (default %(default)s)",
+    )
     add("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
     add_adapter_option(parser)
     add("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
-    add("--seed", type=int, default=0, help="noise seed of the first take's turn 1 (default %(default)s)")
+    add("--seed", type=int, default=0, help="noise seed of turn 1 in the first take (default %(default)s)")
     add("--steps", type=int, help="sampling steps (default: the world's)")
     add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play all games; after an interruption the same command goes on."""
+    """Play all games; after an interruption the same command continues."""
     games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
     world = open_with_adapters(args.world, args.stage_file, playing=True)
     for game in games:  # before anything is played; it writes nothing

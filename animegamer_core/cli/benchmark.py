@@ -1,4 +1,4 @@
-"""The verb `bench`: seconds and memory of a turn beside stock calls."""
+"""The verb `bench`: seconds and memory of a turn next to stock calls."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `bench`."""
     add = parser.add_argument
     add("--spec", choices=SPECS, help="model sizes, with random weights (default: toybox)")
-    add("--world", help="a world's real weights in place of random ones")
+    add("--world", help="use a world's real weights instead of random ones")
     add("--profile", choices=tuple(PROFILES), help="how prompts are read (default: the world's, or paper)")
     add(
         "--preset",
         nargs="+",
         choices=tuple(PRESETS),
         metavar="NAME",
-        help=f"one or more of {', '.join(PRESETS)}, each beside the same stock turn; the options below override it",
+        help=f"one or more of {', '.join(PRESETS)}, each compared with the same stock turn; the options below "
+        "override it",
     )
     add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)")
     add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
-    add("--with", nargs="+", dest="optimizations", metavar="NAME", help="optimizations of our turn")
+    add("--with", nargs="+", dest="optimizations", metavar="NAME", help="optimizations for our turn")
     add("--each", nargs="+", default=(), metavar="NAME", help="optimizations to measure one by one")
-    add("--lora", type=int, default=0, metavar="RANK", help="also measure the cost of LoRA beside the weights")
+    add("--lora", type=int, default=0, metavar="RANK", help="also measure the cost of unmerged LoRA")
     add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
@@ -79,7 +80,7 @@ def _check_json(path: Path | None) -> None:
     folder = next((folder for folder in path.absolute().parents if folder.exists()), None)
     if folder is None or folder.is_file():
         above = "no folder" if folder is None else "a file"
-        raise ValueError(f"--json {path} lies below {above}; give a file in a folder")
+        raise ValueError(f"--json {path} is below {above}, which is not a folder; give a file in a folder")
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -96,7 +97,7 @@ def _plans(args: argparse.Namespace) -> list[BenchmarkPlan]:
 
     for option, value in (("--spec", args.spec), ("--profile", args.profile)):
         if value and args.world:
-            raise ValueError(f"{option} and --world are both given; a world has its own, so give one of them")
+            raise ValueError(f"{option} and --world are both given, but a world has its own; give only one of them")
     if args.lora < 0:
         raise ValueError(f"--lora is {args.lora}; expected a rank such as 64, or 0 to measure none")
     if args.repeats < 1:
@@ -126,7 +127,7 @@ def _presets(args: argparse.Namespace, plan: BenchmarkPlan) -> list[Preset]:
     for preset in presets[:-1]:
         if preset.offload_gib is not None:
             raise ValueError(
-                f"preset {preset.name} caps this process's GPU memory for good; name it last, or run it alone"
+                f"preset {preset.name} caps this process's GPU memory until it ends; name it last, or run it alone"
             )
     return presets
 
@@ -135,7 +136,7 @@ def _print_result(result: BenchmarkResult) -> None:
     facts = result.facts
     print(
         f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, "
-        f"{facts['guided_steps']} guided and {facts['unguided_steps']} single steps, guidance {facts['guidance']}"
+        f"{facts['guided_steps']} guided and {facts['unguided_steps']} single-pass steps, guidance {facts['guidance']}"
     )
     if facts["preset"]:
         print(f"preset {facts['preset']}: {get_preset(facts['preset']).about}")

@@ -14,9 +14,9 @@ from .progress_line import ProgressLine
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `convert`."""
     parser.add_argument("src", metavar="SRC", type=Path, help="folder with MLLM-*/, VDM_Decoder-*/, VAE and Mistral")
-    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to make or complete")
+    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to create or complete")
     parser.add_argument("--name", help="which world, if SRC holds several (qiqi, sosuke)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how float32 weights are stored")
+    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how to store float32 weights")
 
 
 def run(args: argparse.Namespace) -> int:

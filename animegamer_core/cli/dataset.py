@@ -42,9 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("folder", type=Path, metavar="DATASET")
     cache.add_argument("--world", required=True, help="the world whose VAE and encoders compute them")
     cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="the folder for `train --cache`")
-    cache.add_argument("--features", nargs="+", metavar="NAME", help="of latents, text, image, image_random, states")
+    cache.add_argument(
+        "--features", nargs="+", metavar="NAME", help="some of latents, text, image, image_random, states"
+    )
     cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
-    add_example_arguments(tasks.add_parser("example", help="download a real film and make its dataset"))
+    add_example_arguments(tasks.add_parser("example", help="download a real film and build a dataset from it"))
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,28 +55,43 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     from ..data.flow import BACKENDS
 
     add = parser.add_argument
-    add("films", nargs="*", type=Path, metavar="FILM", help="film files or folders; none: finish what is cut")
+    add(
+        "films",
+        nargs="*",
+        type=Path,
+        metavar="FILM",
+        help="film files or folders; none: finish the dataset from what is cut",
+    )
     add("--out", required=True, type=Path, metavar="DATASET", help="the dataset's folder")
     add("--spec", default="release", help="the spec that sets the clips' size: toybox, release (default %(default)s)")
     add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
-    add("--workers", type=int, metavar="N", help="processes that read films (default: one a core)")
-    add("--scene-device", default="auto", help="where scenes are found: auto, cpu or cuda (default %(default)s)")
-    add("--shard", metavar="I/N", help="cut only every N-th film from the I-th; afterwards run once without")
+    add("--workers", type=int, metavar="N", help="processes that read films (default: one per core)")
+    add("--scene-device", default="auto", help="device for finding scenes: auto, cpu or cuda (default %(default)s)")
+    add(
+        "--shard",
+        metavar="I/N",
+        help="cut only every N-th film, starting with the I-th; afterwards run once without this option",
+    )
     add(
         "--most-text",
         type=float,
         default=MOST_TEXT,
         metavar="X",
-        help="of the picture; clips with more text are left out as credits or titles; 1: none (default %(default)s)",
+        help="fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none (default "
+        "%(default)s)",
     )
-    captions = parser.add_argument_group("captions", "Options that are left out have the captioner's own defaults.")
+    captions = parser.add_argument_group("captions", "Each option defaults to the captioner's own value.")
     add = captions.add_argument
     add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
-    add("--url", help="endpoint: an OpenAI-compatible address, as http://localhost:8000/v1; its key is OPENAI_API_KEY")
+    add(
+        "--url",
+        help="endpoint: an OpenAI-compatible address, such as http://localhost:8000/v1; the key is read from "
+        "OPENAI_API_KEY",
+    )
     add("--model", help="endpoint: the model's name; transformers: its folder")
-    add("--asked-at-once", type=int, default=4, metavar="N", help="questions under way (default %(default)s)")
-    add("--tries", type=int, metavar="N", help="replies to a question before a clip is set aside")
-    add("--max-tokens", type=int, metavar="N", help="of one reply")
+    add("--asked-at-once", type=int, default=4, metavar="N", help="parallel requests (default %(default)s)")
+    add("--tries", type=int, metavar="N", help="invalid replies before a clip is set aside")
+    add("--max-tokens", type=int, metavar="N", help="tokens per reply")
     add_request_arguments(add, "endpoint: ")
     add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
     add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
@@ -84,22 +101,23 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
     add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
     add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
-    add("--threshold", type=float, default=0.2, help="px a frame; slower pixels count as still (default %(default)s)")
+    add("--threshold", type=float, default=0.2, help="px per frame; slower pixels count as still (default %(default)s)")
     add(
         "--slow-fraction",
         type=float,
         metavar="X",
-        help="of the quick pixels; slower ones count as background (default 0.5, or what the folder has)",
+        help="fraction of the fast pixels' speed; slower pixels count as background (default 0.5, or what the folder "
+        "has)",
     )
     games = parser.add_argument_group("games")
-    games.add_argument("--turns", type=int, default=10, help="clips of a game (default %(default)s)")
+    games.add_argument("--turns", type=int, default=10, help="clips per game (default %(default)s)")
     games.add_argument(
         "--held-out",
         type=float,
         default=0.1,
         metavar="SHARE",
-        help="of the games, kept from training; at least one of two or more, unless 0 (default %(default)s). A rebuild "
-        "leaves every clip on its side; to choose again, delete games.jsonl",
+        help="fraction of the games to hold out; at least one of two or more games, unless 0 (default %(default)s). A "
+        "rebuild keeps every clip in its split; to choose again, delete games.jsonl",
     )
 
 
@@ -126,7 +144,7 @@ def _build(args: argparse.Namespace) -> int:
     try:
         return _cut_and_finish(args)
     except KeyboardInterrupt:
-        print("\nstopped; what is finished is kept; run the same command to continue", file=sys.stderr)
+        print("\nstopped; finished work is kept; run the same command to continue", file=sys.stderr)
         return 130
 
 
@@ -147,7 +165,7 @@ def _cut_and_finish(args: argparse.Namespace) -> int:
     for sentence in broken.values():
         print(sentence, file=sys.stderr)
     if args.shard:
-        print(f"shard {args.shard}: {len(part) - len(broken)} of {len(part)} films cut to their end")
+        print(f"shard {args.shard}: {len(part) - len(broken)} of {len(part)} films fully cut")
         return int(bool(broken))
     if broken and not read_film_index(args.out):
         return 2  # no film could be read; the messages are above
@@ -204,14 +222,14 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     sidecars = {name: sidecar_of(film) for name, film in films_by_name(films).items()}
     for name, film in read_film_index(out).items():
         if name not in sidecars:
-            raise ValueError(f"captioner 'script' reads files beside the films; name {film.file} too")
+            raise ValueError(f"captioner 'script' reads files next to the films; name {film.file} too")
     return sidecars
 
 
 def _shard(text: str) -> tuple[int, int]:
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal()):
-        raise ValueError(f"--shard {text}: expected the number of this shard and of all, as 1/4")
+        raise ValueError(f"--shard {text}: expected this shard's number and the count of shards, such as 1/4")
     return int(number), int(count)
 
 
@@ -244,7 +262,7 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
         f"next: review the clips in review.html, then apply its export: {PROGRAM} dataset check {folder} --apply FILE"
     )
     if not all(turn.captioned for turn in dataset.turns):
-        print("clips without a caption can train only the stage vae; for the others give --captioner")
+        print("clips without captions can only train stage vae; for the other stages, give --captioner")
     elif spec in SCRATCH_SPECS:
         print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
         print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")

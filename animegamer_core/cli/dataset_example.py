@@ -12,9 +12,9 @@ from .options import confirmed
 
 def add_example_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `dataset example`."""
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for the film, and its dataset in it")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the film and its dataset")
     parser.add_argument("--spec", default="toybox", help="the spec that sets the clips' size (default %(default)s)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read the film (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read the film (default: one per core)")
     parser.add_argument("--yes", action="store_true", help="do not ask before the download")
 
 

@@ -22,28 +22,26 @@ AUTO, EDIT = "@auto", "@edit"
 def add_director_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the director."""
     group = parser.add_argument_group(
-        "a world that acts", "A director proposes what happens next: a small rule, or a language model."
+        "a world that acts", "A director proposes what happens next. It is a simple built-in rule, or a language model."
     )
     group.add_argument(
         "--auto", type=int, default=0, metavar="N", help="play N proposed turns, after those of FILE if there is one"
     )
     group.add_argument(
-        "--suggest", action="store_true", help=f"offer {SUGGESTIONS} next instructions before each one that you type"
+        "--suggest", action="store_true", help=f"propose {SUGGESTIONS} instructions before each one that you type"
     )
-    group.add_argument(
-        "--director-seed", type=int, default=0, metavar="N", help="another seed proposes another life (default 0)"
-    )
+    group.add_argument("--director-seed", type=int, default=0, metavar="N", help="seed of the proposals (default 0)")
     group.add_argument(
         "--director",
         choices=DIRECTORS,
         default=RULES,
-        help="endpoint: a model behind an OpenAI-compatible endpoint, whose key is the environment variable "
-        "OPENAI_API_KEY (default %(default)s)",
+        help="endpoint: a model at an OpenAI-compatible endpoint; the key is read from OPENAI_API_KEY (default "
+        "%(default)s)",
     )
     group.add_argument(
-        "--director-url", metavar="URL", help=f"the endpoint, as http://localhost:8000/v1 (default: {URL})"
+        "--director-url", metavar="URL", help=f"the endpoint, such as http://localhost:8000/v1 (default: {URL})"
     )
-    group.add_argument("--director-model", metavar="NAME", help=f"the model's name there (default: {MODEL})")
+    group.add_argument("--director-model", metavar="NAME", help=f"the model's name at the endpoint (default: {MODEL})")
 
 
 def check_director(args: argparse.Namespace) -> None:
@@ -51,11 +49,9 @@ def check_director(args: argparse.Namespace) -> None:
     if args.auto < 0:
         raise ValueError(f"--auto is {args.auto}; expected a number of turns")
     if args.suggest and (args.auto or args.file):
-        raise ValueError("--suggest is for instructions that you type; leave out FILE and --auto")
+        raise ValueError("--suggest is for instructions that you type; drop FILE and --auto")
     if args.director != ENDPOINT and (args.director_url or args.director_model):
-        raise ValueError(
-            f"--director-url and --director-model are for --director {ENDPOINT}; add it, or leave them out"
-        )
+        raise ValueError(f"--director-url and --director-model need --director {ENDPOINT}; add it, or drop them")
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class DirectorOptions:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> DirectorOptions:
-        """The options of a command line; what it leaves out comes from the environment."""
+        """The options of a command line; missing ones come from the environment."""
         url, model = stated()
         return cls(args.director, args.director_seed, (args.director_url or url, args.director_model or model))
 
@@ -89,7 +85,7 @@ class Suggestions:
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
     def proposer(self) -> Proposer:
-        """The director of the game so far; ValueError as of DirectorOptions.proposer."""
+        """The director for the game so far; ValueError as for DirectorOptions.proposer."""
         return self.director.proposer(self.player)
 
     def offer(self) -> None:
@@ -163,7 +159,7 @@ def edited(text: str) -> str:
     try:
         import readline
     except ImportError:  # on Windows
-        _note(f"type it as you want it: {text}")
+        _note(f"type your version: {text}")
         return _played(sys.stdin.readline())
     readline.set_startup_hook(lambda: readline.insert_text(text))
     try:

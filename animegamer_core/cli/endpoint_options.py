@@ -18,23 +18,23 @@ _TERMS = ("tries", "at_once", "price_in", "price_out")
 
 def add_endpoint_arguments(parser: argparse.ArgumentParser, max_tokens: int) -> None:
     """Declare where the model is and how it is asked. max_tokens: the default length of a reply."""
-    group = parser.add_argument_group("the model", "Its key is the environment variable OPENAI_API_KEY.")
+    group = parser.add_argument_group("the model", "The key is read from the environment variable OPENAI_API_KEY.")
     add = group.add_argument
-    add("--url", required=True, help="an OpenAI-compatible address, as http://localhost:8000/v1")
-    add("--model", required=True, help="the model's name there")
-    add("--asked-at-once", dest="at_once", type=int, metavar="N", help="questions under way (default 4)")
-    add("--tries", type=int, metavar="N", help="replies to a question before it is set aside (default 3)")
-    add("--max-tokens", type=int, default=max_tokens, metavar="N", help="of one reply (default %(default)s)")
+    add("--url", required=True, help="an OpenAI-compatible address, such as http://localhost:8000/v1")
+    add("--model", required=True, help="the model's name at the endpoint")
+    add("--asked-at-once", dest="at_once", type=int, metavar="N", help="parallel requests (default 4)")
+    add("--tries", type=int, metavar="N", help="invalid replies before a question is set aside (default 3)")
+    add("--max-tokens", type=int, default=max_tokens, metavar="N", help="tokens per reply (default %(default)s)")
     add_request_arguments(add)
 
 
 def add_request_arguments(add: Callable[..., object], taken_by: str = "") -> None:
-    """Declare how often an endpoint is asked and what it costs. taken_by: words before each help text."""
-    add("--timeout", type=float, metavar="SECONDS", help=f"{taken_by}for one whole answer (default 120)")
-    add("--retries", type=int, metavar="N", help=f"{taken_by}further requests after one that failed (default 5)")
-    add("--per-minute", type=float, metavar="N", help=f"{taken_by}requests a minute at most (default: no limit)")
-    add("--price-in", type=float, metavar="X", help=f"{taken_by}price of a million tokens read, for the cost")
-    add("--price-out", type=float, metavar="X", help=f"{taken_by}price of a million tokens written")
+    """Declare the options for rate limits and prices of an endpoint. taken_by: words before each help text."""
+    add("--timeout", type=float, metavar="SECONDS", help=f"{taken_by}time limit for one complete answer (default 120)")
+    add("--retries", type=int, metavar="N", help=f"{taken_by}retries after a failed request (default 5)")
+    add("--per-minute", type=float, metavar="N", help=f"{taken_by}maximum requests per minute (default: no limit)")
+    add("--price-in", type=float, metavar="X", help=f"{taken_by}price per million input tokens, to report the cost")
+    add("--price-out", type=float, metavar="X", help=f"{taken_by}price per million output tokens")
 
 
 def endpoint_of(args: argparse.Namespace) -> tuple[EndpointModel, AskSettings]:

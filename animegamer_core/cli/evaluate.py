@@ -10,14 +10,14 @@ from . import Verb
 
 # Each module offers add_arguments(parser) and run(args) -> exit status, and imports nothing heavy by itself.
 TASKS: dict[str, tuple[str, str]] = {
-    "world": ("evaluate_world", "the paper's table of any world, or of a baseline; what `evaluate` alone means"),
-    "toybox": ("evaluate_toybox", "the acceptance table of a Toybox world, whose true scenes are known"),
+    "world": ("evaluate_world", "the paper's table for any world or baseline; the default of `evaluate`"),
+    "toybox": ("evaluate_toybox", "the acceptance table for a Toybox world, where the true scenes are known"),
     "presets": ("evaluate_presets", "what each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact"),
-    "ablations": ("ablations", "the paper's ablations, trained and scored in the Toybox"),
-    "write": ("write", "stories for a benchmark, written by a language model"),
-    "judge": ("judge", "played benchmarks scored by a vision model, as the paper's GPT-4V did"),
-    "raters": ("raters", "blinded pages and rating sheets for people to rank played benchmarks"),
-    "ranks": ("ranks", "scores with intervals from filled-in rating sheets"),
+    "ablations": ("ablations", "train and score the paper's ablations in the Toybox"),
+    "write": ("write", "have a language model write stories for a benchmark"),
+    "judge": ("judge", "have a vision model score played benchmarks, as GPT-4V does in the paper"),
+    "raters": ("raters", "make blinded pages and rating sheets, for people to rank played benchmarks"),
+    "ranks": ("ranks", "compute scores with intervals from filled-in rating sheets"),
 }
 DEFAULT_TASK = "world"  # `evaluate --world W` is short for `evaluate world --world W`
 

@@ -1,6 +1,6 @@
 """The task `evaluate presets`: a table of what each preset's speed costs in the Toybox.
 
-Beside the seconds of a turn it shows the fraction of subjects that the probes recognise, ACC-F, and the PSNR to the
+Next to the seconds of a turn it shows the fraction of subjects that the probes recognise, ACC-F, and the PSNR to the
 shots of preset exact.
 """
 # ruff: noqa: T201
@@ -26,15 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=tuple(PRESETS),
         metavar="NAME",
-        help="besides exact (default: all that run here)",
+        help="presets to compare with exact (default: all that run here)",
     )
     add(
         "--in-proportion",
         action="store_true",
-        help=f"scale each preset's steps from the {RELEASE.decoder.steps} that it is meant for to the world's own",
+        help=f"scale each preset's steps, which assume {RELEASE.decoder.steps}, to the world's own number",
     )
-    add("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
-    add("--limit", type=int, metavar="N", help="as for `evaluate toybox`: scales how many shots are drawn")
+    add("--full", action="store_true", help="use all samples; always on with a GPU, takes hours on a CPU")
+    add("--limit", type=int, metavar="N", help="as for `evaluate toybox`: scales the number of shots")
     add("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
     add("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
     add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")

@@ -30,14 +30,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate toybox`."""
     parser.add_argument("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
     add_adapter_option(parser)
-    parser.add_argument("--full", action="store_true", help="all samples; always on with a GPU, takes hours on a CPU")
-    parser.add_argument("--limit", type=int, metavar="N", help="number of games; everything else in proportion")
+    parser.add_argument(
+        "--full", action="store_true", help="use all samples; always on with a GPU, takes hours on a CPU"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="number of games; all other sample sizes scale with it")
     about = (
-        f"of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world of the harder games, and takes not"
+        f"some of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world with the harder games, and "
+        "never takes"
     )
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=TABLE, metavar="ROW", help=about)
     parser.add_argument("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
-    parser.add_argument("--preset", choices=tuple(PRESETS), help="how shots are drawn; also compared with preset exact")
+    parser.add_argument(
+        "--preset", choices=tuple(PRESETS), help="preset for drawing shots; also compared with preset exact"
+    )
     parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the preset's or world's)")
     parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="of every shot (default: the preset's or profile's)")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the decoder (default %(default)s)")

@@ -35,20 +35,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--games", type=Path, metavar="FILE", help="benchmark file (default: the Toybox's frozen 50 games)")
     add("--limit", type=int, metavar="N", help=f"play the first N games (default: all; without a GPU {CPU_GAMES})")
     add("--out", type=Path, required=True, metavar="DIR", help="folder of this run; the same command continues in it")
-    add("--beside", type=Path, nargs="+", default=[], metavar="DIR", help="finished runs whose columns are added")
-    add("--true-shots", action="store_true", help="show the Toybox's true shots in the world's place: the upper bound")
-    add("--window", type=int, help="past turns that the engine reads (default: as in its training)")
-    add("--profile", choices=tuple(PROFILES), help="how turns are read (default: as in the engine's training)")
+    add("--beside", type=Path, nargs="+", default=[], metavar="DIR", help="finished runs to add as columns")
+    add(
+        "--true-shots", action="store_true", help="show the Toybox's true shots instead of the world's: the upper bound"
+    )
+    add("--window", type=int, help="past turns that the engine reads (default: as many as in its training)")
+    add("--profile", choices=tuple(PROFILES), help="prompt format (default: the one the engine was trained with)")
     add("--steps", type=int, help="sampling steps (default: the world's)")
     add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
-    add("--seed", type=int, default=0, help="decides every game's noise (default %(default)s)")
+    add("--seed", type=int, default=0, help="noise seed for all games (default %(default)s)")
     add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
     add("--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)")
     add = parser.add_argument_group("scoring").add_argument
-    add("--characters", type=Path, metavar="DIR", help="pictures: NAME.png or NAME/ of each main character")
+    add("--characters", type=Path, metavar="DIR", help="reference pictures: NAME.png or NAME/ for each main character")
     add_scoring_options(add, KINDS, "scoring models: the Toybox's, or published")
-    add("--motion-edges", metavar="A,B,C,D", help="borders between motion levels, for a world without measured ones")
-    add("--flow", choices=BACKENDS, help="backend that measures motion (default: the one that measured the world's)")
+    add("--motion-edges", metavar="A,B,C,D", help="boundaries between motion levels, for a world without measured ones")
+    add("--flow", choices=BACKENDS, help="backend that measures motion (default: the one used for the world's dataset)")
     add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
     add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment with ptlflow")
     add(
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="raft, memflow: auto (where shots are drawn), cpu or cuda (default %(default)s)",
     )
-    add("--threshold", type=float, help="px a frame below which a pixel is still (default: the world's)")
+    add("--threshold", type=float, help="px per frame below which a pixel counts as still (default: the world's)")
     baseline_options.add_arguments(parser)
 
 
@@ -100,7 +102,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
                 show(f"  {done} of {len(job.played)} games")
         except KeyboardInterrupt:
             if main:
-                print("\nStopped; finished games are kept, and the same command continues.", file=sys.stderr)
+                print("\nStopped. Finished games are kept, and the same command continues.", file=sys.stderr)
             return 130
         if main:
             table = opened.report(beside, {"command": command_line()})
@@ -145,9 +147,7 @@ def _player(args: argparse.Namespace, world: World, device: str) -> GamePlayer:
     import torch
 
     if args.true_shots and args.baseline is not None:
-        raise ValueError(
-            f"--true-shots and --baseline {args.baseline} both play in the world's place; give only one of them"
-        )
+        raise ValueError(f"--true-shots and --baseline {args.baseline} both replace the world; give only one of them")
     if args.true_shots:
         from ..evaluate.world.player import TruePlayer
 

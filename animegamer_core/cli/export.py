@@ -25,18 +25,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--subtitles",
         choices=SUBTITLES,
         default="none",
-        help="number and instruction of each turn: burned into the pictures, or soft, which a player can switch off: a "
-        "track of the mp4, and the same as .srt beside it (default %(default)s)",
+        help="number and instruction of each turn. burned: drawn into the frames; soft: a track in the mp4 that a "
+        "player can switch off, plus an .srt file next to it (default %(default)s)",
     )
-    add("--show-opening", action="store_true", help="begin with the clip of turn 0, where a game has an opening")
+    add("--show-opening", action="store_true", help="start with the clip of turn 0, if the game has an opening")
     add("--stats", action="store_true", help="show motion and stats in a corner")
-    add("--title", default="", metavar="TEXT", help="begin with a title card")
+    add("--title", default="", metavar="TEXT", help="start with a title card")
     add("--scale", type=int, default=0, help="enlarge by this whole number (default: what text needs to be legible)")
     add("--scaling", choices=SCALINGS, default="lanczos", help="how to enlarge (default %(default)s)")
-    add("--fps", type=float, default=0, help="pictures a second, such as 24; others than drawn are interpolated")
-    add("--audio", type=Path, metavar="FILE", help="music or a voice, cut to the film's length")
-    add("--once", action="store_true", help="do not repeat an --audio that is shorter than the film")
-    add("--fade", type=float, default=FADE, metavar="S", help="seconds of the sound's fade-out (default %(default)s)")
+    add(
+        "--fps",
+        type=float,
+        default=0,
+        help="frames per second, such as 24; rates other than the original are interpolated",
+    )
+    add("--audio", type=Path, metavar="FILE", help="music or a voice-over, cut to the film's length")
+    add("--once", action="store_true", help="do not loop an --audio file that is shorter than the film")
+    add(
+        "--fade",
+        type=float,
+        default=FADE,
+        metavar="S",
+        help="seconds over which the sound fades out (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     for path in film.files:
         print(path)
     width, height = film.size
-    print(f"{width} x {height}, {film.fps:g} pictures a second, {film.seconds:.1f} s", file=sys.stderr)
+    print(f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s", file=sys.stderr)
     for note in film.notes:
         print(f"note: {note}", file=sys.stderr)
     return 0

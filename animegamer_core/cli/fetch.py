@@ -21,12 +21,13 @@ from .progress_line import ProgressLine
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `fetch`."""
     parser.add_argument("world", metavar="WORLD", nargs="?", help="qiqi or sosuke")
-    parser.add_argument("--base", action="store_true", help="the free base models that `new` makes a world of")
+    parser.add_argument("--base", action="store_true", help="the free base models from which `new` makes a world")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("downloads"), help="default %(default)s")
     parser.add_argument(
         "--towers",
         action="store_true",
-        help="also the text and image encoder (T5, CLIP), needed only to encode shots; --base has them",
+        help="also the text and image encoders (T5, CLIP), needed only to encode shots and to train; --base includes "
+        "them",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -60,7 +61,7 @@ def _next_step(plan: FetchPlan) -> str:
         return f"Play with: {PROGRAM} play --world {plan.out / plan.world if several else plan.out}"
     folders = base_folders.find_base(plan.out)
     if folders is None:
-        raise CheckpointError(f"{plan.out}: {COGVIDEO} has no transformer/ any more, which a new world needs")
+        raise CheckpointError(f"{plan.out}: {COGVIDEO} no longer has transformer/, which a new world needs")
     given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
     options = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in given.items() if path is not None)
     return f"Make a world with: {PROGRAM} new --spec release {options} --out worlds/mine"

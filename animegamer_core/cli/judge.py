@@ -13,11 +13,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate judge`."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of `evaluate world`, one for each agent")
-    add("--passes", type=int, default=3, help="questions about each story, in different orders (default %(default)s)")
-    add("--seed", type=int, default=0, help="decides the orders in which agents are shown (default %(default)s)")
+    add(
+        "--passes",
+        type=int,
+        default=3,
+        help="questions about each story, each in a different order (default %(default)s)",
+    )
+    add("--seed", type=int, default=0, help="seed of the orders in which agents are shown (default %(default)s)")
     add("--limit", type=int, metavar="N", help="judge only the first N games that all runs have")
     add("--characters", type=Path, metavar="DIR", help="reference pictures, NAME.png or NAME/; the Toybox has its own")
-    add("--out", required=True, type=Path, metavar="DIR", help="for the report; the same command continues")
+    add("--out", required=True, type=Path, metavar="DIR", help="folder for the report; the same command continues")
     add_endpoint_arguments(parser, max_tokens=1024)
 
 
@@ -33,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--limit is {args.limit}; expected 1 game or more")
     stories = stories_of([comparison.game(name) for name in comparison.games[: args.limit]])
     if not stories:
-        raise ValueError(f"a story takes {SCENES} turns, and no game that all runs have is so long; play longer games")
+        raise ValueError(
+            f"a story takes {SCENES} turns, but no game that all runs share is that long; play longer games"
+        )
     questions = questions_of(stories, len(comparison.agents), args.passes, args.seed)
     references = references_in(stories, args.characters)
     missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))

@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--t5", metavar="DIR", type=Path, help="t5-v1_1-xxl; default: CogVideoX-2b's own text_encoder")
     parser.add_argument("--clip", metavar="DIR", type=Path, help="CLIP-ViT-B-16-laion2B-s34B-b88K, needed to train")
-    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to make or complete")
-    parser.add_argument("--spec", choices=("release",), help="refuse models of any other sizes than the published ones")
-    parser.add_argument("--seed", type=int, default=0, help="of random initial weights (default %(default)s)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how float32 weights are stored")
+    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to create or complete")
+    parser.add_argument("--spec", choices=("release",), help="accept only models with the published sizes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random initial weights (default %(default)s)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how to store float32 weights")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
     with ProgressLine() as line:
         world = new_world(folders, args.out, line.show, spec=args.spec, seed=args.seed, precision=args.precision)
     size = sum(note.bytes for note in world.files.values())
-    lines = [f"world {world.spec.name!r} is in {world.folder}, {size / 1e9:.2f} GB; it is not trained on a film yet"]
+    lines = [
+        f"world {world.spec.name!r} is in {world.folder}, {size / 1e9:.2f} GB; it has not been trained on a film yet"
+    ]
     for part, (name, option) in ADDED_BY.items():
         if not world.has(part):
             lines.append(f"its {name} is missing, which training needs; run this again with {option}")

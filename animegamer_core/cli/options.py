@@ -17,8 +17,8 @@ def add_adapter_option(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE[=X]",
-        help="file of LoRA or other weights that a training stage wrote, put on top of the world with strength X "
-        "(default 1); may be repeated",
+        help="LoRA file or other weights from a training stage, applied to the world with strength X (default 1); can "
+        "be repeated",
     )
 
 
@@ -26,7 +26,7 @@ def add_scoring_options(add: Callable[..., object], kinds: Sequence[str], about:
     """Add --towers, --clip and --dreamsim. kinds: of scoring models; about: what --towers chooses."""
     add("--towers", choices=kinds, default="toybox", help=f"{about} (default %(default)s)")
     add("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
-    about = "folder of DreamSim's weights; the code beside its DINO is run, so fetch it yourself"
+    about = "folder of DreamSim's weights; it contains DINO code that is executed, so download it yourself"
     add("--dreamsim", type=Path, metavar="DIR", help=f"published: {about}")
 
 

@@ -7,9 +7,9 @@ import argparse
 from pathlib import Path
 
 CHAINS = (
-    "Every turn is compared from the recorded states of the turns before it. In the rows `chain` and `chain at full "
-    "width` the engine reads its own outputs, so rounding adds up: there a turn may differ by 5e-05, and by 0.0005 "
-    "more for each turn before it; such a row shows the turn that comes nearest to its tolerance."
+    "Each turn is compared given the recorded states of the turns before it. In the rows `chain` and `chain at full "
+    "width` the engine reads its own outputs, so rounding adds up: there the tolerance is 5e-05, plus 0.0005 for each "
+    "earlier turn, and the row shows the turn that comes closest to it."
 )
 
 

@@ -39,31 +39,31 @@ UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `play`."""
     parser.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help="instructions, one per line; without FILE, type them"
+        "file", nargs="?", type=Path, metavar="FILE", help="instructions, one per line; without FILE, you type them"
     )
     parser.add_argument("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
     add_adapter_option(parser)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
     parser.add_argument("--name", help="the story's name (default: FILE's name, or `story`)")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--resume", action="store_true", help="go on after the story's last turn")
-    start.add_argument("--branch", type=int, metavar="N", help="go on after turn N in a new branch")
+    start.add_argument("--resume", action="store_true", help="continue after the story's last turn")
+    start.add_argument("--branch", type=int, metavar="N", help="continue after turn N in a new branch")
     parser.add_argument(
         "--window", type=int, help="past turns in the prompt (default: as many as in the world's training)"
     )
     parser.add_argument(
         "--memory",
         choices=MEMORIES,
-        help="recent: the window is the last turns; recall: also earlier ones that the instruction refers to (default: "
-        "as the story began, and a new one as its world says)",
+        help="recent: the engine reads the last turns; recall: also earlier ones that the instruction refers to "
+        "(default: what the story has used so far; for a new one, the world's)",
     )
     parser.add_argument(
         "--recalled-turns",
         type=int,
         metavar="N",
-        help=f"most earlier turns in the window with --memory recall (default {RECALLED_TURNS})",
+        help=f"maximum number of earlier turns in the window with --memory recall (default {RECALLED_TURNS})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed is another take")
+    parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed gives another take")
     parser.add_argument("--preset", choices=tuple(PRESETS), help="speed and GPU memory")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the preset's, or the world's)")
     parser.add_argument(
@@ -87,10 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine-device",
         metavar="DEVICE",
-        help="a device for the engine, which then predicts the next turn while a shot is drawn",
+        help="separate device for the engine, which then predicts the next turn while a shot is drawn",
     )
     parser.add_argument(
-        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for the unconditional half of guidance"
+        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for guidance's unconditional pass"
     )
     parser.add_argument(
         "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play by these arguments; returns the exit status. After Ctrl-C, print how to go on."""
+    """Play by these arguments; returns the exit status. After Ctrl-C, print how to continue."""
     check_director(args)
     check_ahead(args)
     check_opening(args)
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Namespace, go_on: str) -> int:
     """Play these instructions and then the proposed ones, or typed ones, and end the branch; returns the exit status.
 
-    go_on: how to go on if the game is interrupted after its first turn.
+    go_on: how to continue if the game is interrupted after its first turn.
     """
     after = player.session.next_number - 1
     count = len(instructions or ()) + args.auto
@@ -147,7 +147,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
         progress.close()
         last = player.session.next_number - 1
         how = go_on if last > after else "the same command"
-        print(f"\nStopped after turn {last}; all turns are saved. Go on with {how}.", file=sys.stderr)
+        print(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.", file=sys.stderr)
         return 130
     except RuntimeError as error:
         import torch
@@ -168,10 +168,10 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
 def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
     """The command for the rest of a game that is interrupted some turns after turn `after`."""
     if args.file or args.auto:
-        return "the same command" if after == 0 or not args.resume else f"--branch {after} in place of --resume"
+        return "the same command" if after == 0 or not args.resume else f"--branch {after} instead of --resume"
     if args.resume:
         return "the same command"
-    return "the same command and --resume" if args.branch is None else "--resume in place of --branch"
+    return "the same command and --resume" if args.branch is None else "--resume instead of --branch"
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def read_game(path: Path) -> tuple[str, ...]:
 
 
 def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
-    """(the turn to go on after, the instructions to play).
+    """(the turn to continue after, the instructions to play).
 
     If the story's turns so far are the beginning of the file, only the rest of the file is played.
     """
@@ -254,9 +254,9 @@ def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> Non
 
 def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -> None:
     """Play typed instructions until the input ends or the player quits."""
-    _print_note(f"One instruction per line; {UNDO} takes the last turn back, {AUTO} 3 plays three, quit ends the game.")
+    _print_note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
     if suggestions.offers:
-        _print_note(f"A number plays a proposal; {EDIT} 2 lets you change the second.")
+        _print_note(f"Type a number to play that proposal, or {EDIT} 2 to change the second one first.")
     for line in _lines(suggestions):
         if line in QUIT:
             break

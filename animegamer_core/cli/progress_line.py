@@ -26,7 +26,7 @@ class ProgressLine:
             sys.stderr.write("\n")
 
     def show(self, done: int, total: int, what: str) -> None:
-        """Show the bytes done, the total (0: not known), and what is being moved."""
+        """Show the bytes done, the total (0: unknown), and what is being transferred."""
         amount = f"{done / total:5.0%} of {total / 1e9:.1f} GB" if total else f"{done / 1e9:5.1f} GB"
         sys.stderr.write(f"\r{amount}  {what[-60:]:60}")
         sys.stderr.flush()

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate ranks`."""
     add = parser.add_argument
     add("study", type=Path, metavar="DIR", help="the --out folder of `evaluate raters`, with its key")
-    add("sheets", nargs="*", type=Path, metavar="CSV", help="rating sheets that raters filled in or saved")
+    add("sheets", nargs="*", type=Path, metavar="CSV", help="filled-in rating sheets")
     add("--folder", type=Path, help="a folder of such sheets (all *.csv)")
 
 

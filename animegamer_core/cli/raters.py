@@ -8,22 +8,22 @@ from pathlib import Path
 
 from .endpoint_options import Progress
 
-GAMES = 9  # for each rater, if the runs have so many
+GAMES = 9  # games per rater, if the runs have that many
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate raters`."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="2 to 4 folders of `evaluate world`, one for each agent")
-    add("--raters", type=int, default=20, help="how many people rank (default %(default)s)")
-    add("--games", type=int, help=f"how many games each rater ranks, the same for all (default {GAMES}, or all)")
-    add("--seed", type=int, default=0, help="chooses games and orders (default %(default)s)")
+    add("--raters", type=int, default=20, help="number of raters (default %(default)s)")
+    add("--games", type=int, help=f"games per rater, the same for all (default {GAMES}, or all)")
+    add("--seed", type=int, default=0, help="seed for choosing games and orders (default %(default)s)")
     add(
         "--out",
         required=True,
         type=Path,
         metavar="DIR",
-        help="for the raters' folders, and the key that raters must not see",
+        help="folder for the raters' folders and the key that raters must not see",
     )
 
 

@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
 
 def add_takes_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of judged takes."""
-    group = parser.add_argument_group("judged takes", "A judge looks at several takes of each turn and keeps the best.")
+    group = parser.add_argument_group("judged takes", "A judge scores several takes of each turn and keeps the best.")
     group.add_argument(
         "--takes", type=int, default=1, metavar="N", help="takes of each turn; the best is kept (default %(default)s)"
     )
@@ -26,7 +26,7 @@ def add_takes_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw further takes while the best is below this, 0 to 1",
     )
     group.add_argument(
-        "--most-takes", type=int, default=0, metavar="N", help="most takes of a turn with --bar (default: --takes)"
+        "--most-takes", type=int, default=0, metavar="N", help="maximum takes per turn with --bar (default: --takes)"
     )
 
 
@@ -43,5 +43,5 @@ def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | Non
 
 
 def takes_line(played: PlayedTurn) -> str:
-    """What the judge said of a turn's takes, as one line."""
+    """The judge's scores of a turn's takes, as one line."""
     return f"takes: {scores_text([(take.seed, take.judged) for take in played.takes], played.turn.seed)}"

@@ -21,17 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "stage",
         choices=(*ALL_STAGES, ALL),
-        help=f"what to train; a new world takes {', '.join(STAGES_IN_ORDER)} in this order. distill: the decoder "
-        "learns to draw with one pass a step; leaves an adapter with every recipe. gc: the text-to-video baseline; "
-        "leaves a folder gc in --out. all: the stages of the recipe one after another",
+        help=f"what to train; a new world needs {', '.join(STAGES_IN_ORDER)} in this order. distill: the decoder "
+        "learns to draw with one pass per step; always writes an adapter. gc: the text-to-video baseline; writes "
+        "a folder gc in --out. all: the stages of the recipe one after another",
     )
     parser.add_argument("--dataset", required=True, type=Path, help="dataset folder")
     parser.add_argument(
         "--world",
         required=True,
-        help="world to begin from: a folder, made if it is new; a small one is trained in place (see --recipe). "
-        "'toybox' or published files, for a recipe that leaves them as they are; for gc CogVideoX-2b's folder, or a "
-        "small world's",
+        help="world to start from: a folder, created if it is new; a small one is trained in place (see --recipe). "
+        "'toybox' or published files also work, with a recipe that does not change them; for gc, the folder of "
+        "CogVideoX-2b or of a small world",
     )
     parser.add_argument("--spec", help="sizes of a new world: tiny, toybox, release")
     parser.add_argument("--out", required=True, type=Path, help="folder for log, checkpoints and the adapter")
@@ -39,18 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         choices=tuple(RECIPES),
-        help="lora: as in the paper, for GPUs of 80 GB; lora24: for one of 24 GB; both leave an adapter, and the "
-        "world as it is. scratch: all weights, written into the world folder (default for specs tiny and toybox)",
+        help="lora: as in the paper, for GPUs with 80 GB; lora24: for one with 24 GB; both write an adapter and do "
+        "not change the world. scratch: train all weights, written into the world folder (default for specs tiny "
+        "and toybox)",
     )
-    parser.add_argument("--start", nargs="*", type=Path, default=(), help="adapters to begin from, in order")
+    parser.add_argument("--start", nargs="*", type=Path, default=(), help="adapters to start from, in order")
     parser.add_argument(
         "--profile",
         choices=TRAINED_PROFILES,
-        help="how turns are read, in training and then in play (default: as the engine was trained to be read; paper "
-        "for one that no stage of ours has trained yet)",
+        help="prompt format in training, and then in play (default: what the engine was trained with; paper, if this "
+        "program has not trained it yet)",
     )
     parser.add_argument(
-        "--cache", type=Path, help="folder of computed features (`dataset cache`); without it, one in --out"
+        "--cache", type=Path, help="folder of computed features (`dataset cache`); default: one in --out"
     )
     _add_all_arguments(parser)
     group = parser.add_argument_group("stage options (defaults: the recipe's row for the stage)")
@@ -68,24 +69,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_all_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "train all",
-        "runs the stages of the recipe one after another, each in a folder of its name below --out and each from the "
-        "adapters of those before; prints a plan first. Stage options below are for every stage, --minutes for all of "
-        "them together",
+        "runs the stages of the recipe one after another and prints a plan first. Each stage has a folder of its name "
+        "in --out and starts from the adapters of the stages before. Stage options below apply to every stage, "
+        "--minutes to all of them together",
     )
-    group.add_argument("--stages", metavar="A,B", help="run these stages only; default: all of the recipe")
+    group.add_argument("--stages", metavar="A,B", help="run only these stages (default: all stages of the recipe)")
     group.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="STAGE.OPTION=VALUE",
-        help="an option of one stage, such as joint.steps=2000; spaces separate several values; may be repeated",
+        help="an option for one stage, such as joint.steps=2000; separate several values by spaces; can be repeated",
     )
     group.add_argument("--plan", action="store_true", help="print the plan and stop")
     group.add_argument(
         "--trial",
         action="store_true",
-        help="first take 20 steps of each stage in a separate folder, which is removed again, so that the plan states "
-        "hours before the first step; recipes lora and lora24",
+        help="first take 20 steps of each stage in a temporary folder, so that the plan can state hours; recipes lora "
+        "and lora24",
     )
 
 
@@ -126,7 +127,7 @@ def run(args: argparse.Namespace, report: Callable[[str], object] | None = None)
         return train_all(request, AllOptions(args.stages, tuple(args.set), args.plan, args.trial), report)
     for name in ("stages", "set", "plan", "trial"):
         if getattr(args, name):
-            raise ValueError(f"--{name} belongs to `train all`; leave it out of `train {args.stage}`")
+            raise ValueError(f"--{name} is for `train all`; drop it from `train {args.stage}`")
     return train_one_stage(request, report)
 
 

@@ -13,10 +13,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `evaluate write`."""
     add = parser.add_argument
     add("--characters", required=True, metavar="NAMES", help="NAME,NAME, or a folder of reference pictures")
-    add("--stories", type=int, default=10, help="how many; characters take turns as the main one (default %(default)s)")
-    add("--panels", type=int, default=10, help="turns of each story (default %(default)s)")
-    add("--seed", type=int, default=0, help="another seed starts the stories elsewhere (default %(default)s)")
-    add("--out", required=True, type=Path, metavar="FILE", help="the benchmark's file; the same command continues")
+    add(
+        "--stories",
+        type=int,
+        default=10,
+        help="number of stories; characters take turns as the main one (default %(default)s)",
+    )
+    add("--panels", type=int, default=10, help="turns per story (default %(default)s)")
+    add("--seed", type=int, default=0, help="seed of the places and times where stories start (default %(default)s)")
+    add(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the benchmark file to write; the same command continues",
+    )
     add_endpoint_arguments(parser, max_tokens=2048)
 
 

@@ -69,11 +69,13 @@ def assemble_dataset(
     """Write the tables of all clips that were cut. workers: questions to the captioner at a time.
 
     ValueError: nothing is cut, or too little to set levels; clips were cut with other settings; a table is unreadable;
-    another build is at work in the folder.
+    another build is running in the folder.
     """
     if not (out / FILMS).is_dir():
-        raise ValueError(f"{out} has no clips of a film; name a film")
-    with locked(out / LOCK, f"another build is finishing {out}, or corrections are being applied; wait for it"):
+        raise ValueError(f"{out} has no clips yet; name a film")
+    with locked(
+        out / LOCK, f"another build is finishing {out}, or corrections are being applied; wait until that ends"
+    ):
         for leftover in out.glob(f"{PART}*"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
         cutting = settings.cutting()
@@ -191,17 +193,17 @@ class _Segments:
         self.records += [record for record in added if record.film not in films]
 
     def why_none(self, films: Mapping[str, FilmEntry], settings: BuildSettings) -> str:
-        """Why there is no clip, for people."""
+        """Why there is no clip, as a message."""
         if not films:
             return "no film was cut"
         if self.dropped or self.dropped_by_people:
             reasons = _by_reason([*self.dropped, *self.dropped_by_people])
-            return f"all its segments were left out ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})"
+            return f"all its segments were dropped ({', '.join(f'{n} {reason}' for reason, n in reasons.items())})"
         if self.open:
-            return "no scene is cut yet"
+            return "no scene has been cut yet"
         lengths = [item.scene.end - item.scene.start for film in films.values() for item in film.survey.scenes]
         needed = (settings.shape.frames - 1) / settings.shape.fps
-        return f"a clip lasts {needed:g} s, and the longest scene of these films {max(lengths, default=0):.1f} s"
+        return f"a clip takes {needed:g} s, but the longest scene in these films has {max(lengths, default=0):.1f} s"
 
 
 def _duplicates(segments: Sequence[tuple[str, str, Cut]], known: Collection[str | None]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 The lines are those of the paper's constructor (supplement, section 4):
 `<S>Characters</S><MD>Motion</MD><EV>Environment</EV><ML>Level</ML><MA>Adverb</MA><SC>0</SC><ET>1</ET><ST>-1</ST>`.
-A file has games with a blank line between them. Lines that begin with # are comments; `# name: qiqi-01` in a game
+A file has games with a blank line between them. Lines that start with # are comments; `# name: qiqi-01` in a game
 names it, other games are game-001 and so on by their place in the file. Names and words must fit in an instruction.
 """
 
@@ -91,7 +91,7 @@ def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise BenchmarkError(f"{path} is not a text file in UTF-8 ({error.reason}); save it as one") from error
+        raise BenchmarkError(f"{path} is not a UTF-8 text file ({error.reason}); save it as UTF-8") from error
     return parse_benchmark(text, str(path))
 
 
@@ -120,7 +120,9 @@ def _read_game(
         try:
             if match := _NAME.fullmatch(line):
                 if name:
-                    raise BenchmarkError("a second name for one game; give it one, or leave a blank line between games")
+                    raise BenchmarkError(
+                        "a second name for the same game; keep one, or put a blank line between the games"
+                    )
                 name = _checked_name(match[1])
             elif not line.startswith("#"):
                 turns.append(parse_turn(line))
@@ -129,11 +131,11 @@ def _read_game(
     first = block[0][0]
     if all(line.startswith("#") for _, line in block):
         if name:
-            problems.append((first, f"the name {name} has no turns below it; leave out the blank line, or the name"))
+            problems.append((first, f"the name {name} has no turns below it; remove the blank line, or the name"))
         return None, problems
     name = name or f"game-{len(earlier) + 1:03}"
     if name in {game.name for game in earlier}:
-        problems.append((first, f"the name {name} is taken by an earlier game; give each its own"))
+        problems.append((first, f"the name {name} is used by an earlier game; give each game its own"))
     return BenchmarkGame(name, tuple(turns)) if turns else None, problems
 
 
@@ -179,7 +181,9 @@ def _checked_name(name: str) -> str:
             return check_folder_name(name, "game")
     except ValueError as error:  # a device name of Windows
         raise BenchmarkError(str(error)) from error
-    raise BenchmarkError(f"{quoted(name, _SHOWN)} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
+    raise BenchmarkError(
+        f"{quoted(name, _SHOWN)} is not a valid name for a game; expected at most 60 of a-z, 0-9 and -"
+    )
 
 
 def _check_words(tag: str, words: str) -> None:

@@ -44,7 +44,7 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes` and `most_text`: a film keeps those that it was begun with. See also `of_folder`.
+    `scenes` and `most_text`: a film keeps those that it was started with. See also `of_folder`.
 
     most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all.
     """
@@ -57,7 +57,7 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.most_text <= 1:
-            raise ValueError(f"text may cover {self.most_text} of the picture; expected more than 0, and up to 1")
+            raise ValueError(f"text may cover {self.most_text} of the picture; expected above 0, at most 1")
 
     def of_folder(self, out: Path) -> BuildSettings:
         """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
@@ -87,10 +87,10 @@ def cut_films(
 ) -> dict[str, str]:
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
-    Finished scenes stay. workers: processes, None for one a core; the result is the same for any number. device: where
-    TransNetV2 runs, cpu or cuda; None for the first GPU if there is one.
-    ValueError: two films of one name, clips in the folder with other settings (except `scenes` and `most_text`), or a
-    network is not installed that is needed. OSError: the folder is not writable; what is finished stays.
+    Finished scenes stay. workers: processes, None for one per core; the result is the same for any number. device:
+    where TransNetV2 runs, cpu or cuda; None for the first GPU if there is one. ValueError: two films of one name, clips
+    in the folder with other settings (except `scenes` and `most_text`), or a network is not installed that is needed.
+    OSError: the folder is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)
@@ -172,7 +172,7 @@ def _try_to_write(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
-        message = f"the output folder cannot be written to ({error.strerror}); name another"
+        message = f"the output folder cannot be written to ({error.strerror}); choose another"
         raise OSError(error.errno, message, str(out)) from error
 
 

@@ -64,7 +64,7 @@ class FeatureStore:
     def __post_init__(self) -> None:
         counts = {name: len(feature) for name, feature in self.features.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"the features differ in length: {counts}; compute them again from one dataset")
+            raise ValueError(f"the features have different lengths: {counts}; compute them again from one dataset")
 
     @classmethod
     def of(cls, **tensors: Tensor) -> FeatureStore:
@@ -180,5 +180,7 @@ def _open_feature(folder: Path, name: str) -> Feature:
     rows = [len(shard) if shard.dim() else 0 for shard in shards]
     expected = [min(index.rows, index.count - start) for start in range(0, index.count, index.rows)]
     if rows != expected or len({(shard.shape[1:], shard.dtype) for shard in shards}) > 1:
-        raise ValueError(f"feature {name!r} in {folder} has {sum(rows)} rows; expected {index.count} alike; delete it")
+        raise ValueError(
+            f"feature {name!r} in {folder} has {sum(rows)} rows; expected {index.count} of one shape; delete it"
+        )
     return Feature(tuple(shards))

@@ -26,7 +26,7 @@ from .records import CAPTION_FIELDS, ClipRecord
 
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 SHIFTED = 0.05  # fraction of the clips by which a level may differ from a fifth before its edges count as old
-CLOSE = 1e-6  # seconds, and pixels a frame
+CLOSE = 1e-6  # seconds, and pixels per frame
 SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 
@@ -38,7 +38,7 @@ def check(folder: str | Path, deep: bool = False, on_progress: OnProgress | None
     """
     read, problems = read_dataset(folder)
     if not importlib.util.find_spec("av") and any(turn.clip.endswith(".mp4") for turn in read.turns):
-        raise ValueError("a check of mp4 clips needs PyAV; run `pip install av`")
+        raise ValueError("checking mp4 clips needs PyAV; run `pip install av`")
     data = _Tables(read)
     if not (read.path / TURNS).is_file():
         return problems
@@ -104,7 +104,7 @@ def _levels(data: _Tables) -> Iterator[Problem]:
         level = level_of(record.motion_value, edges)
         if record.motion_level != level:
             found = f"motion_level is {record.motion_level}, but motion_value {record.motion_value:g} is in level"
-            yield data.turn(record, f"{found} {level}; levels are measured, so set it to {level}")
+            yield data.turn(record, f"{found} {level}; levels come from measurement, so set it to {level}")
     yield from _edges(data, [record.motion_value for record in measured], edges)
     values = data.folder.motion.get("values")
     if values is not None and not are_values(values):
@@ -121,11 +121,13 @@ def _edges(data: _Tables, values: list[float], edges: list[float]) -> Iterator[P
     counts = Counter(level_of(value, edges) for value in values)
     few = [level for level in range(1, LEVELS + 1) if values and counts[level] < SMALL_LEVEL * len(values)]
     for level in few:
-        yield Problem(TURNS, 0, f"level {level} has {counts[level]} of {len(values)} clips; few to learn from", False)
+        yield Problem(
+            TURNS, 0, f"level {level} has {counts[level]} of {len(values)} clips, too few to learn from", False
+        )
     if not few and len(values) >= 100:
         off = max(abs(counts[level] / len(values) - 1 / LEVELS) for level in range(1, LEVELS + 1))
         if off > SHIFTED:
-            found = f"a level differs from a fifth of the clips by {off:.0%}"
+            found = f"a level's share of the clips differs from a fifth by {off:.0%}"
             yield Problem(INFO, 0, f"settings.motion.edges are not these clips' quintiles: {found}", False)
     still = [record for record in data.turns if record.motion_value == 0]
     if still:
@@ -139,7 +141,7 @@ def _captions(data: _Tables) -> Iterator[Problem]:
         if record.missing == CAPTION_FIELDS:
             empty.append(record)
         elif record.missing:
-            yield data.turn(record, f"captioned in part: {', '.join(record.missing)} is null; fill it in")
+            yield data.turn(record, f"incomplete caption: {', '.join(record.missing)} is null; fill it in")
         else:
             try:
                 check_instruction(record)
@@ -148,7 +150,7 @@ def _captions(data: _Tables) -> Iterator[Problem]:
     if empty:
         serious = len(empty) < len(data.turns)  # a dataset without any caption is for the stage vae alone
         found = f"clips without a caption: {len(empty)} of {len(data.turns)}, this is the first"
-        yield data.turn(empty[0], f"{found}; all stages but vae refuse them, so caption or drop them", serious)
+        yield data.turn(empty[0], f"{found}; only stage vae accepts them, so caption or drop them", serious)
 
 
 def _games(data: _Tables) -> Iterator[Problem]:
@@ -166,8 +168,8 @@ def _games(data: _Tables) -> Iterator[Problem]:
                 yield at(f"{found}; keep film order")
         leaks = [data.turns[clip].clip for clip in game.clips if clip in held_out and not game.held_out]
         if leaks:
-            found = f"clips that a held-out game has too: {len(leaks)}, the first is {leaks[0]}"
-            yield at(f"{found}; training would see what validation is measured on")
+            found = f"clips that are also in a held-out game: {len(leaks)}, the first is {leaks[0]}"
+            yield at(f"{found}; training would see validation data")
 
 
 def _has_text(row: Any, key: str) -> bool:
@@ -185,7 +187,7 @@ def _info(data: _Tables) -> Iterator[Problem]:
         return
     for name, value in statistics(data.turns, len(data.folder.games)).items():
         if name in stated and stated[name] != value:
-            found = f"statistics.{name} is {brief(stated[name], 60)}, but in the tables it is {brief(value, 60)}"
+            found = f"statistics.{name} is {brief(stated[name], 60)}, but the tables give {brief(value, 60)}"
             yield Problem(INFO, 0, found, False)
 
 
@@ -199,7 +201,7 @@ def _left_out(data: _Tables) -> Iterator[Problem]:
             if lacking:
                 yield Problem(name, number, f"{lacking[0]} is missing; expected an object with {', '.join(keys)}")
             elif name == SET_ASIDE and _has_text(row, "clip") and row["clip"] in data.line_of:
-                yield Problem(name, number, f"{row['clip']} has a line in {TURNS} too; delete one")
+                yield Problem(name, number, f"{row['clip']} also has a line in {TURNS}; delete one")
     waiting = len(read_objects(data.folder.path / SET_ASIDE))
     if waiting:
         yield Problem(SET_ASIDE, 0, f"clips without a valid caption: {waiting}; the review page shows them", False)
@@ -219,11 +221,11 @@ def _files(data: _Tables) -> Iterator[Problem]:
     stray = sorted(name for file in files if (name := file.relative_to(path).as_posix()) not in known)
     cut = [name for name in stray if Path(name).name.startswith(PART)]
     if cut:
-        yield Problem(CLIPS, 0, f"{_some(cut)} left by a run that was killed; delete them", False)
+        yield Problem(CLIPS, 0, f"{_some(cut)} left over from a killed run; delete them", False)
     if len(stray) > len(cut):
         names = _some([name for name in stray if name not in cut])
         remedy = "correct the unreadable lines first" if unread else "delete them, or build again"
-        yield Problem(CLIPS, 0, f"{names} in no table; {remedy}", False)
+        yield Problem(CLIPS, 0, f"{names} not in any table; {remedy}", False)
 
 
 def _some(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from ..media.limits import OPTIONS, check_pixels, limit_track
 
 @dataclass(frozen=True)
 class ClipInfo:
-    """size: (width, height). fps: frames a second, rounded to 1/1000."""
+    """size: (width, height). fps: frames per second, rounded to 1/1000."""
 
     size: tuple[int, int]
     frames: int
@@ -35,7 +35,7 @@ def _video_info(path: Path, deep: bool) -> ClipInfo:
                 raise ValueError("no video in this file")
             stream = container.streams.video[0]
             if stream.codec_context is None:
-                raise ValueError("its video is of an unknown kind")
+                raise ValueError("its video codec is unknown")
             limit_track(stream, max(1, stream.frames))
             stream.thread_type = "NONE"  # clips are read side by side, each is too short to share
             frames = 0

@@ -7,7 +7,7 @@ scene (`films.scene_changes`), which the next build of the film cuts by:
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
     {clip, drop: false}                           restore a clip that a person dropped
     {film, scene_change: [before, after]}         another scene begins between these seconds
-    {film, no_scene_change: second}               the scene that begins here goes on from the one before
+    {film, no_scene_change: second}               the scene that begins here continues from the one before
 
 Applying a file twice changes nothing the second time. A kill between two tables leaves a readable dataset, and the same
 call completes it.
@@ -57,7 +57,7 @@ def apply_corrections(folder: str | Path, file: str | Path) -> int:
     held-out game of its own, so that nothing trains on it. ValueError while a build writes the same tables.
     """
     DatasetFolder.open(folder)  # before anything is written into what may be no dataset
-    with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections once it is done"):
+    with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections when it is done"):
         return _apply(folder, file)
 
 
@@ -103,7 +103,7 @@ class _Films:
         """Apply one line; ValueError if it cannot be applied."""
         if change.film not in self._index:
             known = ", ".join(self._index) or "none"
-            raise ValueError(f"{brief(change.film)!r} is not a film that was cut into this dataset; these are: {known}")
+            raise ValueError(f"{brief(change.film)!r} is not a film of this dataset; its films are: {known}")
         before = self._scenes.get(change.film, list(self._index[change.film].survey.scenes))
         after = change.apply(before)
         if after != before:
@@ -122,19 +122,21 @@ def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
         raise ValueError(f"expected an object with {known}")
     clip = row["clip"]
     if clip in changed:
-        raise ValueError(f"{clip} is corrected in line {changed[clip]} too; put both into one line")
+        raise ValueError(f"{clip} is also corrected in line {changed[clip]}; put both into one line")
     asked = [name for name in row if name != "clip"]
     if not asked:
         raise ValueError(f"nothing to change in {clip}; give drop or any of {', '.join(CAPTION_FIELDS)}")
     for name in asked:
         if name in _MEASURED:
-            raise ValueError(f"{name} is measured from the clip's pictures and cannot be corrected; leave it out")
+            raise ValueError(f"{name} is measured from the clip's frames and cannot be corrected; remove it")
         if name in _FIXED:
-            raise ValueError(f"{name} is where the clip was cut from its film and cannot be corrected; leave it out")
+            raise ValueError(f"{name} says where the clip was cut from its film and cannot be corrected; remove it")
         if name != "drop" and name not in CAPTION_FIELDS:
             raise ValueError(f"unknown key {name!r}; expected drop or any of {', '.join(CAPTION_FIELDS)}")
     if "drop" in asked and (len(asked) > 1 or not isinstance(row["drop"], bool)):
-        raise ValueError(f"drop is {row['drop']!r}; expected true or false, and no other change of {clip} beside it")
+        raise ValueError(
+            f"drop is {row['drop']!r}; expected true or false, and no other change to {clip} in the same line"
+        )
     return clip
 
 

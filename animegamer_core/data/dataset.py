@@ -160,7 +160,7 @@ def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[Clip
             problems.append(Problem(TURNS, number, str(error)))
             continue
         if turn.clip in seen:
-            problems.append(Problem(TURNS, number, f"clip {turn.clip} is in line {seen[turn.clip]} too; delete one"))
+            problems.append(Problem(TURNS, number, f"clip {turn.clip} is also in line {seen[turn.clip]}; delete one"))
         elif clips and not (folder / turn.clip).is_file():
             message = f"clip {turn.clip} is missing; restore the file or delete the line"
             problems.append(Problem(TURNS, number, message))
@@ -185,7 +185,7 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
             if not isinstance(values.get("held_out", False), bool):
                 raise ValueError(f"held_out is {quoted(values['held_out'])}; expected true or false")
             if values["game"] in names:
-                raise ValueError(f"game {quoted(values['game'])} is in an earlier line too; rename one")
+                raise ValueError(f"game {quoted(values['game'])} is also in an earlier line; rename one")
         except ValueError as error:
             problems.append(Problem(GAMES, number, str(error)))
             continue

@@ -34,7 +34,7 @@ _MULTIPLE, _LEAST = 8, 128  # RAFT takes sizes that are multiples of 8, from 128
 
 
 class FlowError(ValueError):
-    """A backend that cannot be used; the message names what is missing and what to do."""
+    """A backend that cannot be used; the message says what is missing and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,9 @@ class FlowSettings:
     """How motion is measured.
 
     backend: dis, raft or memflow. weights: file of RAFT's or MemFlow's weights. device: of RAFT and MemFlow. python:
-    the interpreter of an environment that has ptlflow, for memflow. threshold: px a frame at 480 px height, under which
-    a pixel counts as still. slow_fraction: of a pair's quick pixels, under which one counts as background.
+    the interpreter of an environment that has ptlflow, for memflow. threshold: px per frame at 480 px height, under
+    which a pixel counts as still. slow_fraction: fraction of the fast pixels' speed below which a pixel counts as
+    background.
     """
 
     backend: str = "dis"
@@ -55,7 +56,7 @@ class FlowSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < math.inf:
-            raise FlowError(f"threshold is {self.threshold}; expected px a frame, 0 or more")
+            raise FlowError(f"threshold is {self.threshold}; expected px per frame, 0 or more")
         if not 0 <= self.slow_fraction < 1:
             raise FlowError(f"the slow fraction is {self.slow_fraction}; expected 0 or more and less than 1")
 
@@ -105,7 +106,7 @@ def _weights(settings: FlowSettings) -> Path:
 def _python(settings: FlowSettings) -> Path:
     if settings.python is None:
         raise FlowError(
-            "the flow backend memflow runs in an environment of its own; give the python of an environment with ptlflow"
+            "the flow backend memflow runs in its own environment; give the python of an environment with ptlflow"
         )
     return settings.python
 
@@ -169,7 +170,7 @@ def _raft(name: str, state: dict[str, Tensor], path: Path) -> nn.Module:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         raise FlowError(
-            f"{path}: these are not the weights of torchvision's {name} ({str(error).splitlines()[-1].strip()})"
+            f"{path}: not the weights of torchvision's {name} ({str(error).splitlines()[-1].strip()})"
         ) from error
     return model
 
@@ -240,7 +241,7 @@ class MemFlow:
         flows_FHW2 = np.load(got)
         expected = (len(frames) - 1, *frames[0].shape[:2], 2)
         if flows_FHW2.shape != expected:
-            raise FlowError(f"{self._python}: MemFlow gave flows of shape {flows_FHW2.shape}; expected {expected}")
+            raise FlowError(f"{self._python}: MemFlow returned flows of shape {flows_FHW2.shape}; expected {expected}")
         yield from flows_FHW2
 
     def _answer(self) -> dict[str, Any]:

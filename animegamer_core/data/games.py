@@ -26,9 +26,11 @@ class GamePlan:
 
     def __post_init__(self) -> None:
         if self.shortest < 1:
-            raise ValueError(f"shortest is {self.shortest}; a game takes 1 clip or more")
+            raise ValueError(f"shortest is {self.shortest}; a game needs at least 1 clip")
         if self.turns < self.shortest:
-            raise ValueError(f"turns is {self.turns}; expected {self.shortest} or more, the clips of the shortest game")
+            raise ValueError(
+                f"turns is {self.turns}; expected at least {self.shortest}, the number of clips in the shortest game"
+            )
         if not 0 <= self.held_out < 1 or self.gap < 0:
             raise ValueError(f"held_out {self.held_out} must be from 0 to below 1, and gap {self.gap} 0 or more")
 

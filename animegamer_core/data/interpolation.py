@@ -1,4 +1,4 @@
-"""Pictures between pictures: a shot at another frame rate, by motion-compensated interpolation with OpenCV's DIS flow.
+"""A shot at another frame rate, by motion-compensated interpolation with OpenCV's DIS flow.
 
 H height, W width. A pixel of the new picture is looked up in both neighbours along the flow, and the two are mixed. The
 flow at a time in between follows from the flows between the two pictures as in Jiang et al., "Super SloMo" (CVPR 2018),

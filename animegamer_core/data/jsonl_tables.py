@@ -24,7 +24,7 @@ from .records import ClipRecord
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
 SHOWN_PROBLEMS = 10
-_LONGEST_TEXT = 1000  # characters of what is wrong, which may quote the file
+_LONGEST_TEXT = 1000  # maximum characters of a message, which may quote the file
 Lines = list[tuple[int, Any]]
 
 
@@ -106,7 +106,7 @@ def check_instruction(record: ClipRecord) -> None:
     Instruction(record.character, record.motion, record.background, record.adverb).checked()
     for name in record.character:
         if not clean_text(name):
-            raise ValueError(f"the name {quoted(name)} is empty; leave it out")
+            raise ValueError(f"the name {quoted(name)} is empty; remove it")
         if "," in name:
             raise ValueError(
                 f"the name {quoted(name)} has a comma, which separates names; give each name its own entry"

@@ -1,10 +1,10 @@
 """The measured motion of a clip: optical flow as one number, and numbers as five levels.
 
 The paper's "Motion Scope" (supplement, section 1) is the mean absolute flow of a clip, after a threshold of r=0.2 has
-filtered out the background. The paper does not say of what 0.2 is. As pixels a frame it keeps nearly the whole picture
-where anything moves; as a fraction of what the quick pixels do it leaves out what is slow beside them, and agrees
-better with an eye (docs/dataset.md). Datasets of films use both, with a larger fraction. `flow` offers several programs
-that compute the flow; the rest is the same for all.
+filtered out the background. The paper does not say of what 0.2 is. As pixels per frame it keeps nearly the whole
+picture where anything moves; as a fraction of what the quick pixels do it leaves out what is slow next to them, and
+agrees better with an eye (docs/dataset.md). Datasets of films use both, with a larger fraction. `flow` offers several
+programs that compute the flow; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..state import level_of
 
-MEASURE_HEIGHT = 480  # flow is in pixels a frame at this height, whatever the clip's own
-DEFAULT_THRESHOLD = 0.2  # px a frame
+MEASURE_HEIGHT = 480  # flow is in pixels per frame at this height, whatever the clip's own
+DEFAULT_THRESHOLD = 0.2  # px per frame
 QUICK = 95  # percentile of the magnitudes; the largest of all may be one misread pixel
 SLOW_FRACTION = 0.5  # of the quick pixels' magnitude; for datasets cut from films, the Toybox's own has none
 LEVELS = 5
@@ -49,9 +49,9 @@ def motion_value(
     threshold: float = DEFAULT_THRESHOLD,
     slow_fraction: float = 0.0,
 ) -> float:
-    """A clip's mean motion in pixels a frame at 480 px height, over consecutive frames.
+    """A clip's mean motion in pixels per frame at 480 px height, over consecutive frames.
 
-    frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames a second. Clips lower than 480 px are enlarged
+    frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames per second. Clips lower than 480 px are enlarged
     (bicubic), higher ones reduced (area). Magnitudes below `threshold` (px), or below `slow_fraction` of the magnitude
     that one pixel in 20 of the pair exceeds, are left out; a pair of frames without others counts 0. backend: one that
     `flow.open_flow` opened. Source: the paper's supplement, section 1, "Motion Scope".
@@ -78,7 +78,7 @@ def _at_measure_height(frame_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def _pair_value(flow_HW2: NDArray[np.floating], threshold: float, slow_fraction: float) -> float:
     magnitude = np.hypot(flow_HW2[..., 0], flow_HW2[..., 1])
     if not np.isfinite(magnitude).all():
-        raise ValueError("the flow backend gave values that are not finite; give it its own weights")
+        raise ValueError("the flow backend returned values that are not finite; give it matching weights")
     moving = magnitude[magnitude >= max(threshold, slow_fraction * np.percentile(magnitude, QUICK))]
     return float(moving.mean()) if moving.size else 0.0
 
@@ -86,10 +86,12 @@ def _pair_value(flow_HW2: NDArray[np.floating], threshold: float, slow_fraction:
 def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
     """The four quintile edges of measured motion values; ValueError for fewer than five, or too many alike."""
     if len(values) < LEVELS:
-        raise ValueError(f"{len(values)} motion values cannot make {LEVELS} levels; measure at least {LEVELS} clips")
+        raise ValueError(
+            f"{len(values)} motion values are too few for {LEVELS} levels; measure at least {LEVELS} clips"
+        )
     edges = tuple(float(edge) for edge in np.quantile(np.asarray(values, dtype=float), (0.2, 0.4, 0.6, 0.8)))
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
-        raise ValueError(f"the quintile edges {edges} do not rise; leave out still clips or add moving ones")
+        raise ValueError(f"the quintile edges {edges} do not increase; drop still clips or add moving ones")
     return edges
 
 

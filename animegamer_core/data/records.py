@@ -21,9 +21,9 @@ class ClipRecord:
     """One line of turns.jsonl. Captions are None until a captioner or a person fills them in.
 
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
-    '{time} {place}'. motion_value: px a frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
-    stamina: -1 or 1. said: what a player says to get this clip, where that is not its caption but refers back to
-    earlier turns ("do the same again").
+    '{time} {place}'. motion_value: px per frame at 480 px height. motion_level: 1..5. social, entertainment: 0 or 1.
+    stamina: -1 or 1. said: the player's instruction for this clip, if it differs from the caption because it refers
+    back to earlier turns ("do the same again").
     """
 
     film: str
@@ -43,7 +43,7 @@ class ClipRecord:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The fields of the caption that nobody has filled in."""
+        """The caption's fields that are not filled in yet."""
         return tuple(name for name in CAPTION_FIELDS if getattr(self, name) is None)
 
     @property
@@ -142,13 +142,13 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "end": (_number, "seconds"),
     "clip": (
         _inside,
-        "the path of an .mp4 or .safetensors file inside the folder, with forward slashes, names short",
+        "the path of an .mp4 or .safetensors file inside the folder, with forward slashes and short names",
     ),
     "character": (_names, "a list of names, or null"),
     "motion": (is_text, "a phrase, or null"),
     "background": (is_text, "'time place', or null"),
     "adverb": (lambda value: isinstance(value, str), "a word, or null"),
-    "motion_value": (lambda value: _number(value) and value >= 0, "pixels a frame, 0 or more, or null"),
+    "motion_value": (lambda value: _number(value) and value >= 0, "pixels per frame, 0 or more, or null"),
     "motion_level": (_among(1, 2, 3, 4, 5), "1 to 5, or null"),
     "social": (_among(0, 1), "0, 1 or null"),
     "entertainment": (_among(0, 1), "0, 1 or null"),

@@ -1,4 +1,4 @@
-"""The review page: one HTML file beside the clips, to review a dataset in a browser and correct its captions.
+"""The review page: one HTML file next to the clips, to review a dataset in a browser and correct its captions.
 
 It opens from the disk and needs no server, no network and no files but the clips. `corrections.apply_corrections` reads
 what it exports. Its parts are in review_page/.
@@ -61,7 +61,7 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
 
 
 def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]]:
-    """Each film's scenes, and how its strip of pictures lies in its files. A damaged entry joins the problems."""
+    """Each film's scenes, and how its strip of pictures is in its files. A damaged entry joins the problems."""
     try:
         films = read_film_index(folder.path)
     except ValueError as error:

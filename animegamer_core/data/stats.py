@@ -73,7 +73,7 @@ class DatasetFacts:
         return _largest(value for turn in self.turns if (value := getattr(turn, name)))
 
     def level(self, number: int) -> np.ndarray:
-        """Motion values (n,) of a level's clips, in px a frame."""
+        """Motion values (n,) of a level's clips, in px per frame."""
         found = [
             turn.motion_value for turn in self.turns if turn.motion_level == number and turn.motion_value is not None
         ]
@@ -111,8 +111,8 @@ def _heading(facts: DatasetFacts) -> list[str]:
     if facts.motion:
         backend, threshold = facts.motion.get("backend", "unknown"), facts.motion.get("threshold", "unknown")
         fraction = facts.motion.get("slow_fraction")
-        slow = f" or {fraction} of the quick pixels" if fraction else ""
-        rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} left out"
+        slow = f" or {fraction} of the fast pixels" if fraction else ""
+        rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} ignored"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 
 

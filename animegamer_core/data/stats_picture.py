@@ -132,7 +132,7 @@ def _histogram(axes: Axes, facts: DatasetFacts) -> None:
     moving = moving[moving > 0]
     if not moving.size:
         axes.set(xticks=[], yticks=[])
-        axes.text(0, 0.9, "no clip is measured", color=FAINT, transform=axes.transAxes)
+        axes.text(0, 0.9, "no clip has been measured", color=FAINT, transform=axes.transAxes)
         return
     low, high = moving.min() / 1.15, moving.max() * 1.15
     values = [level.clip(low, high) for level in levels]

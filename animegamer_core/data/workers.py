@@ -16,9 +16,9 @@ POLL_SECONDS = 2.0  # between checks whether all processes live
 
 
 def worker_count(workers: int | None) -> int:
-    """The number of processes, one a core for None; ValueError for a number below 1."""
+    """The number of processes, one per core for None; ValueError for a number below 1."""
     if workers is not None and workers < 1:
-        raise ValueError(f"workers is {workers}; expected 1 or more, or leave it out for one a core")
+        raise ValueError(f"workers is {workers}; expected 1 or more, or omit it for one per core")
     return workers or os.cpu_count() or 1
 
 
@@ -30,7 +30,7 @@ def parallel_map(
     chunk: int = CHUNK,
     ordered: bool = True,
 ) -> Iterator[Any]:
-    """work(item) for each item, in several processes if there are enough items; workers None: one a core.
+    """work(item) for each item, in several processes if there are enough items; workers None: one per core.
 
     chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done.
     ValueError: a program on standard input, whose processes cannot start; a process that was killed; workers below 1.

@@ -88,7 +88,7 @@ def mean_over_games(games: Sequence[Sequence[float]]) -> Estimate:
 
     games: the values of each game's turns. Whole games are drawn with replacement, as many as there are; the interval's
     ends are the 2.5 % and 97.5 % percentiles of the means of DRAWS such samples (Efron 1979; for clusters Field and
-    Welsh 2007). If only one game has values, its turns are drawn in place of games.
+    Welsh 2007). If only one game has values, its turns are drawn instead of games.
     """
     measured = [np.asarray(values, dtype=float) for values in games if len(values)]
     if not measured:

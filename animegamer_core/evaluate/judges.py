@@ -56,8 +56,8 @@ def open_judge(world: World, device: str = "cpu") -> ShotJudge:
     if (world.folder / CLIP).is_dir():
         return PublishedJudge(world.folder, motion, device)
     raise ValueError(
-        f"nothing can judge the shots of world {world.spec.name!r}: it has no probes, as Toybox worlds have, and no "
-        f"{world.folder / CLIP} with a CLIP model; put one there, or play with 1 take"
+        f"nothing can judge the shots of world {world.spec.name!r}: it has neither probes, like Toybox worlds, nor a "
+        f"CLIP model in {world.folder / CLIP}; put one there, or play with 1 take"
     )
 
 
@@ -130,7 +130,7 @@ def probe_parts(instruction: str, shown: Mapping[str, NDArray[np.floating]]) -> 
 def named_classes(instruction: str) -> dict[str, tuple[str, ...]]:
     """The probes' heads that a Toybox instruction names -> the classes that fit; words that refer back name nothing.
 
-    A prop whose colour is not said may have any colour.
+    A prop without a named colour may have any colour.
     """
     parts = PUBLISHED.fullmatch(instruction)
     if parts is None:

@@ -1,4 +1,4 @@
-"""The interface of whoever plays a benchmark: a world of ours or a baseline.
+"""The interface of benchmark players: our worlds and the baselines.
 
 F frames, H height, W width.
 """

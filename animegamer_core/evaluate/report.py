@@ -1,4 +1,4 @@
-"""An evaluation's report: estimates beside their targets, as text and json, and pictures."""
+"""An evaluation's report: estimates next to their targets, as text and json, and pictures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headl
 
 @dataclass(frozen=True)
 class Target:
-    """The interval in which a value has to lie, ends included."""
+    """The interval that a value must be in, ends included."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -80,7 +80,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """An evaluation. few: samples are too few to be sure of every miss. facts: what is needed to repeat it.
+    """An evaluation. few: there are too few samples to be sure of every miss. facts: what is needed to repeat it.
 
     to_come: rows that are not measured yet; a report with such rows is partial.
     """
@@ -167,7 +167,7 @@ TABLE_HEAD = f"{'row':9} {'measure':46} {'target':>16} {'n':>6} {'value':>9} {'9
 
 
 def command_line() -> str:
-    """The command that was typed, with the program's name in place of its path."""
+    """The command that was typed, with the program's name instead of its path."""
     return shlex.join([*PROGRAM.split(), *sys.argv[1:]])
 
 

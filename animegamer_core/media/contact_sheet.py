@@ -15,7 +15,7 @@ if typing.TYPE_CHECKING:
 
 TILES = 4  # frames per card
 TILE_HEIGHT = 252
-_PANEL = 560  # width of the text and gauges beside the frames
+_PANEL = 560  # width of the text and gauges next to the frames
 _MARGIN, _PAD, _GAP = 40, 24, 8
 _HEADER = 130
 _PAPER, _CARD, _EDGE = "#f3f1ec", "#ffffff", "#dedad0"
@@ -34,7 +34,7 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
     from PIL import Image, ImageDraw
 
     if not turns or len(turns) != len(clips):
-        raise ValueError(f"{len(turns)} turns and {len(clips)} clips; a contact sheet needs one clip per turn")
+        raise ValueError(f"{len(turns)} turns but {len(clips)} clips; a contact sheet needs one clip per turn")
     tile_width = round(TILE_HEIGHT * clips[0].shape[2] / clips[0].shape[1])
     strip = TILES * tile_width + (TILES - 1) * _GAP
     card = (_PAD + strip + _PAD + _PANEL + _PAD, TILE_HEIGHT + 2 * _PAD)

@@ -1,7 +1,7 @@
 """Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP.
 
 Memory stays flat for mp4 and GIF. A longer WebP takes more, since its encoder puts the whole file together in memory.
-Captions are timed texts. Beside an mp4 with captions lies the same text as .srt, for players that read no others.
+Captions are timed texts. An mp4 with captions has the same text next to it as .srt, for players that read no others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
     from PIL import Image
 
 FILM_KINDS = ("mp4", "gif", "webp")
-MOST_FPS = {"mp4": 120, "gif": 50, "webp": 120}  # browsers show faster GIFs at 10 pictures a second
+MOST_FPS = {"mp4": 120, "gif": 50, "webp": 120}  # browsers show faster GIFs at 10 frames per second
 _LONGEST_CAPTION = 60_000  # bytes; mov_text counts them in two
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
 _X264 = {"crf": "16", "preset": "medium"}
@@ -81,17 +81,17 @@ class FilmFacts:
 def check_film(kind: str, facts: FilmFacts) -> None:
     """ValueError if a film of this kind cannot have what the facts ask for."""
     if kind not in FILM_KINDS:
-        raise ValueError(f"a film of kind {kind!r} is not known; choose {', '.join(FILM_KINDS)}")
+        raise ValueError(f"unknown kind of film {kind!r}; choose {', '.join(FILM_KINDS)}")
     if not 1 <= facts.fps <= MOST_FPS[kind]:
-        raise ValueError(f"{facts.fps:g} pictures a second; expected 1 to {MOST_FPS[kind]} in a .{kind} file")
+        raise ValueError(f"{facts.fps:g} frames per second; expected 1 to {MOST_FPS[kind]} in a .{kind} file")
     if kind != "mp4" and facts.sound is not None:
-        raise ValueError(f"a .{kind} file has no sound; choose mp4, or leave the sound out")
+        raise ValueError(f"a .{kind} file cannot have sound; choose mp4, or drop the sound")
     if kind != "mp4" and facts.captions:
-        raise ValueError(f"a .{kind} file has no subtitles to switch on; choose burned ones, or mp4")
+        raise ValueError(f"a .{kind} file cannot have soft subtitles; choose burned ones, or mp4")
 
 
 def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_of: Sequence[Frames] = ()) -> list[Path]:
-    """Write a film by its suffix, atomically; returns it and, with captions, the .srt file beside it.
+    """Write a film by its suffix, atomically; returns it and, with captions, the .srt file next to it.
 
     The .srt of an older film with captions is removed where the new one has none; any other .srt is somebody's own.
     frames: uint8 (H, W, 3), all of one size, both sides even. palette_of: frames that stand for the whole film, from
@@ -117,7 +117,7 @@ def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_o
 
 
 def _has_captions(film: Path) -> bool:
-    """Whether there is a film with a track of captions; then the .srt beside it was written with it."""
+    """Whether there is a film with a track of captions; then the .srt next to it was written with it."""
     import av
 
     try:
@@ -169,8 +169,8 @@ def _subtitle_stream(container: av.container.OutputContainer) -> typing.Any:
     stream = container.add_stream("mov_text")
     if not hasattr(stream.codec_context, "subtitle_header"):
         raise ValueError(
-            f"subtitles inside an mp4 need PyAV 17 or later, this is {av.__version__}; update it with `pip install "
-            "--upgrade av`, or choose burned ones"
+            f"soft subtitles in an mp4 need PyAV 17 or later, but this is {av.__version__}; update it with `pip "
+            "install --upgrade av`, or choose burned ones"
         )
     stream.codec_context.subtitle_header = _ASS_HEADER
     stream.time_base = Fraction(1, 1000)
@@ -213,7 +213,7 @@ def _video_frames(frames: Iterable[Frames]) -> Iterator[av.VideoFrame]:
     for frame in frames:
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f"the film's pictures are {width} x {height}; both need to be even, so use scale 2")
+            raise ValueError(f"the film's frames are {width} x {height}; both must be even, so use scale 2")
         yield av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
 
 

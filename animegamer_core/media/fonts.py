@@ -41,7 +41,7 @@ def drawable(words: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _draws(name: str | None, letter: str) -> bool:
-    """Whether a font has the letter: it draws a missing one like a code point that is no character."""
+    """Whether a font has the letter: a missing one is drawn like a code point that is not a character."""
     from PIL import ImageFont
 
     font = ImageFont.load_default(20) if name is None else ImageFont.truetype(name, 20)

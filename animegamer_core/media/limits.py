@@ -17,7 +17,7 @@ class SizeError(ValueError):
 
 
 def check_pixels(width: int, height: int, frames: int = 1) -> None:
-    """SizeError if so many frames of this size have more than MOST_PIXELS pixels."""
+    """SizeError if this many frames of this size have more than MOST_PIXELS pixels."""
     if width * height * frames > MOST_PIXELS:
         many = f"{frames} frames of " if frames > 1 else ""
         raise SizeError(
@@ -26,7 +26,7 @@ def check_pixels(width: int, height: int, frames: int = 1) -> None:
 
 
 def limit_track(track: VideoStream, frames: int = 1) -> None:
-    """Let a video track decode no frame that is far too large, also where its header states a smaller one.
+    """Stop a video track from decoding frames that are far too large, even if its header states a smaller size.
 
     frames: how many are held at a time. SizeError if the header states more.
     """

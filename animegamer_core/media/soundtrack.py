@@ -88,7 +88,7 @@ class Soundtrack:
             heard = heard or piece.shape[1] > 0
             yield piece
         if not heard:
-            raise ValueError(f"{self._name}: no sound in it; give an audio file such as .mp3, .wav or .flac")
+            raise ValueError(f"{self._name}: contains no sound; give an audio file such as .mp3, .wav or .flac")
 
     @property
     def _name(self) -> str:
@@ -126,7 +126,7 @@ def _file_frames(path: Path) -> Iterator[av.AudioFrame]:
     try:
         with av.open(str(path), options=OPTIONS) as container:
             if not container.streams.audio:
-                raise ValueError(f"{path}: no sound in it; give an audio file such as .mp3, .wav or .flac")
+                raise ValueError(f"{path}: contains no sound; give an audio file such as .mp3, .wav or .flac")
             for frame in container.decode(container.streams.audio[0]):
                 frame.pts = None  # gaps of the file's clock would be refused by the resampler
                 yield frame
@@ -150,7 +150,7 @@ def _array_frames(samples: np.ndarray, rate: int) -> Iterator[av.AudioFrame]:
 
 
 class SoundWriter:
-    """Encodes a soundtrack into a container beside its pictures."""
+    """Encodes a soundtrack into a container next to its pictures."""
 
     def __init__(self, container: av.container.OutputContainer, sound: Soundtrack, seconds: float) -> None:
         """seconds: the film's length."""

@@ -52,7 +52,7 @@ def fitted(words: str, size: int, width: float) -> str:
 
 
 def wrapped(words: str, size: int, width: float, most: int) -> list[str]:
-    """The words in at most so many lines, broken at spaces and wide letters; the last line may still be too long."""
+    """The words in at most this many lines, broken at spaces and wide letters; the last line may still be too long."""
     lines = [""]
     for piece in _PIECES.findall(words[:_LETTERS]):
         longer = (lines[-1] + piece).strip()

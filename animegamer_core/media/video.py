@@ -64,7 +64,7 @@ def write_clip(
     path = Path(path)
     _check_frames(frames, fps)
     if sound is not None and _kind(path) != ".mp4":
-        raise ValueError(f"{path}: a {path.suffix} clip keeps no sound; write an .mp4, or leave the sound out")
+        raise ValueError(f"{path}: a {path.suffix} clip cannot have sound; write an .mp4, or drop the sound")
     with replacing(path) as part:
         if _kind(path) == ".mp4":
             _write_mp4(part, frames, fps, metadata or {}, sound)
@@ -155,7 +155,7 @@ def _read_mp4(path: Path, size: tuple[int, int] | None) -> Clip:
             sizes = {frame.shape for frame in frames}
             if len(sizes) != 1:
                 raise ValueError(
-                    f"{path}: {len(frames)} frames of {len(sizes)} sizes; expected one or more of one size"
+                    f"{path}: {len(frames)} frames with {len(sizes)} sizes; expected one or more frames of one size"
                 )
             return Clip(np.stack(frames), float(stream.average_rate or 0), dict(container.metadata))
     except FileNotFoundError:  # names the file already
@@ -218,7 +218,7 @@ def _join_mp4(paths: Sequence[Path], out: Path) -> None:
                 if track is None:
                     track, first = joined.add_stream_from_template(source), source.codec_context.extradata
                 if source.codec_context.extradata != first:
-                    raise ValueError(f"{path}: size or frame rate differ from {paths[0]}; join clips of one world")
+                    raise ValueError(f"{path}: size or frame rate differs from {paths[0]}; join clips of one world")
                 for packet in clip.demux(source):
                     if packet.dts is not None:
                         packet.pts, packet.dts, packet.stream = packet.pts + start, packet.dts + start, track
@@ -229,5 +229,5 @@ def _join_mp4(paths: Sequence[Path], out: Path) -> None:
 def _join_safetensors(paths: Sequence[Path], out: Path) -> None:
     clips = [read_clip(path) for path in paths]
     if len({(clip.frames.shape[1:], clip.fps) for clip in clips}) > 1:
-        raise ValueError(f"{out.name}: clips of different sizes or frame rates; join clips of one world")
+        raise ValueError(f"{out.name}: clips with different sizes or frame rates; join clips of one world")
     _write_safetensors(out, np.concatenate([clip.frames for clip in clips]), clips[0].fps, {})

@@ -27,12 +27,12 @@ SAMPLING_COPIES = 16
 DECODING_COPIES = 22
 DECODED_AT_ONCE = 9  # frames in the VAE's first chunk of 3 latent frames
 TILED_FRACTION = 4  # tiled decoding needs 1/6 of the memory of a whole shot, or 1/4 with workspaces and fragmentation
-UNCONDITIONAL_MOTION = 0.0  # px a frame: the motion value where none is given; no true clip has it
+UNCONDITIONAL_MOTION = 0.0  # px per frame: the motion value where none is given; no true clip has it
 TILE_OVERLAP = 1 / 6  # of a tile's side; tile sides are multiples of 6 latents, so seams fall on whole pixels
 
 
 class ShotDecoder(nn.Module):
-    """CogVideoX's transformer and VAE, with states in place of text and a motion value beside the timestep.
+    """CogVideoX's transformer and VAE, with states instead of text and a motion value next to the timestep.
 
     `unconditional_ND` is the encoder's representation of no input; it is stored here so that playing needs no encoder.
     The profile names the guidance. tiled: decode in three by three overlapping tiles with blended seams, which needs a
@@ -102,7 +102,7 @@ class ShotDecoder(nn.Module):
     ) -> Tensor:
         """(1, C, T, H, W) fp32: the latent of a shot, in the VAE's own scale, for `decode_vae`.
 
-        start: the latent to begin from; with denoise 0 it is the result. how: steps, guidance and on_step of `shoot`.
+        start: the latent to start from; with denoise 0 it is the result. how: steps, guidance and on_step of `shoot`.
         """
         if start is not None and start.denoise == 0:
             return start.latent_BCTHW
@@ -122,7 +122,7 @@ class ShotDecoder(nn.Module):
     ) -> Tensor:
         """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one.
 
-        start: the latent that all of them begin from, with denoise above 0; None: from noise.
+        start: the latent that all of them start from, with denoise above 0; None: from noise.
         """
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
@@ -148,8 +148,8 @@ class ShotDecoder(nn.Module):
         state = self.spec.state
         if states_BND.shape[1:] != (state.tokens, state.width):
             raise ValueError(
-                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, whose states are "
-                f"{(state.tokens, state.width)}; decode it in the world that predicted it"
+                f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, which has states "
+                f"of shape {(state.tokens, state.width)}; decode it in the world that predicted it"
             )
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)

@@ -25,7 +25,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 class ShotEncoder(nn.Module):
     """A text and an image encoder, each with a projection and a norm, mixed as `spec.encoder.variant` says.
 
-    mlp: concat(LN(MLP(text)), LN(MLP(image))), the paper's E_a. linear: a Linear in place of each MLP. addition: adds
+    mlp: concat(LN(MLP(text)), LN(MLP(image))), the paper's E_a. linear: a Linear instead of each MLP. addition: adds
     the mean of the other side to every token. cross_attention: each side attends to the other.
     """
 

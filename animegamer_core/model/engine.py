@@ -69,8 +69,8 @@ class GameEngine(nn.Module):
         prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
         if len(prompt.ids_L) > self.spec.engine.max_positions:
             raise ValueError(
-                f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens; the engine has positions "
-                f"for {self.spec.engine.max_positions}; choose a smaller window, or shorten the instructions"
+                f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens, but the engine has only "
+                f"{self.spec.engine.max_positions} positions; choose a smaller window, or shorten the instructions"
             )
         states_KND = self.past_states(past)
         tree = self._reply_tree if self.profile.grammar else None
@@ -158,7 +158,7 @@ class GameEngine(nn.Module):
             if turn.state.representation.shape != (state.tokens, state.width):
                 raise ValueError(
                     f"turn {turn.number} has a representation of shape {tuple(turn.state.representation.shape)}, this "
-                    f"world's are {(state.tokens, state.width)}; go on in a world of the same size"
+                    f"world's have {(state.tokens, state.width)}; continue in a world of the same size"
                 )
         rows = [turn.state.representation.to(weight) for turn in past]
         return torch.stack(rows) if rows else weight.new_zeros(0, state.tokens, state.width)
@@ -216,7 +216,7 @@ class GameEngine(nn.Module):
         return torch.cat(hidden), cache
 
     def _state(self, hidden_LH: Tensor, prompt: TurnPrompt) -> Tensor:
-        """(N, D): the representation that a prompt predicts; hidden_LH may go on after the prompt."""
+        """(N, D): the representation that a prompt predicts; hidden_LH may continue after the prompt."""
         end_B = torch.tensor([len(prompt.ids_L) - 1], device=hidden_LH.device)
         slots_BN = self._slots(prompt.query_L[None].to(hidden_LH.device), end_B)
         return self.project_out(_at(hidden_LH[None], slots_BN))[0]

@@ -1,4 +1,4 @@
-"""Latents from outside: the latent that a shot begins from, and clips in the shape that the VAE encodes.
+"""Latents from outside: the latent that a shot starts from, and clips in the shape that the VAE encodes.
 
 B batch, C channels, T latent frames, F frames, H height, W width. Latents here are as in ComfyUI's LATENT: (B, C, T, H,
 W) in the VAE's own scale, so before the factor that the transformer's latents have.
@@ -20,7 +20,7 @@ from .encoder import cropped
 
 @dataclass(frozen=True)
 class StartLatent:
-    """The latent that a shot begins from, instead of pure noise.
+    """The latent that a shot starts from, instead of pure noise.
 
     latent_BCTHW: (1, C, T, H, W) fp32 on the CPU. denoise: 0 keeps the latent, 1 replaces all of it.
     """
@@ -40,13 +40,13 @@ def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent 
     ValueError: denoise is not in 0..1, or the latent is not one finite tensor of the spec's shape.
     """
     if not 0 <= denoise <= 1:
-        raise ValueError(f"denoise is {denoise}; expected 0 (keep the latent) to 1 (draw all of it anew)")
+        raise ValueError(f"denoise is {denoise}; expected 0 (keep the latent) to 1 (redraw all of it)")
     frames, channels, height, width = spec.latent_shape
     expected = (1, channels, frames, height, width)
     found = tuple(latent.shape) if isinstance(latent, Tensor) and not latent.is_nested else type(latent).__name__
     if found != expected:
         raise ValueError(
-            f"the latent has shape {found}, and shots of this world have {expected} (batch, channels, latent frames, "
+            f"the latent has shape {found}, but shots of this world have {expected} (batch, channels, latent frames, "
             "height, width); connect the latent of Decode Shot or Encode Shot Latent of the same world"
         )
     own = latent.detach().to("cpu", torch.float32).contiguous()
@@ -64,7 +64,7 @@ def shot_clip(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
     count = len(frames_FCHW)
     if count != 1 and count < spec.frames:
         raise ValueError(
-            f"the clip has {count} frames and a shot has {spec.frames}; give one picture, or at least so many frames"
+            f"the clip has {count} frames; give one picture, or at least the {spec.frames} frames of a shot"
         )
     return fitted(frames_FCHW[: spec.frames], spec).expand(spec.frames, -1, -1, -1)
 

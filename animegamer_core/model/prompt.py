@@ -149,7 +149,7 @@ class GameTokenizer:
         """The id of a tag such as `<ML>`."""
         index = self.backend.token_to_id(name)
         if index is None:
-            raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world of another size")
+            raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world with other sizes")
         return index
 
     def strength(self, value: int) -> int:
@@ -327,13 +327,13 @@ def _check_rules(content: Mapping[str, Any]) -> None:
                 growth = MOST_GROWTH + 1
             waiting += value.values()
         if growth > MOST_GROWTH:
-            raise ValueError(f"rules that make a text more than {MOST_GROWTH} times longer")
+            raise ValueError(f"rules that make text more than {MOST_GROWTH} times longer")
 
 
 def _pieces(charsmap: Any) -> list[bytes]:
-    """The texts that a table of sentencepiece puts in place of characters, which follow its trie."""
+    """The replacement texts of a sentencepiece table, which follow its trie."""
     if not isinstance(charsmap, str):
-        raise ValueError("a table of characters that is no text")
+        raise ValueError("a character table that is not text")
     data = base64.b64decode(charsmap)
     return data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
 
@@ -353,8 +353,8 @@ def _read_mistral(folder: Path) -> Tokenizer:
         import sentencepiece  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"{folder} has only tokenizer.model, which needs `pip install sentencepiece protobuf`; "
-            "or add tokenizer.json from the same download"
+            f"{folder} has only tokenizer.model, which needs `pip install sentencepiece protobuf`; run that, or add "
+            "tokenizer.json from the same download"
         ) from error
     from transformers import LlamaTokenizerFast
 

@@ -66,7 +66,7 @@ def _even_timesteps(steps: int) -> list[int]:
 def _released_timesteps(steps: int) -> list[int]:
     """The same in the floats of the released scripts: numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
     last = TRAIN_STEPS - 1
-    # A float may lie just below a whole number, and is then rounded down to the one before.
+    # A float may be just below a whole number, and would be rounded down to the one before.
     return [int(last - index * (last / steps)) for index in reversed(range(steps))]
 
 
@@ -76,7 +76,7 @@ class Schedule:
 
     timesteps: n integers from 999 down. sqrt_alphas: n + 1 values, 0 first and 1 last. snapped_sqrt_alphas: the nearest
     values in the training table, which convert the network's output (docs/reference.md, sampler). first: the index of
-    the first step that is made; above 0 where a shot begins from an existing latent.
+    the first step that is made; above 0 where a shot starts from an existing latent.
     """
 
     timesteps: tuple[int, ...]
@@ -125,7 +125,7 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
     """The guidance scale of a step; 1 is the conditional prediction itself.
 
     reference_wave: 1 + strength (1 - cos(pi ((n - t)/n)^5)) / 2 with the timestep t, pseudo-random above t = n
-    (docs/reference.md, sampler). cosine: the same with the step's index in place of t, falling from 1 + strength to 1.
+    (docs/reference.md, sampler). cosine: the same with the step's index instead of t, falling from 1 + strength to 1.
     constant: always 1 + strength. distilled: always 1, for a decoder trained by stage `distill`.
     """
     steps = len(schedule)

@@ -1,4 +1,4 @@
-"""CFG parallel: two devices compute the conditional and the unconditional half of guidance at the same time.
+"""CFG parallel: two devices compute the conditional and the unconditional pass of guidance at the same time.
 
 B rows of a batch, T latent frames, C channels, H height, W width, N state tokens, D state width.
 """
@@ -20,7 +20,7 @@ class CfgParallel:
     """Splits each batch of a decoder between its own device and a replica on another; both compute at the same time.
 
     The result equals that of one device up to rounding. A batch with an odd number of rows, such as one shot's in the
-    steps that skip the unconditional half, stays on the decoder's own device. Each GPU has a thread that feeds it.
+    steps that skip the unconditional pass, stays on the decoder's own device. Each GPU has a thread that feeds it.
     """
 
     def __init__(self, decoder: ShotDecoder, replica: ShotDecoder) -> None:
@@ -49,7 +49,7 @@ class CfgParallel:
         return torch.cat([job.result().to(own.device), own])
 
     def undo(self) -> None:
-        """Compute on the decoder's own device alone again, and free the replica's memory."""
+        """Go back to computing only on the decoder's own device, and free the replica's memory."""
         vars(self.decoder).pop("velocity")
         self._worker.shutdown()
         self.replica = None
@@ -78,7 +78,7 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> Cfg
         "forward" in vars(module) or module._compiled_call_impl is not None for module in decoder.transformer.modules()
     ):
         raise ValueError(
-            "enable CFG parallel before compiling, caching, offloading or another CFG parallel; load the decoder again"
+            "CFG parallel must be enabled once, and before compiling, caching or offloading; load the decoder again"
         )
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)
@@ -103,8 +103,7 @@ def second_device(decoder: ShotDecoder) -> torch.device:
     own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
     if own.type != "cuda" or count < 2:
         raise ValueError(
-            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: leave "
-            "it out"
+            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
         )
     return torch.device("cuda", (own.index + 1) % count)
 

@@ -1,4 +1,4 @@
-"""Models that can be stopped within a pass: a check before every layer, which may raise."""
+"""Makes models interruptible within a pass: a check before every layer, which may raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if typing.TYPE_CHECKING:
 
 
 def check_before_layers(model: nn.Module, check: Callable[..., None], compiled: Collection[nn.Module] = ()) -> None:
-    """Call `check` before every layer of the model's stacks, so that an exception of it ends a pass at once.
+    """Call `check` before every layer of the model's stacks, so that an exception from it ends a pass at once.
 
     3-D convolutions check too, since a stack of the VAE may take seconds. compiled: modules that torch compiles. They
     check only before they start, since the check cannot be compiled.

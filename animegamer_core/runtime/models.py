@@ -23,11 +23,11 @@ MOST_STEPS = 1000  # the length of the noise schedule, `sampler.TRAIN_STEPS`, wh
 
 @dataclass(frozen=True)
 class PlaySettings:
-    """How a game is played. None leaves a choice to the world.
+    """How to play a game. None means the world's own choice.
 
     window: past turns that the engine reads; None: as many as in training. seed: the noise seed of turn 1; turn n has
     seed + n - 1. steps: sampling steps. motion: turn number -> motion value of its shot (px per frame at 480 px
-    height), in place of the predicted one; history keeps the prediction. device, dtype: for the models; dtype None is
+    height), instead of the predicted one; history keeps the prediction. device, dtype: for the models; dtype None is
     the world's own. engine_device: for the engine; None is `device`. cfg_parallel: a second device, for the
     unconditional half of guidance. precision_suffix: what addresses append to the number format, as `+first_block`.
     memory: which past turns the engine reads; None: as the story was played, for a new one as the world says.

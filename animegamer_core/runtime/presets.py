@@ -88,7 +88,7 @@ PRESETS: dict[str, Preset] = {
     row.name: row
     for row in (
         Preset(
-            "exact", "all steps, both halves of guidance in each", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY
+            "exact", "all steps, each with both guidance passes", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY
         ),
         Preset("balanced", "about half the steps", 24, "cosine", 1.05, optimizations=ROUNDING_ONLY),
         Preset("live", "about a quarter of the steps", 12, "cosine", 1.05, optimizations=ROUNDING_ONLY),
@@ -109,7 +109,7 @@ def get_preset(name: str) -> Preset:
 def override_notes(preset: Preset, **given: object) -> tuple[str, ...]:
     """A sentence for each field of the preset that an explicit option (None: not given) replaces."""
     return tuple(
-        f"{name} {_in_words(value)}, in place of the preset's {_in_words(getattr(preset, name))}"
+        f"{name} {_in_words(value)} instead of the preset's {_in_words(getattr(preset, name))}"
         for name, value in given.items()
         if value is not None
     )
@@ -128,21 +128,19 @@ def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: st
     """
     check_names(preset.optimizations)
     if preset.offload_gib is not None and not device.startswith("cuda"):
-        raise ValueError(
-            f"preset {preset.name} offloads weights from a GPU, and the device is {device}; choose exact there"
-        )
+        raise ValueError(f"preset {preset.name} offloads weights from a GPU, but the device is {device}; choose exact")
     names, reasons = supported(preset.optimizations, device, dtype)
     for reason in dict.fromkeys(reasons.values()):
         left_out = [name for name, own in reasons.items() if own == reason]
-        say(f"preset {preset.name}: {', '.join(left_out)} left out: {reason}")
+        say(f"preset {preset.name}: skipped {', '.join(left_out)}: {reason}")
     return replace(preset, optimizations=names)
 
 
 def tile_if_needed(
     preset: Preset, spec: ModelSpec, dtype: torch.dtype, memory_bytes: int, say: Say = _ignore
 ) -> Preset:
-    """The preset for a device with this much memory: if a whole decode does not fit there beside the decoder's weights,
-    shots are decoded in tiles and the VAE is not compiled. say gets both facts.
+    """The preset for a device with this much memory: if a whole decode does not fit there next to the decoder's
+    weights, shots are decoded in tiles and the VAE is not compiled. say gets both facts.
 
     The device's total memory decides, not what is free at the moment, so that a request always has the same address.
     """
@@ -153,9 +151,9 @@ def tile_if_needed(
     needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes
     if needed <= memory_bytes:
         return preset
-    say(f"a whole shot takes {needed / 1e9:.1f} of {memory_bytes / 1e9:.1f} GB, so shots are decoded in tiles")
+    say(f"decoding a whole shot takes {needed / 1e9:.1f} of {memory_bytes / 1e9:.1f} GB, so shots are decoded in tiles")
     if "vae" in preset.optimizations:
-        say(f"preset {preset.name}: vae left out: tiles have too many shapes to compile")
+        say(f"preset {preset.name}: skipped vae: tiles have too many shapes to compile")
     return replace(preset, tiled=True, optimizations=tuple(name for name in preset.optimizations if name != "vae"))
 
 
@@ -164,7 +162,7 @@ def check_offloading(preset: Preset) -> None:
     wrong = [name for name in preset.optimizations if name not in OFFLOADABLE]
     if preset.offload_gib is not None and wrong:
         raise ValueError(
-            f"optimization {wrong[0]} does not work with offloading, which preset {preset.name} uses; leave it out, or "
+            f"optimization {wrong[0]} does not work with offloading, which preset {preset.name} uses; drop it, or "
             "choose another preset"
         )
 
@@ -189,7 +187,7 @@ def apply_preset(
     decoder.tiled = preset.tiled
     optimize(decoder, preset.optimizations)
     if any(name in COMPILING for name in preset.optimizations):
-        say(f"preset {preset.name}: the first shot compiles, which takes a minute or two")
+        say(f"preset {preset.name}: the first shot is compiled, which takes a minute or two")
     if memory_plan is not None:
         for budget in memory_plan.offload(decoder):
             say(budget.text)
@@ -216,7 +214,7 @@ class PresetModels(LoadedModels):
         self._say = say
         if preset.offload_gib is not None and settings.cfg_parallel:
             raise ValueError(
-                f"preset {preset.name} offloads weights and works on one device; leave --halves out, or choose another "
+                f"preset {preset.name} offloads weights and works on one device; drop --halves, or choose another "
                 "preset"
             )
         self.preset = preset

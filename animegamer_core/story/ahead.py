@@ -1,7 +1,7 @@
 """Drawing ahead: while a player looks at a clip, the turns that may come next are predicted and drawn.
 
-They go into a store beside the stories (ahead_store) under the addresses that they would have in a story, so the player
-plays what was drawn at once. The story and the game stay as they are.
+They go into a store next to the stories (ahead_store) under the addresses that they would have in a story, so they then
+play at once. The story and the game do not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if typing.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AheadTurn:
-    """What is known of a turn that may come next. shot, clip: address and file of its shot, None until it is drawn."""
+    """A turn that may come next. shot, clip: address and file of its shot, None until it is drawn."""
 
     instruction: str
     predicted: bool
@@ -36,8 +36,8 @@ class AheadTurn:
 
 @dataclass(frozen=True)
 class Piece:
-    """What is drawn ahead at once. instructions: the turns after the current one; of the last one the state is
-    predicted, or with `draw` the shot drawn.
+    """One piece of work. instructions: the turns after the current one; for the last one, the state is predicted, or
+    with `draw` the shot drawn.
     """
 
     instructions: tuple[str, ...]
@@ -45,7 +45,7 @@ class Piece:
 
 
 class Ahead:
-    """Draws ahead of a game, a piece at a time: the states of all offered instructions, then their shots, then the
+    """Draws ahead of a game, one piece at a time: all states of the proposed instructions, then their shots, then the
     turns after the first one, which is the likeliest.
     """
 
@@ -60,11 +60,11 @@ class Ahead:
         self._source = _Source(player.story, store)
 
     def look(self, offered: Sequence[str]) -> tuple[AheadTurn, ...]:
-        """What is known of each offered instruction."""
+        """The progress of each proposed instruction."""
         return tuple(self._look(instruction) for instruction in offered)
 
     def next_piece(self, offered: Sequence[str]) -> Piece | None:
-        """What is to be drawn next; None if all is there."""
+        """What to draw next; None if everything is drawn."""
         texts = tuple(text for text in map(self._read, offered) if text)
         return next(self._missing(texts), None)
 
@@ -73,7 +73,7 @@ class Ahead:
         return tuple(text for text in offered if (self._read(text),) == piece.instructions)
 
     def draw(self, piece: Piece, on_step: OnStep | None = None) -> None:
-        """Draw a piece. An exception of on_step stops it; nothing of it is kept then."""
+        """Draw a piece. An exception from on_step stops it and discards the piece."""
         from ..media.video import to_uint8
 
         player, session = self.player, self._session
@@ -94,7 +94,7 @@ class Ahead:
         return with_opening_address(self.player.world.fingerprint, self.player.session)
 
     def _missing(self, offered: Sequence[str]) -> Iterator[Piece]:
-        """What is not there yet, in order; to be asked again after each piece is drawn."""
+        """The missing pieces, in order; call it again after each piece is drawn."""
         paths = [(instruction,) for instruction in offered]
         yield from (Piece(path, False) for path in paths if self._reach(path) is None)
         yield from (Piece(path, True) for path in paths if self._shot(path)[1] is None)
@@ -137,7 +137,7 @@ class Ahead:
         return AheadTurn(clean_text(instruction), shot is not None, shot if clip else None, clip)
 
     def _read(self, instruction: str) -> str:
-        """The instruction as the engine reads it; "" if it cannot be read, which the player hears on playing it."""
+        """The instruction as the engine reads it; "" if it is not valid, which is reported when it is played."""
         try:
             return self.player.read(instruction)
         except ValueError:
@@ -152,11 +152,11 @@ class _Source:
     ahead: AheadStore
 
     def find_state(self, address: str) -> GameState | None:
-        """As of `Story`."""
+        """See `Story`."""
         return self.story.find_state(address) or self.ahead.find_state(address)
 
     def load_turn(self, turn: Turn) -> Turn:
-        """As of `Story`."""
+        """See `Story`."""
         if turn.state.representation is not None or turn.address is None or not self.ahead.has_state(turn.address):
             return self.story.load_turn(turn)
         return replace(turn, state=replace(turn.state, representation=self.ahead.read_representation(turn.address)))

@@ -1,4 +1,4 @@
-"""What was drawn ahead: states and shots that a player may choose next, kept beside the stories and not in them.
+"""The store of turns drawn ahead: states and shots that a player may choose next, kept next to the stories.
 
     .ahead/<world>/turns/<address>.*    as in a story, under the same addresses
     .ahead/<world>/shots/<address>.*    <world>: the first 16 digits of its fingerprint
@@ -60,14 +60,14 @@ class AheadStore:
         return put_state(self.states, key, state)
 
     def prune(self) -> None:
-        """Delete what is too old or too much, of all worlds."""
+        """Delete what is too old or over the size limit, for all worlds."""
         prune_ahead(self.root)
 
     def _has(self, store: ContentStore, address: str) -> bool:
         if store.find(address) is not None:
             return True
         if (store.folder / f"{address}.json").exists():  # the record is written last, so nothing should be missing
-            self.say(f"{store.folder / address} was damaged, and is drawn again")
+            self.say(f"{store.folder / address} was damaged and is drawn again")
             store.remove(address)
         return False
 
@@ -79,7 +79,7 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
     for written, size, paths in stored:
         total += size
         if total > largest or time.time() - written > oldest:
-            with suppress(PermissionError):  # on Windows, while somebody reads it
+            with suppress(PermissionError):  # on Windows, while another program reads it
                 for path in paths:
                     path.unlink(missing_ok=True)
     for folder in (root / AHEAD).glob("*"):
@@ -88,7 +88,7 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
 
 
 def ahead_bytes(root: Path) -> int:
-    """How much all that was drawn ahead takes."""
+    """The total size of all turns drawn ahead."""
     return sum(size for _, size, _ in _stored(root / AHEAD))
 
 
@@ -100,7 +100,7 @@ def _stored(folder: Path) -> list[tuple[float, int, list[Path]]]:
         found.setdefault(f"{path.parent}/{name}", []).append(path)
     stored = []
     for paths in found.values():
-        with suppress(FileNotFoundError):  # played or deleted meanwhile
+        with suppress(FileNotFoundError):  # played or deleted in the meantime
             facts = [path.stat() for path in paths]
             paths.sort(key=lambda path: path.suffix != ".json")
             stored.append((max(fact.st_mtime for fact in facts), sum(fact.st_size for fact in facts), paths))

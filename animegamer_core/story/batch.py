@@ -1,7 +1,7 @@
 """Many games at once: scripts from files, each played in several takes, and the takes side by side in a grid.
 
-A take is the same game with other noise, so it is a branch of the game's story with the same states and other shots.
-What a story knows is not computed again: after an interruption, the same batch goes on where it stopped.
+A take is the same game with different noise, so it is a branch of the game's story with the same states and other
+shots. Nothing is computed twice: after an interruption, the same batch continues where it stopped.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Take:
 def read_games(text: str, name: str, place: str = "") -> tuple[Game, ...]:
     """The games of a text: one instruction per line, blank lines between games, `#` comments.
 
-    A single game has the name; several are called `name 1`, `name 2` and so on. place: of the text, for the ValueError
-    if it has no game.
+    A single game gets the name; several are called `name 1`, `name 2` and so on. place: the text's origin, for the
+    ValueError if it has no game.
     """
     blocks = (read_instructions(block) for block in re.split(r"\n[ \t\r]*\n", text))
     games = [instructions for instructions in blocks if instructions]
@@ -71,7 +71,7 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
     """
     files = [file for path in paths for file in ([path] if not path.is_dir() else _files_in(path))]
     if not files:
-        raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file there; put one with instructions there")
+        raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file; add one with instructions")
     games = tuple(game for file in files for game in read_games(_text_of(file), file.stem, str(file)))
     counts = Counter(game.name for game in games)
     twice = next((name for name, count in counts.items() if count > 1), None)
@@ -101,7 +101,8 @@ def _take_of(story: Story, seed: int, turns: int) -> Take:
 
 
 def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
-    """Write takes side by side, each with its seed: `films/takes.mp4` in motion and `films/takes.png`, a row per turn.
+    """Write takes side by side, each with its seed: `films/takes.mp4`, and as a picture `films/takes.png`, a row per
+    turn.
 
     ValueError: takes of different lengths or sizes.
     """
@@ -110,7 +111,8 @@ def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
 
     if len({len(take.shots) for take in takes}) != 1 or not takes[0].shots:
         raise ValueError(
-            f"story {story.name!r}: takes of {[len(take.shots) for take in takes]} shots; play all of them"
+            f"story {story.name!r}: its takes have {[len(take.shots) for take in takes]} shots; play all of them to "
+            "the end"
         )
     first = read_clip(takes[0].shots[0])
     scale = -(-_CELL_HEIGHT // first.frames.shape[1])
@@ -131,7 +133,7 @@ def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
     for paths in zip(*(take.shots for take in takes), strict=True):
         clips = [read_clip(path).frames for path in paths]
         if len({clip.shape for clip in clips}) > 1:
-            raise ValueError(f"{paths[0]}: takes of different sizes; a grid needs one size")
+            raise ValueError(f"{paths[0]}: takes have different sizes; a grid needs one size")
         for frames in zip(*clips, strict=True):
             cells = [_labelled(frame, take.seed, scale) for frame, take in zip(frames, takes, strict=True)]
             cells += [np.zeros_like(cells[0])] * (-len(cells) % columns)
@@ -140,7 +142,7 @@ def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
 
 
 def _picture(takes: Sequence[Take], scale: float) -> Image.Image:
-    """A row per turn, a column per take: the middle frames, made smaller where there are very many."""
+    """A row per turn, a column per take: the middle frames, scaled down if there are very many."""
     import numpy as np
     from PIL import Image
 

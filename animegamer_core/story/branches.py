@@ -1,4 +1,4 @@
-"""The branches of a story: files with one JSON object per turn, appended as the game goes on. Imports no torch.
+"""The branches of a story: files with one JSON object per turn, appended as the game continues. Imports no torch.
 
 On disk they are `lines/<name>.jsonl`.
 """
@@ -18,7 +18,7 @@ import msgspec
 from ..files import append_line, make_folder, write_text
 from ..json_files import JsonError, parse_json
 
-GONE = ": it was removed from the output folder, or never begun; begin it anew"  # for a story without any branch
+GONE = ": it was removed from the output folder, or never started; start it again"  # for a story without any branch
 FIRST_BRANCH = "main"
 BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|line-[0-9]{{1,6}}")
 Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
@@ -53,7 +53,7 @@ class BranchEntry:
 class Branch:
     """A branch's file and its entries, without a torn last entry.
 
-    Every entry ends in a newline, and every write but appending is atomic, so a crash can tear the last entry only.
+    Every entry ends in a newline, and every write but appending is atomic, so a crash can tear only the last entry.
     ValueError names any other damaged entry, since appending after it would lose the turns that follow it.
     """
 
@@ -70,23 +70,23 @@ class Branch:
                 entry = parse_json(text, BranchEntry, f"{path}:{number}")
             except JsonError as error:
                 raise ValueError(
-                    f"{error}; not a turn of a story: repair this line from a copy, or delete it and those after it, "
-                    f"to go on after turn {number - 1}"
+                    f"{error}; this is not a turn of a story: restore this line from a backup, or delete it and all "
+                    f"lines after it to continue after turn {number - 1}"
                 ) from error
             self._add(entry, text)
 
     def starts_with(self, entries: Sequence[BranchEntry]) -> bool:
-        """Whether the branch begins with these turns."""
+        """Whether the branch starts with these turns."""
         own = self.entries[: len(entries)]
         return len(own) == len(entries) and all(entry.matches(other) for entry, other in zip(own, entries, strict=True))
 
     def append(self, entry: BranchEntry, words: Mapping[str, Any]) -> None:
-        """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns meanwhile."""
+        """Add a turn. words: more fields, for people who read the file. ValueError if the file lost turns."""
         text = _text(entry, words)
         make_folder(self.path.parent)
         size = self.path.stat().st_size if self.path.exists() else 0
         if self._size > size:
-            raise ValueError(f"{self.path} was removed or cut short while its story was open; open the story again")
+            raise ValueError(f"{self.path} was removed or truncated while its story was open; open the story again")
         if self._size < size:  # a torn entry
             os.truncate(self.path, self._size)
         append_line(self.path, text.decode("utf-8"))

@@ -1,4 +1,5 @@
-"""Content-addressed files: an address is the SHA-256 of all that decides a result, so none is computed twice.
+"""Content-addressed files: an address is the SHA-256 of everything that a result depends on, so nothing is computed
+twice.
 
 The record is written after its file, so a file with a record is complete. Imports no torch.
 """
@@ -28,9 +29,9 @@ if typing.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateKey:
-    """What decides a prediction. world: its fingerprint. parent: the address of the state before, for turn 1 of the
-    opening; None if there is no opening. recalled: the numbers of the turns that it read in place of the oldest of the
-    window.
+    """Everything that a prediction depends on. world: its fingerprint. parent: the address of the state before, for
+    turn 1 of the opening; None if there is no opening. recalled: the numbers of the turns that it read instead of the
+    oldest of the window.
     """
 
     world: str
@@ -44,10 +45,10 @@ class StateKey:
 
 @dataclass(frozen=True)
 class ShotKey:
-    """What decides a shot. state: the address of its state. motion: the motion condition, px per frame.
+    """Everything that a shot depends on. state: the address of its state. motion: the motion condition, px per frame.
 
-    latent: the SHA-256 of the latent that it began from; empty if from noise, as in play. denoise: how much of that
-    latent was drawn anew.
+    latent: the SHA-256 of the latent that it started from; empty if from noise, as in play. denoise: how much of that
+    latent was drawn again.
     """
 
     world: str
@@ -63,7 +64,7 @@ class ShotKey:
 
 @dataclass(frozen=True)
 class OpeningKey:
-    """How a game begins. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
+    """How a game starts. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
     The others are the stats.
     """
 
@@ -111,7 +112,7 @@ def with_opening_address(fingerprint: str, session: GameSession) -> GameSession:
 
 
 def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
-    """What decides a session's opening. The representation of its picture, if any, must be in memory."""
+    """The key of a session's opening. The representation of its picture, if any, must be in memory."""
     picture, digest = session.picture, None
     if picture is not None and picture.state.representation is not None:
         values = picture.state.representation.float().contiguous().numpy()
@@ -121,7 +122,7 @@ def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
 
 
 class _Stored(typing.TypedDict):
-    """What every record has; those of states have more."""
+    """The fields of every record; those of states have more."""
 
     key: dict[str, str | int | float | None | list[int]]
     suffix: str
@@ -180,8 +181,8 @@ class ContentStore:
     def attach(self, address: str, suffix: str, content: str, write: Callable[[Path], None]) -> None:
         """Store a further file of an address, unless it is there. Nothing else depends on it.
 
-        content: a text that decides the file, such as a hash; another one replaces it. ValueError if the address is
-        missing or damaged.
+        content: a string that identifies the file's content, such as a hash; another one replaces the file. ValueError
+        if the address is missing or damaged.
         """
         if self._attachment(address, suffix).get("content") == content and self.attached(address, suffix) is not None:
             return
@@ -198,13 +199,13 @@ class ContentStore:
         return path if entry and path.is_file() and _digest(path) == entry.get("sha256") else None
 
     def _attachment(self, address: str, suffix: str) -> Mapping[str, typing.Any]:
-        """What the record of an address says of its further file; empty if nothing."""
+        """The record's entry about the further file of an address; empty if there is none."""
         found = (self.record(address) or {}).get(ATTACHED)
         entry = found.get(suffix) if isinstance(found, dict) else None
         return entry if isinstance(entry, dict) else {}
 
     def take(self, other: ContentStore, address: str) -> bool:
-        """Move a file and its record here from another store, byte for byte; False if it has none that is intact."""
+        """Move a file and its record here from another store, byte for byte; False if it has no intact one."""
         record = other.find(address)
         if record is None:
             return False
@@ -212,7 +213,7 @@ class ContentStore:
             for suffix in (record["suffix"], ".json"):
                 with replacing(self.folder / f"{address}{suffix}") as part:
                     link_or_copy(other.folder / f"{address}{suffix}", part)
-        except FileNotFoundError:  # deleted meanwhile
+        except FileNotFoundError:  # deleted in the meantime
             return False
         with suppress(PermissionError):  # on Windows, while somebody reads it
             other.remove(address)
@@ -255,7 +256,7 @@ class StoredChange(typing.TypedDict):
 
 
 class _Predicted(typing.TypedDict):
-    """What a prediction's record has beside its key."""
+    """The fields of a prediction's record besides its key."""
 
     motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
     change: StoredChange

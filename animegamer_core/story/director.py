@@ -1,14 +1,14 @@
-"""The director proposes what happens next, by a small rule from the stats and the last turns. Imports no torch.
+"""The director proposes what happens next, by a simple rule based on the stats and the last turns. Imports no torch.
 
-The rule: for each act that the world knows, it asks where the stats would be after it. Acts that bring low stats back
-to the middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something
-entertaining. Acts of the last turns are unlikely, and an act that filled 3 of the last 20 turns is left out. A place
-lasts two or three turns, then comes the one that was not visited for longest; times of day and friends take turns in
-the same way. What the world's training never showed together is not proposed together.
+The rule: for each act that the world knows, it computes the stats after it. Acts that bring low stats back to the
+middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something entertaining. Acts
+of the last turns are unlikely, and an act that filled 3 of the last 20 turns is skipped. A place lasts two or three
+turns, then comes the one that was not visited for longest; times of day and friends take turns in the same way. Pairs
+that never appear together in the world's training data are not proposed.
 
-Everything is drawn from a generator named after the seed, the turn's number and the last turns, so the same game with
-the same seed gets the same proposals. How an act changes the stats is what the engine said when it was last played, and
-before that what the world states.
+The random generator is seeded with the seed, the turn's number and the last turns, so the same game with the same seed
+gets the same proposals. How an act changes the stats is the engine's last prediction for it, or else what the world
+states.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from ..state import GameSession, Instruction, StateChange, Turn
 LOOKS_BACK = 40  # turns that a proposal depends on
 SPAN, MOST_OF_SPAN = 20, 3  # an act fills at most 3 of 20 turns, so at most 15 % of a long game
 LOW = 40  # a stat below it is given as the reason of a proposal
-CALM = 12.0  # points from the middle at which a stat begins to matter
+CALM = 12.0  # points from the middle at which a stat starts to matter
 PLACE_TURNS, TIME_TURNS = (2, 3), (3, 5)  # turns that a place and a time of day last
 CARRIES = 0.25  # of the turns show a thing
-REMEMBERED_TURNS = 30  # a thing is referred to again for so long; then a new one comes
+REMEMBERED_TURNS = 30  # turns during which a thing is referred to again; then a new one comes
 SUGGESTIONS = 3
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed instruction. reason: the stat that is low and that it raises, or an empty text."""
+    """A proposed instruction. reason: the low stat that it raises, or an empty string."""
 
     instruction: str
     reason: str = ""
 
 
 class Proposer(Protocol):
-    """Proposes next instructions. name: what a story says of who proposed a turn."""
+    """Proposes next instructions. name: the proposer's name, as recorded in a story."""
 
     @property
     def name(self) -> str:
@@ -64,13 +64,13 @@ class Director:
         lacking = [name for name in ("characters", "acts", "places") if not getattr(self.words, name)]
         if lacking:
             raise ValueError(
-                f"this world states no {lacking[0]}, so nothing can be proposed; play one turn in the form `Character: "
-                "...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
+                f"this world lists no {lacking[0]}, so no turns can be proposed; play one turn in the form "
+                "`Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
             )
 
     @property
     def name(self) -> str:
-        """What a story says of who proposed a turn."""
+        """The proposer's name, as recorded in a story."""
         return f"rules, seed {self.seed}"
 
     def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
@@ -108,7 +108,7 @@ class Director:
 
 @dataclass(frozen=True)
 class _Past:
-    """What a past turn's instruction named; None and empty where the world does not know it."""
+    """The parts of a past turn's instruction; None or empty if the world does not know them."""
 
     act: Act | None
     change: StateChange
@@ -132,13 +132,13 @@ def _read_one(turn: Turn, words: Words) -> _Past:
 
 
 def time_and_place(background: str, words: Words) -> tuple[str, str]:
-    """The two parts of an instruction's background; no time if it begins with none that the world knows."""
+    """The two parts of an instruction's background; no time if it starts with none that the world knows."""
     time = next((word for word in words.times if background.startswith(f"{word} ")), "")
     return time, background.removeprefix(time).strip()
 
 
 def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
-    """What an act brings: what the engine said of it last, else what the world states."""
+    """How an act changes the stats: the engine's last prediction for it, or what the world states."""
     said = next((turn.change for turn in reversed(past) if turn.act == act), None)
     return act.change if said is None else asdict(said)
 
@@ -153,7 +153,7 @@ def _likely_acts(
     often = Counter(recent[-(SPAN - 1) :])
     may = [act for act in known if often[act] < MOST_OF_SPAN]
     only = rules.only(stats)
-    if len(only) < len(STATS):  # a consequence holds: what it asks for comes first, even if it came often
+    if len(only) < len(STATS):  # a consequence applies: the acts that it demands come first, even if they came often
         wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
         may = [act for act in wanted if act in may] or [act for act in wanted if act in known] or wanted or may
     keys = {}
@@ -189,7 +189,7 @@ def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str)
 
 
 def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts: tuple[int, int]) -> str:
-    """The last one again, until it has lasted long enough; then the one that was not there for longest."""
+    """The last one again, until it has lasted long enough; then the one that was absent for longest."""
     if not known:
         return ""
     if not past:
@@ -201,7 +201,7 @@ def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts:
 
 
 def _oldest(rng: random.Random, past: Sequence[str], known: Sequence[str]) -> str:
-    """The one of `known` that was not in `past` for longest; of those that never were, any."""
+    """The one of `known` that was absent from `past` for longest; any of those that never were in it."""
     last = {name: index for index, name in enumerate(past)}
     first = min(last.get(name, -1) for name in known)
     return rng.choice([name for name in known if last.get(name, -1) == first])

@@ -1,6 +1,6 @@
-"""The language model that proposes and translates instructions: where it is, and how it is asked.
+"""The language model that proposes and translates instructions: its address and its requests.
 
-It is behind an OpenAI-compatible endpoint. Imports neither torch nor Pillow.
+It is served by an OpenAI-compatible endpoint. Imports neither torch nor Pillow.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from ..data.captions.vision_model import Question, Reply, VisionModel
 
 URL, MODEL = "ANIMEGAMER_ENDPOINT_URL", "ANIMEGAMER_ENDPOINT_MODEL"  # environment variables
-TRIES = 3  # replies until one has a line that counts
-LATER_TRIES = range(2, 2 + TRIES)  # the first attempt of a model is its likeliest reply, whatever the seed
+TRIES = 3  # maximum replies until one has a valid line
+LATER_TRIES = range(2, 2 + TRIES)  # a model's first attempt is its likeliest reply, for any seed
 TIMEOUT, RETRIES, MOST_TOKENS = 60.0, 2, 2000  # s for one answer; further requests; tokens, thoughts included
-LONGEST_LINE = 300  # characters of an instruction that a model is told or replies
-CHECK_EVERY = 0.2  # s between two looks whether the player wants to stop
+LONGEST_LINE = 300  # maximum characters of an instruction in a prompt or a reply
+CHECK_EVERY = 0.2  # seconds between checks whether the player wants to stop
 
 _BULLET = re.compile(r"\s*(?:[-*\u2022]|\d{1,2}[.):])?\s*")
 
 
 def do_nothing() -> None:
-    """The default of what is called while an answer is awaited."""
+    """The default callback while waiting for an answer."""
 
 
 def stated() -> tuple[str, str]:
@@ -40,7 +40,7 @@ def stated() -> tuple[str, str]:
 
 @lru_cache(maxsize=4)
 def model_at(url: str, model: str) -> VisionModel:
-    """The model of this name behind an endpoint. ValueError for an invalid address, or without a key or `openai`."""
+    """The model of this name at an endpoint. ValueError for an invalid address, or without a key or `openai`."""
     from ..data.captions.client import EndpointModel, EndpointSettings
 
     return EndpointModel(EndpointSettings(url, model, timeout=TIMEOUT, retries=RETRIES, max_tokens=MOST_TOKENS))

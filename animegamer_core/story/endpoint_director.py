@@ -1,8 +1,8 @@
-"""A language model behind an OpenAI-compatible endpoint proposes what happens next. Imports neither torch nor Pillow.
+"""A language model at an OpenAI-compatible endpoint proposes what happens next. Imports neither torch nor Pillow.
 
-It is told the last turns with the stats after each, and what the world knows. Its reply is text from outside: a line
-counts if it is an instruction in the published form and, in a world that states its words, has no other words and asks
-for nothing that its training never showed together. If no line counts, the model is asked again.
+It gets the last turns with the stats after each, and what the world knows. Its reply is text from outside: a line is
+valid if it is an instruction in the published form and, in a world that lists its words, has only those words and no
+pair that never appears in its training data. If no line is valid, the model is asked again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FORM = "Character: NAME[, NAME]; Motion: [adverb] motion; Background: [time of 
 @dataclass(frozen=True)
 class EndpointDirector:
     """Proposes what a model answers. words: what the world knows; closed: it knows nothing else. seed: goes into the
-    request, for services that can repeat an answer. check: called while an answer is awaited; raises to give up.
+    request, for services that can repeat an answer. check: called while waiting for an answer; raises to give up.
     """
 
     model: VisionModel
@@ -46,7 +46,7 @@ class EndpointDirector:
 
     @property
     def name(self) -> str:
-        """What a story says of who proposed a turn."""
+        """The proposer's name, as recorded in a story."""
         return f"{self.model.name}, seed {self.seed}"
 
     def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
@@ -60,7 +60,7 @@ class EndpointDirector:
             found, problem = self._read(reply.text, count, reply.problem)
             if found:
                 return tuple(map(Proposal, found))
-        raise ValueError(f"{self.model.name} proposed nothing that can be played, in {TRIES} replies: {problem}")
+        raise ValueError(f"{self.model.name} proposed nothing playable in {TRIES} replies: {problem}")
 
     def _text(self, session: GameSession, count: int) -> str:
         """The request."""
@@ -111,7 +111,7 @@ class EndpointDirector:
         """What is wrong with a line; empty if nothing is."""
         parts = PUBLISHED.fullmatch(line)
         if parts is None:
-            return f"{brief(line, 80)!r} has not the form `{_FORM}`"
+            return f"{brief(line, 80)!r} does not have the form `{_FORM}`"
         if not self.closed:
             return ""
         if strange := [word for word in _WORD.findall(line) if word not in self._vocabulary]:
@@ -122,7 +122,7 @@ class EndpointDirector:
         for index, one in enumerate(together):
             for other in together[:index]:
                 if not self.words.tried(one, other):
-                    return f"{brief(line, 80)!r} has {other!r} and {one!r}, which training never showed together"
+                    return f"{brief(line, 80)!r} has {other!r} and {one!r}, which training data never combines"
         return ""
 
     @cached_property

@@ -1,6 +1,6 @@
-"""Chinese and Japanese instructions that the table of phrases cannot read, in English by a language model.
+"""Translates Chinese and Japanese instructions that the table of phrases cannot read, with a language model.
 
-This is for worlds that state no words, such as the published ones, if an endpoint is stated. Imports no torch.
+For worlds that list no words, such as the published ones, if an endpoint is set. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .languages import CHARACTERS, has_other_letters, read_instruction
 if TYPE_CHECKING:
     from ..data.captions.vision_model import VisionModel
 
-MOST_KEPT = 1000  # translations in memory, so that a line is asked for once
+MOST_KEPT = 1000  # translations in memory, so that each line is requested once
 _kept: dict[tuple[str, str, str], str] = {}
 
 
 def read_with_endpoint(
     text: str, words: Words | None, world: str, check: Callable[[], None] = do_nothing, known: str | None = None
 ) -> str:
-    """The cleaned instruction that an engine reads, as from `read_instruction`; what that leaves as it is, a model
-    translates.
+    """The cleaned instruction that an engine reads, as from `read_instruction`; a model translates what that cannot
+    read.
 
-    known: how the text was read before, which is taken instead of asking. check: called while an answer is awaited.
-    ValueError as from `read_instruction`, and if the model's reply is no instruction.
+    known: the earlier translation, used instead of asking. check: called while waiting for an answer. ValueError as
+    from `read_instruction`, and if the model's reply is not an instruction.
     """
     read = read_instruction(text, words, world)
     url, model = stated()
@@ -57,7 +57,7 @@ def _translated(model: VisionModel, text: str, check: Callable[[], None]) -> str
                 return line
         problem = reply.problem or f"it said {brief(clean_text(reply.text), 80)!r}"
     raise ValueError(
-        f"{model.name} did not translate {brief(text, 60)!r}, in {TRIES} replies: {problem}; say it in English"
+        f"{model.name} did not translate {brief(text, 60)!r} in {TRIES} replies: {problem}; write it in English"
     )
 
 

@@ -1,5 +1,5 @@
-"""Words for worlds that state none, such as the published ones: everyday acts and places, which any language model that
-an engine is made from knows. The characters are those of the film, or those that the story named so far.
+"""Words for worlds that list none, such as the published ones: everyday acts and places, which the engine's base
+language model knows. The characters are those of the film, or those that the story has named so far.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EVERYDAY = Words(
 
 
 def words_for(life: Life, world_name: str, session: GameSession) -> Words:
-    """What a world states, or else everyday words with the characters of its film and of the story so far."""
+    """A world's own words, or else everyday words with the characters of its film and of the story so far."""
     if life.words is not None:
         return life.words
     named = [PUBLISHED.fullmatch(turn.instruction) for turn in session.turns]

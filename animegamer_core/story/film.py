@@ -1,6 +1,6 @@
-"""A story as a film to share: its turns in order, with captions, stats, a title card, another size or rate, and sound.
+"""Makes a film of a story to share: its turns in order, with captions, stats, a title card and sound, at any size.
 
-The shots are read one by one, so an mp4 or GIF of thousands of turns takes no more memory than one shot.
+Shots are read one by one, so an mp4 or GIF of thousands of turns needs no more memory than one shot.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ FILMS = "films"  # folder of films within a story's own
 class FilmOptions:
     """How a film looks.
 
-    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt beside it).
-    stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which the
-    pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: pictures a second,
-    0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: begin with the clip of turn
-    0, if the story has it.
+    subtitles: none, burned (drawn into the frames) or soft (a track in the mp4, and the same as .srt next to it).
+    stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which frames
+    are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: frames per second, 0: as
+    drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start with the clip of turn 0, if
+    the story has it.
     """
 
     subtitles: str = "none"
@@ -54,16 +54,16 @@ class FilmOptions:
     def __post_init__(self) -> None:
         for name, value, known in (("subtitles", self.subtitles, SUBTITLES), ("scaling", self.scaling, SCALINGS)):
             if value not in known:
-                raise ValueError(f"{name} {value!r} is not known; choose {', '.join(known)}")
+                raise ValueError(f"unknown {name} {value!r}; choose {', '.join(known)}")
         if not 0 <= self.scale <= LARGEST_SCALE:
-            raise ValueError(f"scale is {self.scale}; expected 1 to {LARGEST_SCALE}, or 0 for what text needs")
+            raise ValueError(f"scale is {self.scale}; expected 1 to {LARGEST_SCALE}, or 0 to make text legible")
         most = max(MOST_FPS.values())
         if not 0 <= self.fps <= most:
-            raise ValueError(f"fps is {self.fps:g}; expected 1 to {most}, or 0 for the rate at which it was drawn")
+            raise ValueError(f"fps is {self.fps:g}; expected 1 to {most}, or 0 for the original rate")
 
     @property
     def draws_text(self) -> bool:
-        """Whether there is text in the pictures."""
+        """Whether there is text in the frames."""
         return self.subtitles == "burned" or self.stats or bool(self.title)
 
 
@@ -95,12 +95,12 @@ def export_film(
 ) -> Film:
     """Write the story's branch as a film; .mp4, .gif or .webp by the path's suffix.
 
-    turns: how many of its turns, -1: all; turns that were not drawn are left out. on_frame may raise to stop; then an
-    older film of this name stays. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
+    turns: how many of its turns, -1: all; turns that were not drawn are skipped. on_frame may raise to stop; an older
+    film of this name is then kept. ValueError: no drawn turn, clips of different sizes, options that do not fit, a name
     of unfinished files.
     """
     if is_part(path.name):
-        raise ValueError(f"{path.name} would count as an unfinished file, and be removed; choose another name")
+        raise ValueError(f"{path.name} would be taken for an unfinished file and removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
     reel = _Reel(story, session, options)
     facts = reel.facts()
@@ -110,7 +110,7 @@ def export_film(
 
 
 class _Reel:
-    """The pictures of a film and their times."""
+    """The frames of a film and their times."""
 
     def __init__(self, story: Story, session: GameSession, options: FilmOptions) -> None:
         from ..media.overlay import LEGIBLE_HEIGHT
@@ -124,8 +124,8 @@ class _Reel:
         other = next((scene for scene in self.scenes if scene.facts.size != first.size), None)
         if other is not None:
             raise ValueError(
-                f"{other.path}: {other.facts.size} pixels, and turn {self.scenes[0].turn.number} has {first.size}; "
-                "films have one size"
+                f"{other.path}: {other.facts.size} pixels, but turn {self.scenes[0].turn.number} has {first.size}; "
+                "all shots of a film need one size"
             )
         text_scale = -(-LEGIBLE_HEIGHT // first.size[1]) if options.draws_text else 1
         self.scale = options.scale or min(text_scale, LARGEST_SCALE)
@@ -154,7 +154,7 @@ class _Reel:
                 yield frame if overlay is None else overlay.over(frame)
 
     def palette(self) -> list[Frames]:
-        """Frames that stand for the film: the middle ones of shots that are evenly spread over it, with their text."""
+        """Representative frames: the middle ones of evenly spaced shots, with their text."""
         step = -(-len(self.scenes) // _PALETTE_SHOTS)
         chosen = []
         for scene in self.scenes[::step]:
@@ -168,7 +168,7 @@ class _Reel:
         from ..media.text import NOTICE
 
         if self.undrawn:
-            yield f"{self.undrawn} turns without a shot are left out"
+            yield f"skipped {self.undrawn} turns without a shot"
         burned = self.options.subtitles == "burned"
         texts = [self.options.title, *(caption_of(scene.turn) for scene in self.scenes if burned)]
         if undrawable(texts):
@@ -211,7 +211,7 @@ class _Reel:
 
 
 def _scenes(story: Story, turns: Sequence[Turn]) -> tuple[list[_Scene], int]:
-    """The drawn turns with their clips, and how many turns are not drawn. ValueError: none is, or a clip is missing."""
+    """Drawn turns with their clips, and the number of undrawn ones. ValueError: none is drawn, or a clip is missing."""
     scenes, undrawn = [], 0
     for turn in (turn for turn in turns if turn.number > 0):
         shot = story.entries[turn.number - 1].shot
@@ -224,7 +224,7 @@ def _scenes(story: Story, turns: Sequence[Turn]) -> tuple[list[_Scene], int]:
             )
         scenes.append(_Scene(turn, story.shots.path(shot), _facts_of(story.shots.path(shot))))
     if not scenes:
-        raise ValueError(f"story {story.name!r} has no drawn turn to show; play one first")
+        raise ValueError(f"story {story.name!r} has no drawn turns; play one first")
     return scenes, undrawn
 
 
@@ -241,8 +241,8 @@ def _check_packages(scenes: Sequence[_Scene], fps: float) -> None:
         raise ValueError("a film needs PyAV; run `pip install av`")
     if any(scene.facts.fps != fps for scene in scenes) and importlib.util.find_spec("cv2") is None:
         raise ValueError(
-            f"{fps:g} pictures a second are interpolated, which needs OpenCV; run `pip install opencv-python-headless` "
-            "or leave the rate as drawn"
+            f"{fps:g} frames per second need interpolation with OpenCV; run `pip install opencv-python-headless`, or "
+            "keep the original rate"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a program asks for over HTTP, a turn or a change of a story: fields, types and ranges. Imports no torch."""
+"""HTTP requests for a turn or a change of a story: fields, types and ranges. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_OFFERED, MOST_TURNS_AHEAD, MOST_PIECES = 10, 3, 100
 
 
 class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/turn takes. motion: predicted, the name of a motion scope, or pixels per frame. takes:
-    how many are drawn and judged; the best is kept. bar, most_takes: as of the node Play Game Story.
+    """The body of POST /animegamer/turn. motion: predicted, the name of a motion scope, or pixels per frame. takes: how
+    many are drawn and judged; the best is kept. bar, most_takes: as on the node Play Game Story.
     """
 
     world: str
@@ -35,8 +35,8 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AheadRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/ahead takes. instructions: the turns that may come next; none: those that are proposed with
-    `suggestion_seed`. pieces: how many states and shots are made; 0 makes all. The others are as of a turn.
+    """The body of POST /animegamer/ahead. instructions: the turns that may come next; none: those that are proposed
+    with `suggestion_seed`. pieces: how many states and shots to make; 0: all. The other fields are those of a turn.
     """
 
     world: str
@@ -61,7 +61,7 @@ def _check_seed(name: str, seed: int) -> None:
 
 
 class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST /animegamer/stories takes. to: the new name; ticket: what `delete` answered, for `restore`."""
+    """The body of POST /animegamer/stories. to: the new name; ticket: the answer of `delete`, for `restore`."""
 
     do: Literal["rename", "duplicate", "delete", "restore"]
     name: str = ""

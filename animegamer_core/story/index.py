@@ -1,4 +1,4 @@
-"""Which stories a folder has, the index of each, and its lock. Imports no torch."""
+"""The stories in a folder, their indexes and their locks. Imports no torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .branches import BRANCH_NAME
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
-TRASH = ".trash"  # folder of deleted stories beside the others
+TRASH = ".trash"  # folder of deleted stories next to the others
 AHEAD = ".ahead"  # folder of turns that were drawn ahead, see ahead_store
 _OURS = {TRASH: "deleted stories", AHEAD: "turns that are drawn ahead"}
 LARGEST_INDEX = 1 << 16  # bytes
@@ -33,7 +33,7 @@ def check_story_name(name: str) -> str:
     """`name`; ValueError if no story may have it."""
     held = _OURS.get(check_folder_name(name).lower())
     if held is not None:
-        raise ValueError(f"story name {name!r} is the folder of {held}; choose another name")
+        raise ValueError(f"story name {name!r} is reserved for the folder of {held}; choose another name")
     return name
 
 
@@ -56,7 +56,7 @@ class _Optional(TypedDict, total=False):
 
 
 class StoryIndex(_Optional):
-    """The content of story.json. line: the current branch. memory, rules: left out where they are `recent` and the
+    """The content of story.json. line: the current branch. memory, rules: omitted if they are `recent` and the
     published ones, as in old stories.
     """
 
@@ -70,7 +70,7 @@ def read_index(path: Path) -> StoryIndex:
     try:
         values = read_json(path, StoryIndex, LARGEST_INDEX)
     except JsonError as error:
-        raise ValueError(f"{error}; not the index of a story, choose another name for the story") from error
+        raise ValueError(f"{error}; this is not the index of a story, so choose another name for the story") from error
     if values["format"] != FORMAT:
         raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
     return values
@@ -110,7 +110,8 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     """Hold the lock of a story's folder; ValueError with `refusal` if it is held already.
 
     Removes old unfinished files first. At the end, removes the folder if nothing was saved: before the lock is
-    released, since another process may take it at once, but on Windows after that, since open files cannot be removed.
+    released, because another process may take it at once, but on Windows afterwards, because open files cannot be
+    removed.
     """
     held, late = None, os.name == "nt"
     try:
@@ -134,7 +135,7 @@ def _remove_old_parts(folder: Path) -> None:
 
 
 def _remove_if_empty(folder: Path, held: os.stat_result) -> None:
-    """Remove the folder that was held, if it has no index. Once it was moved, its name may be another player's."""
+    """Remove the locked folder, if it has no index. If it was moved, its name may now belong to another player."""
     try:
         if (folder / INDEX).exists() or not os.path.samestat(folder.stat(), held):
             return

@@ -1,8 +1,8 @@
-"""Instructions in Chinese and Japanese, read as English ones by a small table of phrases. Imports no torch.
+"""Translates Chinese and Japanese instructions to English with a small table of phrases. Imports no torch.
 
-An engine is trained on English instructions in one form. This reads a line with Chinese or Japanese letters, in
-whatever order it names who, how, what, with what, when and where, as that form. It is for worlds that state words which
-are all in the table, such as the Toybox, and for those that state none, where only everyday words are read.
+An engine is trained on English instructions in one form. This turns a line with Chinese or Japanese letters into that
+form; it may name who, how, what, with what, when and where in any order. It is for worlds whose words are all in the
+table, such as the Toybox, and for those without a word list, where it knows only everyday words.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ LOOKS: Spellings = {
     "purple": "紫色 紫",
     "white": "白色 白い 白",
 }
-# What refers back to earlier turns, as the Toybox's own instructions do.
+# Phrases that refer back to earlier turns, as in the Toybox's own instructions.
 PRONOUNS: Spellings = {"she": "她 彼女", "he": "他 彼", "they": "他们 她们 二人 彼ら"}
 BACK: Spellings = {
     "do the same again": "再做一次同样的事 再做一次 もう一度同じことをする もう一度同じことをして",
@@ -121,7 +121,7 @@ SAME_PLACE: Spellings = {"in the same place": "同一个地方 同样的地方 �
 
 EXAMPLE = "美子在海滩跑步, ミコは浜辺で走る"
 _LETTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-# What joins the phrases, and the names of the parts, in both languages and in the English form.
+# Words between the phrases, and the names of the parts, in both languages and in the English form.
 _BETWEEN = re.compile(
     r"(?:[\W_]|角色|人物|动作|背景|地点|キャラクター|登場人物|動作|動き|場所|character|motion|background|"
     r"一个|一把|一条|一辆|带着|拿着|撑着|戴着|围着|开着|一起|里面|上面|在|的|地|着|和|与|跟|把|里|上|中|边|"
@@ -140,7 +140,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Table:
-    """Spelling, in small letters -> what it is; and a pattern that finds the longest spelling at a place."""
+    """Lower-case spelling -> its phrase; and a pattern that finds the longest spelling at a position."""
 
     found: Mapping[str, _Found]
     pattern: re.Pattern[str]
@@ -154,9 +154,9 @@ def has_other_letters(text: str) -> bool:
 def read_instruction(text: str, words: Words | None, world: str = "") -> str:
     """The cleaned instruction that an engine reads: `text` itself, or English for a Chinese or Japanese one.
 
-    words: what the world states; None: nothing, then a line that the everyday words do not read stays as it is. world:
-    its name. ValueError for a line that names something the world has no word for, two motions or places, or no
-    character, motion or place.
+    words: the world's; None: it lists none, and a line with more than everyday words is returned unchanged. world: its
+    name. ValueError for a line that names something the world has no word for, two motions or places, or no character,
+    motion or place.
     """
     text = clean_text(text)
     table = _table(words, world) if has_other_letters(text) else None
@@ -175,8 +175,8 @@ def _read(text: str, table: _Table) -> str:
     if unknown := [gap for gap in gaps if _BETWEEN.fullmatch(gap) is None]:
         names = ", ".join(brief(_trimmed(gap), 40) for gap in unknown)
         raise ValueError(
-            f"the instruction {brief(text, 60)!r} has words that this world does not know: {names}; say it with its "
-            f"own, such as {EXAMPLE}"
+            f"the instruction {brief(text, 60)!r} has words that this world does not know: {names}; use words that it "
+            f"knows, such as {EXAMPLE}"
         )
     parts = {kind: [one.phrase for one in found if one.kind == kind] for kind in _KINDS}
     for kind in ("motion", "place", "adverb", "time", "thing", "colour"):
@@ -185,7 +185,7 @@ def _read(text: str, table: _Table) -> str:
     for kind in ("character", "motion", "place"):
         if not parts[kind]:
             raise ValueError(
-                f"the instruction {brief(text, 60)!r} names no {kind}; say who does what, and where, such as {EXAMPLE}"
+                f"the instruction {brief(text, 60)!r} has no {kind}; say who does what, and where, such as {EXAMPLE}"
             )
     return _composed(parts).text
 
@@ -213,7 +213,7 @@ def _split(text: str, table: _Table) -> tuple[list[_Found], list[str]]:
 
 
 def _trimmed(gap: str) -> str:
-    """A text between two phrases without what joins it to them, if more than that is left."""
+    """The text between two phrases, without joining words; empty if nothing else is left."""
     joined = _BETWEEN.match(gap)
     return (gap[joined.end() :] if joined else gap).strip(" .,:;!?、。") or gap
 
@@ -223,7 +223,7 @@ _KINDS = ("character", "motion", "adverb", "place", "time", "thing", "colour")
 
 @lru_cache(maxsize=16)
 def _table(words: Words | None, world: str) -> _Table | None:
-    """The spellings of a world's words; None if it states a character, motion or place that has none."""
+    """The spellings of a world's words; None if one of its characters, motions or places has none."""
     known = words or EVERYDAY
     characters = known.characters or FILM_CHARACTERS.get(world, ())
     acts = [act.phrase for act in known.acts]

@@ -1,7 +1,7 @@
 """Rename, duplicate and delete stories. Imports no torch.
 
-Deleted ones lie in the folder `.trash` beside the stories, and can be restored. A story that is being played or
-exported is refused.
+Deleted ones are in the folder `.trash` next to the stories, and can be restored. This fails for a story that is being
+played or exported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TICKET = re.compile(r"(?P<time>[0-9]{1,20}) (?P<name>[^/\\]+)")
 
 
 def rename_story(root: Path, name: str, new: str) -> None:
-    """Give a story another name. ValueError: there is no such story, the new name is taken, or it is being played."""
+    """Rename a story. ValueError: there is no such story, the new name is taken, or it is being played."""
     check_there(root, name)
     _check_free(root, new)
     _move(root / name, root / new)
@@ -32,7 +32,7 @@ def rename_story(root: Path, name: str, new: str) -> None:
 def duplicate_story(root: Path, name: str, new: str) -> None:
     """Copy a story with all its branches and films under another name; ValueError as in `rename_story`.
 
-    After an error nothing of the copy is left; OSError on a full disk.
+    After an error the copy is removed; OSError on a full disk.
     """
     check_there(root, name)
     _check_free(root, new)
@@ -52,11 +52,11 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
 def trash_story(root: Path, name: str) -> str:
     """Move a story to the trash; returns its ticket there. ValueError: no such story, or it is being played.
 
-    What was drawn ahead, of this and other stories, is deleted.
+    Turns drawn ahead, for this and other stories, are deleted.
     """
     check_there(root, name)
     now = time.time_ns()
-    place = root / TRASH / str(now)  # a folder, since a name beside the time could be too long for a file system
+    place = root / TRASH / str(now)  # a folder, since a name next to the time could be too long for a file system
     place.mkdir(parents=True, exist_ok=True)
     try:
         _move(root / name, place / name)
@@ -67,12 +67,12 @@ def trash_story(root: Path, name: str) -> str:
 
 
 def restore_story(root: Path, ticket: str) -> str:
-    """Take a story out of the trash; returns its name. ValueError: an unknown ticket, or the name is taken by now."""
+    """Restore a story from the trash; returns its name. ValueError: an unknown ticket, or the name is now taken."""
     match = _TICKET.fullmatch(ticket)
     places = [] if match is None else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
     place = next((place for place in places if os.path.isfile(place / INDEX)), None)
     if match is None or place is None:
-        raise ValueError("this story is no longer in the trash; look into the folder .trash beside the stories")
+        raise ValueError("this story is no longer in the trash; look in the folder .trash next to the stories")
     name = match["name"]
     _check_free(root, name, "rename that one, then restore this one")
     _move(place, root / name)
@@ -86,13 +86,14 @@ def _check_free(root: Path, name: str, remedy: str = "choose another name") -> N
 
 
 def _taken(name: str, remedy: str = "choose another name") -> str:
-    return f"there is a story or folder {name!r} already; {remedy}"
+    return f"there is already a story or folder {name!r}; {remedy}"
 
 
 def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
     """Copy a story's folder without its lock and unfinished files. copies: of files with hard links, by disk and inode.
 
-    shutil.copytree would make two files of a shot and its link `turn-00n`, go on after an error, and lose its number.
+    shutil.copytree would make two files of a shot and its link `turn-00n`, continue after an error, and lose its
+    number.
     """
     target.mkdir()
     for path in folder.iterdir():
@@ -112,7 +113,7 @@ def _copy_file(path: Path, target: Path, copies: dict[tuple[int, int], Path]) ->
 
 
 def _move(folder: Path, target: Path) -> None:
-    """Rename a story's folder while nobody plays it. Windows renames no folder with an open file, such as the lock."""
+    """Rename a story's folder unless it is being played. Windows cannot rename one with an open file (the lock)."""
     with exclusive_access(folder, _refusal(folder.name)):
         if os.name != "nt":
             _rename(folder, target)
@@ -124,7 +125,7 @@ def _rename(folder: Path, target: Path) -> None:
     try:
         os.rename(folder, target)
     except OSError as error:
-        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # somebody took the name after it was checked
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # the name was taken after it was checked
             raise ValueError(_taken(target.name)) from error
         raise
 

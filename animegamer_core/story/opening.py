@@ -1,8 +1,8 @@
-"""The opening of a game from a picture, a clip or a film: what the engine reads of it, and what turn 0 shows.
+"""The opening of a game from a picture, a clip or a film: the frame that the engine reads, and turn 0's clip.
 
-The shot encoder reads one frame, and in training that is a clip's first. So turn 0's clip begins with the frame that is
-read. If less than a shot follows, it begins earlier; what is shorter than a shot stays on its last frame.
-Imports torch and PyAV only when they are used. C channels, H height, W width.
+The shot encoder reads one frame, and in training that is a clip's first. So turn 0's clip starts with the frame that is
+read. If less than a shot follows, it starts earlier; anything shorter than a shot freezes on its last frame. Imports
+torch and PyAV only when they are used. C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def open_game(
     """A new game with one of these frames as turn 0, and the frames around it as its clip.
 
     frame_at: frame i of `count`, (3, H, W) in [-1, 1] of any size; its middle is cropped to the shot's aspect ratio.
-    frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: as a shot has.
-    ValueError: an empty text, no such frame, no such rate.
+    frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: the shot's rate. ValueError: empty
+    text, invalid frame or rate.
     """
     import torch
 
@@ -42,7 +42,7 @@ def open_game(
 
     words, decoder = clean_text(text), encoder.spec.decoder
     if not words:
-        raise ValueError("the opening has no text; say what happens in the picture")
+        raise ValueError("the opening has no text; describe what happens in the picture")
     read = _frame_number(frame, count)
     shown = shown_frames(count, read, fps, decoder)
     state = GameState.of_picture(encoder.represent(words, frame_at(read)))
@@ -54,10 +54,10 @@ def open_game(
 def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> list[int]:
     """Which of `count` frames at `fps` make the clip of a shot's length and rate; 0: the frames have its rate already.
 
-    read: the frame that it begins with, where enough follow.
+    read: the frame that it starts with, where enough follow.
     """
     if not 0 <= fps <= MOST_FPS:  # False for NaN
-        raise ValueError(f"clip_fps is {fps:g}; expected the clip's frames a second, or 0 if it has the shot's rate")
+        raise ValueError(f"clip_fps is {fps:g}; expected the clip's frames per second, or 0 for the shot's rate")
     step = (fps or decoder.fps) / decoder.fps
     missing = read + (decoder.frames - 1) * step - (count - 1)
     before = max(0, min(math.ceil(missing / step - _CLOSE), int(read / step + _CLOSE)))
@@ -68,7 +68,7 @@ def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> lis
 def _frame_number(frame: int, count: int) -> int:
     if not -count <= frame < count:
         raise ValueError(
-            f"frame is {frame}, and the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
+            f"frame is {frame}, but the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
         )
     return frame % count
 
@@ -77,7 +77,7 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     """The pictures (H, W, 3) uint8 of a film for a shot from second `at` on, and which of them is the one at `at`.
 
     Only this part of the film is decoded. At most as many as a shot has, at its rate; if the film ends before that,
-    they begin earlier. FilmError, a ValueError: the file is no film, or `at` is not in it.
+    they start earlier. FilmError, a ValueError: the file is not a film, or `at` is not in it.
     """
     from ..data.films.film import frames_at, probe, read_frames
 
@@ -103,13 +103,13 @@ def _check_second(film: str, at: float, seconds: float) -> None:
     """seconds: the film's length, 0 if it is unknown."""
     if not at >= 0 or (seconds and at >= seconds):
         length = f", and it has {seconds:.2f} seconds" if seconds else ""
-        raise ValueError(f"{film}: has no picture at second {at:g}{length}; choose a second within the film")
+        raise ValueError(f"{film}: has no frame at {at:g} s{length}; choose a time within the film")
 
 
 def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[list[np.ndarray], int]:
-    """As `film_span`, of a file that is a film, or a picture, of which there is one frame. at: None is the beginning.
+    """Like `film_span`, for a film or a picture, which has one frame. at: None is the start.
 
-    ValueError: a file that is neither, and a second of a picture.
+    ValueError: a file that is neither, or `at` for a picture.
     """
     from ..data.captions.pictures import open_picture
     from ..data.films.film import FILM_SUFFIXES
@@ -117,7 +117,7 @@ def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[li
     if path.suffix.lower() in (*FILM_SUFFIXES, ".gif"):
         return film_span(path, at or 0.0, decoder)
     if at is not None:
-        raise ValueError(f"{path}: is a picture, which has no second {at:g}; leave the second out, or name a film")
+        raise ValueError(f"{path}: is a picture, so it has nothing at {at:g} s; drop the time, or name a film")
     import numpy as np
 
     return [np.asarray(open_picture(path))], 0

@@ -1,6 +1,6 @@
 """Playing: instruction -> predicted state -> turn -> shot, saved in a story on disk.
 
-What the story knows is read from it: replaying loads no model, and an interrupted game goes on where it stopped.
+Saved turns are read from the story: replaying loads no model, and an interrupted game continues where it stopped.
 """
 
 from __future__ import annotations
@@ -68,13 +68,12 @@ class Player:
         ahead: AheadStore | None = None,
         check: Callable[[], None] = do_nothing,
     ) -> None:
-        """Begin after turn `after` of the story's branch (0: at the beginning).
+        """Start after turn `after` of the story's branch (0: at the start).
 
-        models: None loads the world's own when first needed. opening: the stats and picture that the game begins with;
+        models: None loads the world's own when first needed. opening: the stats and picture that the game starts with;
         None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one. ahead: turns
-        that may have been drawn ahead; those that are played are moved into the story. check: called while a language
-        model translates; raises to give up.
-        ValueError if the branch has turns and began with another opening.
+        that may have been drawn ahead; those that are played are moved into the story. check: called during translation
+        by a language model; raises to give up. ValueError if the branch has turns and started with another opening.
         """
         self.world = world
         self.story = story
@@ -108,7 +107,8 @@ class Player:
     ) -> Iterator[PlayedTurn]:
         """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then.
 
-        Turns that the same proposer proposed here before are read from the story: a model might answer otherwise now.
+        Turns that the same proposer proposed here before are read from the story, because a model might answer
+        differently now.
         """
         for _ in range(count):
             known = self.story.known_instruction(
@@ -126,8 +126,8 @@ class Player:
     ) -> GameSession:
         """Play instructions in order. After an exception, also from a callback, the story has all turns so far.
 
-        ahead: predict the next turn in another thread while a shot is drawn, with the same result. It is faster if the
-        engine has a device of its own.
+        ahead: predict the next turn in another thread while a shot is drawn, with the same result. This is faster if
+        the engine has its own device.
         """
         with ThreadPoolExecutor(1, "ahead") as executor:  # starts no thread before its first task
             turns = (
@@ -166,7 +166,7 @@ class Player:
         read = [self.read(instruction, number) for number, instruction in enumerate(instructions, start=first)]
         for typed, instruction, following in zip_longest(instructions, read, read[1:], fillvalue=""):
             self._begin(instruction)
-            if future is None or before is not self.session:  # the first turn, or a callback rewound the game
+            if future is None or before is not self.session:  # the first turn, or a callback has rewound the game
                 future = executor.submit(predict, self.session, instruction)
             prediction = future.result()
             before = self._save_state(prediction)
@@ -185,7 +185,7 @@ class Player:
         """The instruction as the engine reads it; before turn 1 the opening is saved."""
         instruction = self.read(instruction)
         if not instruction:
-            raise ValueError("an empty instruction; say who does what, and where")
+            raise ValueError("the instruction is empty; say who does what, and where")
         if self.session.next_number == 1:
             self.session = self.story.put_opening(self.session)
         return instruction
@@ -195,12 +195,12 @@ class Player:
         return prediction.follow(session, (self.settings.seed + session.next_number - 1) % SEEDS)
 
     def motion_of(self, turn: Turn) -> float:
-        """The motion condition of a turn's shot, px per frame: the one asked for, or the predicted level's."""
+        """The motion condition of a turn's shot, px per frame: the requested one, or the predicted level's."""
         motion = self.settings.motion.get(turn.number)
         return float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
 
     def shot_key(self, turn: Turn, motion: float) -> ShotKey:
-        """What decides the shot of a turn. motion: its motion condition."""
+        """The key of a turn's shot. motion: its motion condition."""
         return shot_key(self.world, self.models, self.settings, turn, motion)
 
     def _predict(
@@ -245,7 +245,7 @@ class Player:
     ) -> PlayedTurn:
         """Draw and judge takes until there are enough, and keep the best one.
 
-        It is also kept before another take is drawn, so that a stop loses only that one.
+        It is saved before another take is drawn, so that a stop loses only that one.
         """
         for seed in takes.seeds(played.turn.seed):
             turn = replace(played.turn, seed=seed)
@@ -272,7 +272,7 @@ class Player:
         return replace(played, clip=clip)
 
     def _has_plain(self, turn: Turn) -> bool:
-        """Whether the branch has the turn with a shot that was not chosen, which stays as it is."""
+        """Whether the branch has the turn with a shot that was not chosen by a judge, which is then kept."""
         known = self.story.entries[turn.number - 1 : turn.number]
         return any(entry.state == turn.address and entry.shot and not entry.takes for entry in known)
 
@@ -294,7 +294,7 @@ class Player:
         return True, False, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
 
     def _judge(self, turn: Turn, shot: str, motion: float, judge: ShotJudge) -> Judgement:
-        """What the judge says of a stored shot, which is the clip that the player sees; stored with it."""
+        """The judge's score of a stored shot, measured on the clip that the player sees; stored with it."""
         from ..media.video import read_clip
 
         known = judgement_of(self.story.shots.record(shot))
@@ -329,10 +329,11 @@ def _check_not_streamed(engine: GameEngine) -> None:
 
 
 def check_same_opening(story: Story, session: GameSession, opening: GameSession) -> None:
-    """ValueError if a session of the story began with another opening."""
+    """ValueError if a session of the story started with another opening."""
     if opening_address(story.fingerprint, session) != opening_address(story.fingerprint, opening):
         raise ValueError(
-            f"story {story.name!r} began with another opening; go on without an opening, or begin again after turn 0"
+            f"story {story.name!r} started with another opening; continue without an opening, or start again after "
+            "turn 0"
         )
 
 
@@ -358,7 +359,7 @@ def save_turn(
     ValueError: the opening picture, or a turn that another model predicted.
     """
     if session.next_number == 1:
-        raise ValueError("an opening picture is saved with the first turn; give the shot of turn 1 or a later one")
+        raise ValueError("an opening picture is saved with the first turn; give the shot of turn 1 or later")
     turns = _save_states(story, session, profile, precision)
     key = replace(shot, state=turns[-1].address or "")
     if story.shots.find(address_of(key)) is None:
@@ -380,13 +381,13 @@ def _save_states(story: Story, session: GameSession, profile: str, precision: st
         if story.find_state(address) is None:
             if address != address_of(key):
                 raise ValueError(
-                    f"turn {turn.number} was predicted with another model than the one that drew its shot, and a story "
-                    "has one model; give the same model to Predict Next State and Decode Shot"
+                    f"turn {turn.number} was predicted and drawn with different models, but a story has one model; "
+                    "connect the same model to Predict Next State and Decode Shot"
                 )
             if turn.state.representation is None:
                 raise ValueError(
                     f"the representation of turn {turn.number} is not in memory, and story {story.name!r} does not "
-                    "have it; save each turn when it is played"
+                    "have it; save every turn as it is played"
                 )
             story.put_state(key, turn.state)
         saved.append(replace(turn, address=address))
@@ -397,8 +398,8 @@ def _save_states(story: Story, session: GameSession, profile: str, precision: st
 def export(story: Story, session: GameSession, opening: bool = False) -> list[Path]:
     """Write the session's turns as one clip `story` and as `contact-sheet.png`; returns all files, clips first.
 
-    The session must be the beginning of the story's branch. Without a drawn turn nothing is written. opening: both
-    begin with the clip of turn 0, if the story has it.
+    The session must be the start of the story's branch. Without a drawn turn nothing is written. opening: both start
+    with the clip of turn 0, if the story has it.
     """
     from ..media.contact_sheet import contact_sheet
     from ..media.video import join_clips, read_clip

@@ -1,4 +1,4 @@
-"""A saved game: a story on disk, content-addressed, so a known turn is never computed twice.
+"""A saved game: a story on disk, content-addressed, so a turn is never computed twice.
 
     story.json             the story's world, and the name of its current branch
     lines/<name>.jsonl     a branch: one entry per turn with state, shot and seed, and fields for people to read
@@ -70,8 +70,8 @@ class Story:
         memory: Memory | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """memory: how its turns are played unless another is asked for. rules: of its stats. Both are None for a story
-        that is not yet begun.
+        """memory: how its turns are played by default. rules: of its stats. Both are None for a story that has not
+        started yet.
         """
         self.memory = memory
         self.rules = rules
@@ -139,9 +139,9 @@ class Story:
         return branch_names(self.folder / "lines")
 
     def use(self, branch: str) -> None:
-        """Go on with another branch; it becomes the current one on disk with the next turn."""
+        """Continue with another branch; it becomes the current one on disk with the next turn."""
         if branch not in self.branches():
-            known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
+            known = "; it has " + ", ".join(self.branches()) if self.branches() else GONE
             raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
         self._open_branch(branch)
 
@@ -152,7 +152,8 @@ class Story:
         """
         if not 0 <= count <= len(self.entries):
             raise ValueError(
-                f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot go on after turn {count}"
+                f"branch {self.branch!r} of this story has {len(self.entries)} turns; cannot continue after turn "
+                f"{count}"
             )
         rules = self.rules or PUBLISHED_RULES
         opening = CharacterState() if self.entries else CharacterState(**rules.start)
@@ -184,7 +185,7 @@ class Story:
         return put_state(self.states, key, state)
 
     def take_state(self, ahead: AheadStore, key: StateKey) -> None:
-        """Take a predicted state from those that were drawn ahead, if it is there and not here."""
+        """Move a predicted state here from the turns drawn ahead, if it is there and not here."""
         address = address_of(key)
         if ahead.has_state(address) and self.find_state(address) is None:
             self._write_first_index()
@@ -196,7 +197,7 @@ class Story:
         if address is not None and self.openings.find(address) is None:
             if picture is not None and picture.state.representation is None:
                 raise ValueError(
-                    "the representation of the opening picture is neither in memory nor in the story; encode it again"
+                    "the representation of the opening picture is not in memory or in the story; encode it again"
                 )
             self._write_first_index()
             write = partial(write_representation, None if picture is None else picture.state.representation)
@@ -235,13 +236,13 @@ class Story:
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
-        If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and
-        play goes on in another branch: one that has these turns already, one that ends before this turn, or a new one.
-        If it ends there, play goes on in a branch that has these turns already, if any, so that no two become equal.
+        If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and play
+        continues in another branch: one that already has these turns, one that ends before this turn, or a new one. If
+        it ends there, play continues in a branch that already has these turns, if any, so that no two become equal.
         keep_later: a new branch for another shot of the same state gets the later turns too. takes: the addresses of
         the shots that this one was chosen from. The branch's last turn is replaced by itself, chosen from more takes;
         its shot stays among them. typed: the player's own text, where it was read as the turn's instruction.
-        proposed_by: the director that proposed it; a turn that is there already keeps its own.
+        proposed_by: the director that proposed it; an existing turn keeps its own.
         """
         assert turn.address is not None
         index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
@@ -306,7 +307,7 @@ class Story:
         return replace(session, turns=(replace(session.turns[0], address=parent),))
 
     def _attach_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
-        """Keep the clip of an opening. Without PyAV there is none: a file of raw frames could not be shown."""
+        """Store the clip of an opening. Without PyAV nothing is stored: a file of raw frames could not be shown."""
         from ..media.video import clip_suffix, write_clip
 
         if clip_suffix() != OPENING_CLIP:
@@ -317,7 +318,7 @@ class Story:
         )
 
     def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
-        """The state of an address, without its representation, and what decided it."""
+        """The state of an address, without its representation, and its key."""
         record = self.states.record(address)
         state = state_of(record)
         if record is None or state is None:
@@ -331,7 +332,7 @@ class Story:
 
     def _lost_opening(self, address: str) -> ValueError:
         return ValueError(
-            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; begin the game again"
+            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; start the game again"
         )
 
     def _clip_path(self, number: int, shot: str) -> Path:
@@ -412,7 +413,7 @@ class Story:
 
 
 def _is_more(entry: BranchEntry, known: BranchEntry) -> bool:
-    """Whether an entry of the same turn has a shot or takes that the known one lacks."""
+    """Whether an entry of the same turn has a shot or takes that the known one does not have."""
     return entry.shot is not None and (known.shot is None or set(known.takes) < set(entry.takes))
 
 

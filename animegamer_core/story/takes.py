@@ -1,6 +1,6 @@
-"""Judged takes: a turn is drawn several times with other noise, a judge looks at each take, and the best is kept.
+"""Judged takes: a turn is drawn several times with different noise, a judge scores each take, and the best is kept.
 
-A judge is given from outside (evaluate/judges.py), as the models are. Imports no torch.
+The judge is passed in (evaluate/judges.py), like the models. Imports no torch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MOST_TAKES = 64
 
 
 class ShotJudge(typing.Protocol):
-    """Looks at a shot and says how well it shows what was asked for."""
+    """Scores how well a shot shows what was requested."""
 
     @property
     def name(self) -> str:
-        """Names everything that decides the scores; it is stored with them. It loads no model."""
+        """Identifies everything that the scores depend on; it is stored with them. Loads no model."""
 
     def judge(self, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Mapping[str, float]:
-        """What was looked at -> how well it fits, 0..1. motion: the motion condition, px per frame."""
+        """Part -> how well it fits, 0..1. motion: the motion condition, px per frame."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge said of a shot. by: its name. parts: what it looked at -> how well it fits, 0..1.
+    """A judge's score of a shot. by: the judge's name. parts: what it looked at -> how well it fits, 0..1.
 
     A shot's record in a story holds it under `judged`.
     """
@@ -43,13 +43,13 @@ class Judgement:
 
     @property
     def score(self) -> float:
-        """The mean of the parts; 1 where there was nothing to look at."""
+        """The mean of the parts; 1 if there are none."""
         return sum(self.parts.values()) / len(self.parts) if self.parts else 1.0
 
 
 @dataclass(frozen=True)
 class JudgedTake:
-    """A judged take of a turn: the address of its shot, its seed, and what the judge said."""
+    """A judged take of a turn: the address of its shot, its seed, and the judge's score."""
 
     shot: str
     seed: int
@@ -57,13 +57,13 @@ class JudgedTake:
 
 
 def judged(judge: ShotJudge, instruction: str, motion: float, frames_FHWC: NDArray[np.uint8]) -> Judgement:
-    """What a judge says of a shot. motion: its motion condition."""
+    """A judge's score of a shot. motion: its motion condition."""
     parts = judge.judge(instruction, motion, frames_FHWC)
     return Judgement(judge.name, {name: float(value) for name, value in parts.items()})
 
 
 def scores_text(takes: Sequence[tuple[int, Judgement]], kept: int) -> str:
-    """The scores of a turn's takes (seed, judgement), and which seed is kept, for people to read."""
+    """The scores of a turn's takes (seed, judgement), and the kept seed, as text."""
     return ", ".join(f"{found.score:.3f} (seed {seed}{', kept' if seed == kept else ''})" for seed, found in takes)
 
 
@@ -100,7 +100,7 @@ class Takes:
             raise ValueError(f"the bar is {self.bar}; expected a score from 0 to 1")
         if self.bar and self.most <= self.count:
             raise ValueError(
-                f"a bar of {self.bar:g} redraws nothing with at most {self.most or self.count} takes; allow more than "
+                f"a bar of {self.bar:g} has no effect with at most {self.most or self.count} takes; allow more than "
                 f"{self.count}"
             )
 
@@ -115,17 +115,17 @@ class Takes:
 
 
 def best_take(scores: Sequence[float]) -> int:
-    """The index of the highest score; of equal ones the first, so that what is known stays."""
+    """The index of the highest score; the first of equal ones, so that the choice is stable."""
     return max(range(len(scores)), key=lambda index: (scores[index], -index))
 
 
 def take_seeds(count: int, seed: int = 0) -> tuple[int, ...]:
-    """The seeds of so many takes, the first one given. ValueError for none, or more than MOST_TAKES."""
+    """The seeds of this many takes, starting with the given one. ValueError for none, or more than MOST_TAKES."""
     check_count(count)
     return tuple((seed + TAKE_STRIDE * number) % SEEDS for number in range(count))
 
 
 def check_count(count: int) -> None:
-    """ValueError unless a turn can have so many takes."""
+    """ValueError unless a turn can have this many takes."""
     if not 1 <= count <= MOST_TAKES:
         raise ValueError(f"takes is {count}; expected 1 to {MOST_TAKES}")

@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
 
 
 class StateSource(typing.Protocol):
-    """Where known states are read: a story, or a story with what was drawn ahead of it."""
+    """Where known states are read: a story, or a story with its turns drawn ahead."""
 
     def find_state(self, address: str) -> GameState | None:
         """The state of an address, without its representation; None if it is unknown or damaged."""
@@ -51,7 +51,7 @@ def state_key(
     precision: str,
     recalled: tuple[int, ...] = (),
 ) -> StateKey:
-    """What decides the turn that follows a session. recalled: as from `GameSession.recall`."""
+    """The key of the turn that follows a session. recalled: as from `GameSession.recall`."""
     turns = session.turns
     parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
     assert session.window is not None, "call with_defaults first"
@@ -59,7 +59,7 @@ def state_key(
 
 
 def next_key(world: World, models: Models, session: GameSession, instruction: str, stored: bool = True) -> StateKey:
-    """What decides the turn that follows a session. stored: the representations of all its turns are on disk."""
+    """The key of the turn that follows a session. stored: the representations of all its turns are on disk."""
     recalled = session.recall(clean_text(instruction), stored=stored)
     return state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
 
@@ -104,9 +104,9 @@ def shot_key(
     seed: int | None = None,
     start: StartLatent | None = None,
 ) -> ShotKey:
-    """What decides the shot of a turn. motion: in px per frame at 480 px height. seed: None is the turn's own.
+    """The key of a turn's shot. motion: in px per frame at 480 px height. seed: None is the turn's own.
 
-    start: the latent that it begins from; None: from noise.
+    start: the latent that it starts from; None: from noise.
     """
     sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
     return ShotKey(

@@ -1,6 +1,6 @@
 """The Toybox's own benchmark: 50 held-out games that ship as text, and the true shots behind them.
 
-`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt anew, the same to the byte wherever
+`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt again, byte for byte the same wherever
 drawing and optical flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own
 held-out games count from 0, and those of `evaluate toybox` from 1000000, so that no model has seen one of these.
 """
@@ -47,7 +47,7 @@ def true_game(name: str) -> Game | None:
 
 
 def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[BenchmarkGame]:
-    """The first `count` games; every true shot is drawn and measured. workers: processes, None for one a core."""
+    """The first `count` games; every true shot is drawn and measured. workers: processes, None for one per core."""
     table = open_world("toybox").motion_table
     games = [sample_game(FIRST + number, turns=TURNS, split=SPLIT) for number in range(count)]
     values = parallel_map(_motion_of, [scene for game in games for scene in game.scenes], workers)
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write the benchmark's file."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.benchmark", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.txt")
-    parser.add_argument("--workers", type=int, help="processes that draw (default: one a core)")
+    parser.add_argument("--workers", type=int, help="processes that draw (default: one per core)")
     args = parser.parse_args(argv)
     args.out.parent.mkdir(parents=True, exist_ok=True)  # fails before minutes of drawing
     games = []

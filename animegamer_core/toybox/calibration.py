@@ -16,7 +16,7 @@ from ..data.motion import LEVELS
 from ..messages import quoted
 from ..state import MotionTable
 
-# Keys and values of a world's provenance, which is no part of its fingerprint.
+# Keys and values of a world's provenance, which is not part of its fingerprint.
 BUILT_BY, BUILDER = "built by", "animegamer_core.toybox.build"
 DATA_VALUES, CALIBRATED_VALUES = "motion values of the data", "calibrated motion values"
 
@@ -49,7 +49,7 @@ def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | No
         return None
     said = "ACC-F and MAE-F are measured with motion values found by inverting the decoder's own measured response"
     if before is None:
-        return f"{said}; world.json does not state the medians of the training data, so there are none without"
+        return f"{said}; world.json does not list the medians of the training data, so there are no uncalibrated rows"
     return f"{said}; without that calibration it is conditioned on the medians of its training data (rows uncalibrated)"
 
 
@@ -59,5 +59,7 @@ def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:
     except (ValueError, AttributeError):
         values = ()
     if len(values) != LEVELS or not all(map(math.isfinite, values)):
-        raise ValueError(f"world.json says {key} {quoted(notes[key], 60)}; expected {LEVELS} numbers between spaces")
+        raise ValueError(
+            f"world.json says {key} {quoted(notes[key], 60)}; expected {LEVELS} numbers separated by spaces"
+        )
     return values

@@ -18,7 +18,7 @@ from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
 from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
-OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
+OPENINGS = 4  # every fourth game starts with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
 

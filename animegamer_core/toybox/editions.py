@@ -41,8 +41,8 @@ class Casting(NamedTuple):
 class GamesEdition:
     """The rules of one edition. A character of a pair is the one who acts; at a place both characters count.
 
-    name: seeds of the random generators begin with it. motions, places: (character, motion) and (character, place) that
-    never occur in training; settings: (motion, place); partners: (character, motion with a partner), beside `motions`.
+    name: seeds of the random generators start with it. motions, places: (character, motion) and (character, place) that
+    never occur in training; settings: (motion, place); partners: (character, motion with a partner), next to `motions`.
     couples: whether couples from two films never occur. splits: name -> the novelties that every scene of it has.
     same_film: fraction of second characters from the main character's film. references: fraction of turns whose
     instruction refers back.

@@ -1,6 +1,6 @@
 """A film with known truth, generated: Toybox scenes joined by cuts and fades, with borders, credits, flashes and sound.
 
-What the film pipeline must find out is written beside the film: `<film>.truth.json` for tests, and
+What the film pipeline should find is written next to the film: `<film>.truth.json` for tests, and
 `<film>.captions.jsonl`, the spans that the captioner `script` reads. H height, W width, C channels.
 """
 
@@ -53,7 +53,7 @@ class SceneTruth:
     """One part of the film from start to end (seconds); from clear_start to clear_end no fade touches it.
 
     kind is "scene", "still", "dark" or "credits". crop is (top, bottom, left, right) in pixels, None for credits.
-    amplitude: pixels a frame (8 a second) in a clip of 480 px height and of the drawings' shape (3 : 2). repeats: the
+    amplitude: pixels per frame (8 a second) in a clip of 480 px height and of the drawings' shape (3 : 2). repeats: the
     number of the part whose pictures are shown again. flashes: first second and number of frames of each.
     """
 
@@ -192,7 +192,7 @@ def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: i
 
 
 class _Sound:
-    """A soft tone of the film's length, written a little at a time beside the pictures."""
+    """A soft tone of the film's length, written a little at a time next to the pictures."""
 
     def __init__(self, container: typing.Any, seconds: Fraction) -> None:
         self._container = container
@@ -214,12 +214,12 @@ class _Sound:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make a film to try the pipeline with, its truth and captions beside it; returns the exit status."""
-    about = "Draw a film to try the pipeline with; what it shows is written beside it."
+    """Make a film to try the pipeline with, its truth and captions next to it; returns the exit status."""
+    about = "Draw a film to try the pipeline; a description of its contents is written next to it."
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.film", description=about)
     parser.add_argument("out", type=Path, metavar="OUT.mp4")
     parser.add_argument("--scenes", type=int, default=24, help="scenes of 2.5 to 6 s (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed is another film (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the film (default %(default)s)")
     parser.add_argument("--height", type=int, default=180, help="16:9, borders included (default %(default)s)")
     args = parser.parse_args(argv)
     some = args.scenes // 8

@@ -62,9 +62,13 @@ class FilmPlan:
         if unknown or not self.borders:
             raise ValueError(f"unknown border {unknown[:1]}; choose from {', '.join(BORDERS)}")
         if self.size[0] % 2 or self.size[1] % 2 or min(self.size) < 64:
-            raise ValueError(f"a film of size {self.size} cannot be written; give an even height and width from 64 on")
+            raise ValueError(
+                f"a film of size {self.size} cannot be written; give an even height and width of at least 64"
+            )
         if self.fades + self.cross_fades >= self.scenes or self.stills + self.repeats > max(0, self.scenes - 3):
-            raise ValueError(f"{self.scenes} scenes are too few for these joins, stills and repeats; ask for more")
+            raise ValueError(
+                f"{self.scenes} scenes are too few for these transitions, stills and repeats; ask for more"
+            )
 
 
 @dataclass(frozen=True)

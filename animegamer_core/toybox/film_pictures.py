@@ -22,7 +22,7 @@ if typing.TYPE_CHECKING:
 
 MARGIN = 0.06  # fraction of the drawing kept outside the picture, for its drift
 DRIFT = 2.4  # the fastest drift in pixels a second at 480 px height: too slow to count as motion
-DARK = 0.14  # light of a dark scene, but for its lamp
+DARK = 0.14  # light of a dark scene, except for its lamp
 
 
 def starts_of(parts: Sequence[Part]) -> list[int]:
@@ -137,7 +137,7 @@ def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32
 
 
 def _by_lamplight(picture_HWC: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The picture in the dark, but for a small lamp at its upper right."""
+    """The picture in the dark, except for a small lamp at its upper right."""
     height, width = picture_HWC.shape[:2]
     rows, columns = np.ogrid[:height, :width]
     distance = np.hypot(rows - 0.35 * height, columns - 0.7 * width) / (0.06 * height)

@@ -1,6 +1,6 @@
 """Shared parts of the small networks that judge Toybox shots: a convolution block, and their files in a world's folder.
 
-A file holds the weights in 16 bits; the card beside it says what the network knows and how it was trained.
+A file holds the weights in 16 bits; the card next to it says what the network knows and how it was trained.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def conv_stages(widths: tuple[int, ...]) -> nn.ModuleList:
 
 
 def save_network(net: nn.Module, weights: Path, card: dict[str, Any]) -> None:
-    """Write a network's tensors in fp16 to `weights`, and its card beside them under the same name."""
+    """Write a network's tensors in fp16 to `weights`, and its card next to them under the same name."""
     from safetensors.torch import save_file
 
     tensors = {
@@ -56,11 +56,11 @@ def load_network(net: nn.Module, weights: Path, kind: str) -> None:
         # strict: a tensor too many or too few means another network
         net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them anew") from error
+        raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them again") from error
 
 
 def read_network_card(weights: Path, missing: str) -> dict[str, Any]:
-    """The card beside a network's weights; ValueError with the message `missing` if either file is missing."""
+    """The card next to a network's weights; ValueError with the message `missing` if either file is missing."""
     card = weights.with_suffix(".json")
     if not weights.is_file() or not card.is_file():
         raise ValueError(missing)

@@ -83,7 +83,7 @@ def chance(truth: NDArray[np.int64]) -> float:
 
 
 def is_at_chance(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
-    """Whether these answers are no better than a constant guess: at most 3 standard errors above `chance`."""
+    """Whether these answers are at chance: at most 3 standard errors above `chance`."""
     guess, count = chance(truth), len(truth)
     return float(np.mean(right)) <= guess + 3 * math.sqrt(guess * (1 - guess) / count)
 
@@ -181,7 +181,7 @@ def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: 
     heads = read_card(world, weights).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
         card = path.with_suffix(".json")
-        raise ValueError(f"{card}: these probes have other labels than this Toybox; build them anew")
+        raise ValueError(f"{card}: these probes have different labels from this Toybox; build them again")
     net = ProbeNet()
     load_network(net, path, "probes")
     return net.to(device).eval()

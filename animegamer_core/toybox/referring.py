@@ -57,7 +57,7 @@ def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene:
 
 
 def _with_friend(refers: str) -> Change:
-    """The couple of the newest shot of two in the window meets again: as `they`, or with `friend`."""
+    """The couple of the latest shot of two in the window meets again: as `they`, or with `friend`."""
 
     def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
         partners = [before.partner for before in earlier[-WINDOW:] if before.partner is not None]
@@ -70,7 +70,7 @@ def _with_friend(refers: str) -> Change:
 
 
 def _couples_motion(earlier: Sequence[Scene]) -> str:
-    """The motion of the newest shot of two."""
+    """The motion of the latest shot of two."""
     return next(scene.motion for scene in reversed(earlier) if scene.partner is not None)
 
 

@@ -76,7 +76,7 @@ def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDA
 
 
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
-    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one a core."""
+    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one per core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     return _filled(clips, parallel_map(draw_shot, scenes, workers), on_clip)
 
@@ -84,7 +84,7 @@ def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnC
 def measure_clips(
     clips_MFHWC: NDArray[np.uint8], workers: int | None = None, on_clip: OnClip | None = None
 ) -> NDArray[np.float64]:
-    """The measured motion value of each clip (M,), px a frame at 480 px height."""
+    """The measured motion value of each clip (M,), px per frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
     return _filled(values, parallel_map(motion_value, clips_MFHWC, workers), on_clip)
 

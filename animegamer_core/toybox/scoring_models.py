@@ -163,7 +163,9 @@ def load_scoring_models(world: Path | str, device: torch.device | str = "cpu") -
     """The models of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of another vocabulary."""
     folder = Path(world) / FOLDER
     if read_card(world).get("words") != list(vocabulary()):
-        raise ValueError(f"{folder / CARD}: these scoring models know other words than this Toybox; build them anew")
+        raise ValueError(
+            f"{folder / CARD}: these scoring models have different words from this Toybox; build them again"
+        )
     net = ScoringNet()
     load_network(net, folder / WEIGHTS, "scoring models")
     return net.to(device).eval()

@@ -15,7 +15,7 @@ from ..life import Act, Consequence, Life, Rules, Stat, Words
 from ..state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
-AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels a frame at 480 px height
+AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px height
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Motion:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that a shot shows. It says all about the picture; `seed` only jitters it.
+    """Everything that a shot shows. It fully describes the picture; `seed` only adds jitter.
 
-    amplitude is the target motion in pixels a frame at 480 px height. prop_colour is the truth whenever a
+    amplitude is the target motion in pixels per frame at 480 px height. prop_colour is the truth whenever a
     prop is visible; prop_told says whether the instruction may name it. refers: which part of the instruction refers
     back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
     """
@@ -68,7 +68,7 @@ class Scene:
     def __post_init__(self) -> None:
         low, high = AMPLITUDES
         if not low <= self.amplitude <= high:
-            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px a frame")
+            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px per frame")
         if (self.partner is not None) != MOTIONS[self.motion].partner:
             wanted = "a second character" if MOTIONS[self.motion].partner else "no second character"
             raise ValueError(f"a scene of {self.motion!r} has partner {self.partner!r}; it takes {wanted}")

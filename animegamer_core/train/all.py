@@ -1,7 +1,7 @@
 """`train all`: a plan, then the stages of a recipe one after another as `train STAGE` runs them; done ones are skipped.
 
 The time is measured on the first 20 steps of each stage as it runs. Those steps are part of the run; but since a stage
-begins from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
+starts from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
 that are thrown away: each takes its first 20 in a folder of its own, from the trial adapters of those before. Features
 of text encoder, image encoder and VAE stay in the cache, so that only loading, these steps and the engine's
 predictions are done twice.
@@ -61,7 +61,7 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
         processes().wait_for_everyone()
         paces = _run_trial(chain, report)
         if paces is None:
-            report("the trial was stopped, and no stage was started; the same command starts again")
+            report("the trial was stopped before any stage started; the same command starts again")
             return 130
         plan = with_paces(plan, paces)
     for line in plan.lines():
@@ -81,21 +81,21 @@ def _open(request: TrainRequest, options: AllOptions) -> Chain:
     folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage looks for them if a stage reads any
     world = open_world(request.world) if world_exists(request.world) else None
     if world is None and not request.spec:
-        raise ValueError(f"{request.world} is no world yet; choose the sizes of a new one with --spec")
+        raise ValueError(f"{request.world} does not exist yet; choose the sizes of a new world with --spec")
     spec = world.spec if world is not None else get_spec(request.spec)
     recipe = request.recipe or (SCRATCH if spec.name in SCRATCH_SPECS else "lora")
     scratch = recipe == SCRATCH
     if scratch and request.start:
-        raise ValueError("--start: recipe scratch begins from the world itself; leave it out, or give --recipe lora")
+        raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
     if scratch and options.trial:
-        raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; leave it out")
+        raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; drop it")
     # features of small worlds stay in memory; otherwise one folder serves all stages
     request = replace(request, cache=request.cache or (None if scratch else request.out / FEATURES))
     names = stages_of(recipe, options.stages)
     for name in () if request.resume or options.plan else names:
         if list_checkpoints(request.out / name / CHECKPOINTS) or _is_done(request.out / name):
             out = request.out / name
-            raise ValueError(f"{out} holds a run already; continue it (--resume), or choose another folder (--out)")
+            raise ValueError(f"{out} already holds a run; continue it (--resume), or choose another folder (--out)")
     settings = read_settings(options.settings, stages_of(recipe))
     requests = {name: _stage_request(request, name, settings[name]) for name in names}
     own = {name: requests[name].config(recipe, spec) for name in names}
@@ -119,7 +119,7 @@ def _stage_request(request: TrainRequest, stage: str, settings: Mapping[str, obj
 
 
 def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig]) -> dict[str, StageConfig]:
-    """The configurations of this run's stages and of earlier ones whose adapters lie in its folder; ValueError for a
+    """The configurations of this run's stages and of earlier ones whose adapters are in its folder; ValueError for a
     stage that was started there, is not done, and is not in this run.
     """
     found = {}
@@ -129,7 +129,7 @@ def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig
         elif _is_done(out / name):
             found[name] = read_config(stage_file(out / name))[1]
         elif list_checkpoints(out / name / CHECKPOINTS):
-            raise ValueError(f"{out / name} holds a run that is not done; add {name} to --stages, or move it away")
+            raise ValueError(f"{out / name} holds an unfinished run; add {name} to --stages, or move it away")
     return found
 
 
@@ -173,7 +173,7 @@ def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
             request = _trial_request(chain, run, lambda pace, stage=run.stage: paces.update({stage: pace}))
             if train_one_stage(request, lambda line: None):  # losses of a trial mean nothing
                 return None
-            processes().wait_for_everyone()  # the main process writes the adapter that the next stage begins from
+            processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
             if pace := paces.get(run.stage):
                 report(f"trial of stage {run.stage}: {pace.seconds:.2g} s a step{_peak(', ', pace)}")
     finally:
@@ -222,7 +222,7 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
             options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
         measure = FirstSteps(plan.stages[at].steps_left, processes().device, _pace_report(plan, at, report))
         status = train_one_stage(replace(run.request, options=options, after_step=measure), report)
-        processes().wait_for_everyone()  # the main process writes the adapter that the next stage begins from
+        processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
         gc.collect()  # models are part of reference cycles, and the next stage needs their memory
         if status or not _is_done(run.request.out):
             report(

@@ -81,9 +81,9 @@ def cache_features(
 
 
 def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
-    """ValueError for whatever would fail after hours of work."""
+    """ValueError for anything that would otherwise fail after hours of work."""
     if not data.folder.turns:
-        raise ValueError(f"{data.folder.path} has no clip; build the dataset first")
+        raise ValueError(f"{data.folder.path} has no clips; build the dataset first")
     check_clips(data.clip_shape, world.spec)
     if set(features) != {"latents"}:
         check_captions(data.folder, "caption or drop them, or cache only latents")

@@ -1,4 +1,4 @@
-"""The stages of a recipe one after another: their order, the options of each, and the adapters that it begins from."""
+"""The stages of a recipe one after another: their order, the options of each, and the adapters that it starts from."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _value(text: str, value: str, kind: typing.Any) -> typing.Any:
 
 
 def begins_from(stage: str, configs: Configs) -> tuple[str, ...]:
-    """The stages whose adapters a stage begins from, in order; configs: of the stages that have, or will have, one.
+    """The stages whose adapters a stage starts from, in order; configs: of the stages that have, or will have, one.
 
-    These are the stages of `Stage.after` and those that they began from, without adapters that a later one replaces
+    These are the stages of `Stage.after` and those that they started from, without adapters that a later one replaces
     entirely, or that train no model that this stage loads.
     """
     models = set(models_of(stage, configs[stage].shots_every > 0))
@@ -80,7 +80,7 @@ def played_with(last: str, configs: Configs) -> tuple[str, ...]:
 
 
 def _lineage(stage: str) -> tuple[str, ...]:
-    """All stages that lie between the world and this one, in the order of training."""
+    """All stages between the world and this one, in training order."""
     found: set[str] = set()
     waiting = [stage]
     while waiting:

@@ -51,8 +51,8 @@ class ChangedSetting(ValueError):
 
     def __init__(self, path: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{path} was trained with {name} {quoted(before)}, now it is {quoted(now)}; "
-            "continue with the same settings, or in another folder"
+            f"{path} was trained with {name} {quoted(before)}, now it is {quoted(now)}; continue with the same "
+            "settings, or use another folder"
         )
         self.name, self.before, self.now = name, before, now
 
@@ -135,7 +135,7 @@ def read_state(path: Path) -> StoredState:
     try:
         return read_json(path / "state.json", StoredState)
     except JsonError as error:
-        raise ValueError(f"{error}; delete this folder, and the run goes on from the one before") from error
+        raise ValueError(f"{error}; delete this folder to continue from the checkpoint before") from error
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
@@ -143,7 +143,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     info = checked_state(path, state.stage, state.config)
     weights = find_safetensors(path)
     if weights is None:
-        raise ValueError(f"{path}: holds no weights; delete this folder, and the run goes on from the one before")
+        raise ValueError(f"{path}: holds no weights; delete this folder to continue from the checkpoint before")
     source = SafetensorsSource(weights)
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
@@ -162,7 +162,7 @@ def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
     """
     info = read_state(path)
     if (info.format, info.stage) != (FORMAT, stage):
-        raise ValueError(f"{path} is of stage {info.stage!r}, not {stage!r}; give another folder (--out)")
+        raise ValueError(f"{path} is from stage {info.stage!r}, not {stage!r}; give another folder (--out)")
     stored = info.config.get("steps", 0)
     steps = max(config.steps, stored) if isinstance(stored, int) else stored
     check_settings(path, stage, {**info.config, "steps": steps}, config)
@@ -202,7 +202,9 @@ def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
 def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
     """A stored tensor; ValueError where it is missing or of another shape than `like`."""
     if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
-        raise ValueError(f"{source.path}: {name} is missing or not {tuple(like.shape)}; it is of another spec")
+        raise ValueError(
+            f"{source.path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
+        )
     return source.tensor(name)
 
 

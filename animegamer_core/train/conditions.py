@@ -1,4 +1,4 @@
-"""The conditions that the decoder gets beside the noised latents, and which of them are left out at random. B batch."""
+"""The conditions that the decoder gets with the noised latents, and which of them are dropped at random. B batch."""
 
 from __future__ import annotations
 

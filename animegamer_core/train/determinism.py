@@ -29,7 +29,7 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in DETERMINISTIC:
         raise ValueError(
-            f"deterministic kernels need {CUBLAS_WORKSPACE}={DETERMINISTIC[0]}, and it is "
+            f"deterministic kernels need {CUBLAS_WORKSPACE}={DETERMINISTIC[0]}, but it is "
             f"{os.environ.get(CUBLAS_WORKSPACE, 'not set')}; set it before Python starts, or train without them"
         )
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()

@@ -3,7 +3,7 @@
 FSDP2 is chosen with accelerate's launcher: `accelerate launch --use_fsdp --fsdp_version 2`, or a configuration file. We
 call torch's own DDP, and `fully_shard` with accelerate's settings, rather than accelerate's `prepare`: that supports
 FSDP on GPUs only, and would apply the launcher's mixed precision and accumulation on top of a StageConfig's. Frozen
-weights in bf16 and trained ones in fp32 lie in one shard.
+weights in bf16 and trained ones in fp32 are in one shard.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Next-state prediction: what the engine learns, and what it then predicts for the decoder to adapt to.
+"""Next-state prediction: the engine's training, and its predictions for the decoder's adaptation.
 
 B batch, K past turns, N state tokens, D state width, A answer tokens, V vocabulary.
 """
@@ -38,7 +38,8 @@ class EngineLearner(Learner):
         longest, room = self._table.longest(config.window), engine.spec.engine.max_positions
         if longest > room:
             raise ValueError(
-                f"prompts of window {config.window} reach {longest} tokens; the engine has room for {room}"
+                f"prompts with window {config.window} reach {longest} tokens; the engine has room for {room}, so use "
+                "a smaller window"
             )
         if config.checkpointing:
             # transformers renamed it in version 5; the old name warns
@@ -137,7 +138,7 @@ class _GameReader:
         self._turns = _by_turn(data, window)
 
     def teacher_forced(self, part: range) -> Tensor:
-        """(n, N, D): what is predicted for some clips when the past is the true one."""
+        """(n, N, D): predictions for some clips, given the true past."""
         found = self._empty(len(part))
         windows = {window[-1]: window for turn in self._turns for window in turn if window[-1] in part}
         for rows in self._batches(windows.values()):
@@ -146,7 +147,7 @@ class _GameReader:
         return found
 
     def free_running(self) -> Tensor:
-        """(n, N, D): what is predicted for all clips when the past is what was predicted before, turn after turn."""
+        """(n, N, D): predictions for all clips, turn after turn, given the earlier predictions as the past."""
         found = self._empty(len(self._data.folder.turns))
         for turn in self._turns:
             for rows in self._batches(turn):

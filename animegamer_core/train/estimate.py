@@ -31,10 +31,10 @@ _ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 
 @dataclass(frozen=True)
 class Size:
-    """What a stage takes, in bytes.
+    """The memory and disk space of a stage, in bytes.
 
     weights: on the device that trains. state: gradients, moments and average of trained values on top of that.
-    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads beside it.
+    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads next to it.
     """
 
     weights: int
@@ -61,8 +61,8 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
 
 
 def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> Learner:
-    """A stage's learner without weights; ValueError for whatever `check_stage` and `check_trainable` refuse, so that a
-    plan fails before its first stage is trained.
+    """A stage's learner without weights; ValueError for anything that `check_stage` and `check_trainable` refuse, so
+    that a plan fails before its first stage is trained.
     """
     check_stage(stage, config, parts, data)
     plain = replace(config, compile=False)

@@ -37,8 +37,8 @@ def extension_note(config: StageConfig, out: Path) -> str | None:
     now, last = (learning_rate(config, step) for step in (done, config.steps - 1))
     return (
         f"this run was planned for {planned} steps, has taken {done} and continues to {config.steps}: from step "
-        f"{done + 1} the learning rate follows the course of {config.steps} steps, so it changes from {before:.3g} to "
-        f"{now:.3g} and ends at {last:.3g}; {config.steps} steps without a break would give another result"
+        f"{done + 1} the learning rate follows the schedule of {config.steps} steps, so it changes from {before:.3g} "
+        f"to {now:.3g} and ends at {last:.3g}; {config.steps} steps in one run would give a different result"
     )
 
 

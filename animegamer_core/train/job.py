@@ -41,12 +41,12 @@ BRIEF_LOG_LINES = 500
 
 
 class ChangedOrigin(ValueError):
-    """A run is continued from another stage, profile, world, dataset or start than it began from."""
+    """A run is continued from another stage, profile, world, dataset or start than it started from."""
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
-            f"{out} holds a run of another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
-            "choose another folder for this one"
+            f"{out} holds a run with another {name} ({messages.brief(before, 40)}, now {messages.brief(now, 40)}); "
+            "choose another folder for this run"
         )
         self.name = name
 
@@ -85,7 +85,7 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
 
 
 def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
-    """The world as a stage that begins from these adapters reads it, and as its result will be played.
+    """The world as a stage that starts from these adapters reads it, and as its result will be played.
 
     profile: how turns are read. None: as the engine was trained; profile paper for an engine that none of our stages
     has trained. ValueError for a profile that is not for training or that the stage does not use, and for adapters that
@@ -93,9 +93,9 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
     """
     facts = STAGES[stage]
     if profile is not None and not facts.games:
-        raise ValueError(f"stage {stage} reads no turns, so a profile changes nothing; leave the profile as it is")
+        raise ValueError(f"stage {stage} reads no turns, so a profile has no effect; do not set one")
     if profile is not None and profile not in TRAINED_PROFILES:
-        raise ValueError(f"profile {profile!r} is not for training; choose {' or '.join(TRAINED_PROFILES)}")
+        raise ValueError(f"profile {profile!r} cannot be trained; choose {' or '.join(TRAINED_PROFILES)}")
     if not facts.games:
         return world
     reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
@@ -110,7 +110,7 @@ def how_to_load(
     stage: str, config: StageConfig, world: World, data: TrainingData, device: torch.device, start: Sequence[Path] = ()
 ) -> Loading:
     """How to load a stage's models into the least memory: frozen weights in bf16 where the stage keeps them so, and no
-    text and image encoder where the cache folder has their features and no adapter to begin from changes them.
+    text and image encoder where the cache folder has their features and no adapter to start from changes them.
     """
     dtype = torch.bfloat16 if keeps_frozen_in_bf16(config, device) else torch.float32
     prefixes = tuple(f"encoder.{part}." for part in FEATURE_ENCODERS)
@@ -136,7 +136,7 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
         and world.has("encoder")
         and (lacking := world.missing(FEATURE_ENCODERS))
     ):
-        raise ValueError(f"stage {stage} computes features of clips and texts, and {lacking[0]}")
+        raise ValueError(f"stage {stage} computes features of clips and texts, but {lacking[0]}")
     parts = WorldParts.load(world, models_of(stage, loading.sheets), loading)
     for name in needs:
         parts.of(name)
@@ -145,7 +145,7 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """What a run begins from. start: adapters with their strengths. world: as the stage reads it; None where it reads
+    """What a run starts from. start: adapters with their strengths. world: as the stage reads it; None where it reads
     no world. in_place: whether the run writes to the world, so that it differs afterwards.
     """
 
@@ -174,12 +174,12 @@ class RunOrigin:
 
 @contextmanager
 def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
-    """Lock a run's folder while the block runs, and note in it what the run begins from.
+    """Lock a run's folder while the block runs, and note in it what the run starts from.
 
-    ValueError while another training works in the folder, and where the run there has a checkpoint and began from
+    ValueError while another training works in the folder, and where the run there has a checkpoint and started from
     another stage, profile, dataset or world.
     """
-    refusal = f"{out}: another training is at work here; wait for it, stop it, or choose another folder"
+    refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
         with processes().main_process_first():
             notes, path = origin.notes(), out / JOB
@@ -192,7 +192,7 @@ def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
 
 
 def check_origin(out: Path, origin: RunOrigin) -> None:
-    """ValueError where the folder's run began from another stage, profile, dataset or world; writes nothing."""
+    """ValueError where the folder's run started from another stage, profile, dataset or world; writes nothing."""
     if (out / JOB).is_file():
         _check_same(out, read_json(out / JOB), origin.notes())
 
@@ -201,7 +201,7 @@ def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, obj
     """ChangedOrigin for the first note that differs from those before."""
     if before.get("world") is None:  # the run wrote to its world
         before = {**before, "world": notes["world"]}
-    # runs of earlier versions noted no profile; their world tells them apart
+    # runs of earlier versions recorded no profile; their world distinguishes them
     before = {"profile": notes["profile"], **before}
     for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
@@ -223,7 +223,7 @@ def _own_accelerate() -> Iterator[None]:
 
 
 def brief(row: StageConfig, **chosen: float) -> StageConfig:
-    """A stage's row for a run that somebody waits for: fewer steps, a warm-up of a tenth of them, logged often.
+    """A stage's row for an interactive run: fewer steps, a warm-up of a tenth of them, frequent logging.
 
     chosen: fields with other values; 0 keeps the row's. The row's accumulation is kept as far as it divides the batch.
     """

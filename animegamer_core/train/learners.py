@@ -74,7 +74,7 @@ class Learner(nn.Module):
         return None
 
     def restore_start(self) -> None:
-        """Undo the changes of a stopped run that its continuation must not begin with and no checkpoint restores."""
+        """Undo the changes of a stopped run that its continuation must not start with and no checkpoint restores."""
 
 
 class VaeLearner(Learner):
@@ -212,7 +212,7 @@ class DiffusionLearner(Learner):
         return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        """What conditions the decoder beside the noised latents."""
+        """The decoder's conditions besides the noised latents."""
         config = self.settings
         motion = motion_condition(data.motion[rows.cpu()], config).to(values["latents"].device, non_blocking=True)
         if self.encoder is None:
@@ -273,10 +273,10 @@ class DiffusionLearner(Learner):
 
 class DistillLearner(DiffusionLearner):
     """The decoder learns to predict in one pass what guidance computes from two: u + g (c - u). Its teacher is the
-    decoder as the stage began.
+    decoder at the start of the stage.
 
     g is that of guidance `cosine` or `constant` at each sample's timestep (Meng et al. 2023, On Distillation of Guided
-    Diffusion Models, with one fixed schedule in place of a range of strengths). Shots are then sampled with guidance
+    Diffusion Models, with one fixed schedule instead of a range of strengths). Shots are then sampled with guidance
     `distilled`.
     """
 

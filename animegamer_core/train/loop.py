@@ -28,7 +28,7 @@ DrawShots = Callable[[Learner, "nn.Module | None", int, torch.device], None]  # 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a stage is run, apart from what it computes.
+    """How to run a stage, apart from what it computes.
 
     resume: continue from the last checkpoint in the folder, if there is one. should_stop: called after each step; True
     saves a checkpoint and stops. on_step: receives the values of each logged step. An exception from either reaches the
@@ -105,7 +105,7 @@ class _Loop:
         return self.state.step >= self.config.steps
 
     def _is_due(self, every: int) -> bool:
-        """Whether something that happens every so many steps, and after the last, happens now; 0 is never."""
+        """Whether something that happens every N steps, and after the last, happens now; 0 is never."""
         return every > 0 and (self.state.step % every == 0 or self._is_last())
 
     def _clock(self) -> None:

@@ -54,8 +54,8 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
         reason = str(error).partition(". ")[0]
         saved = list_checkpoints(request.out / CHECKPOINTS)
         raise ValueError(
-            f"stage {request.stage} does not fit into the GPU's memory ({reason}); try --checkpointing, a smaller "
-            f"--per-card, or several GPUs with FSDP2{', each with --resume to continue' if saved else ''}"
+            f"stage {request.stage} does not fit in GPU memory ({reason}); try --checkpointing, a smaller --per-card, "
+            f"or several GPUs with FSDP2{', each with --resume to continue' if saved else ''}"
         ) from error
 
 
@@ -63,8 +63,8 @@ def _train(request: TrainRequest, report: Report) -> int:
     folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage looks for them if it reads any
     is_baseline = request.stage in BASELINE_STAGES
     for file in request.start:
-        adapted_models(file, is_baseline)  # refuses a file that is no adapter for it
-        report(f"begins from {file}")
+        adapted_models(file, is_baseline)  # refuses a file that is not an adapter for it
+        report(f"starts from {file}")
     if is_baseline:
         return _train_baseline(request, folder, report)
     with processes().main_process_first():
@@ -86,7 +86,7 @@ def _as_trained(request: TrainRequest, world: World, report: Report) -> World:
     """The world as the stage reads it; reports a warning where its engine was trained to be read otherwise."""
     world = to_train(request.stage, world, request.start, request.profile)
     if request.profile or world.warnings:
-        report(f"reads turns by profile {world.profile.name}")
+        report(f"reads turns with profile {world.profile.name}")
     for line in world.warnings:
         report(f"warning: {line}")
     return world
@@ -103,7 +103,7 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
     at_once = config.batch // (processes().num_processes * config.accumulation)
     if processes().device.type == "cpu" and may_split and min(at_once, config.per_card or at_once) > CPU_SAMPLES:
         config = replace(config, per_card=CPU_SAMPLES)
-        report(f"on a CPU at most {CPU_SAMPLES} samples are computed at a time, to save memory; --per-card allows more")
+        report(f"to save memory, a CPU computes at most {CPU_SAMPLES} samples at a time; --per-card allows more")
     if config.deterministic:
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
@@ -135,7 +135,7 @@ def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, r
     """Recipe scratch: writes the trained weights into the world, once, since a later stage may train it further."""
     check_writable(request, world)
     if request.resume and is_in_world(request):
-        report(f"{request.out} is done, and {request.world} has its weights; choose another --out to train further")
+        report(f"{request.out} is finished, and {request.world} has its weights; choose another --out to train further")
         return 0
     with writing(world.folder) if processes().is_main_process else nullcontext():
         # opened again: until the lock was held, another program may have written
@@ -143,14 +143,14 @@ def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, r
 
 
 def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, report: Report) -> int:
-    """Recipe scratch, in a world that nobody else writes to."""
+    """Recipe scratch, with the world locked against other writers."""
     world = _as_trained(request, world, report)
     config = _checked_config(request, "scratch", report, world)
     if config.lora_rank:
         # A run that was stopped between writing the world and noting it would apply the LoRA a second time.
         raise ValueError(
-            f"lora_rank is {config.lora_rank}, and recipe scratch trains whole weights in place; leave it out, or give "
-            "--recipe lora, which leaves an adapter"
+            f"lora_rank is {config.lora_rank}, but recipe scratch trains the full weights in place; drop it, or give "
+            "--recipe lora, which writes an adapter"
         )
     with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, world, in_place=True)):
         progress = RunProgress(request.stage, report)
@@ -177,7 +177,7 @@ def is_in_world(request: TrainRequest) -> bool:
         return False
     if result[IN_WORLD] != str(Path(request.world).resolve()):
         raise ValueError(
-            f"{request.out} is done, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
+            f"{request.out} is finished, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
             f"--out, or use {request.out / request.stage}.safetensors (--stage-file to play with it, --start to train)"
         )
     return True
@@ -193,7 +193,9 @@ def _train_baseline(request: TrainRequest, folder: DatasetFolder, report: Report
     stock = is_pipeline(path)
     config = _checked_config(request, request.recipe or ("lora" if stock else "scratch"), report)
     if config.lora_rank and not stock:
-        raise ValueError(f"{request.world} is no CogVideoX-2b folder, which LoRA needs; or give --recipe scratch")
+        raise ValueError(
+            f"{request.world} is not a CogVideoX-2b folder, which LoRA needs; give one, or --recipe scratch"
+        )
     world = None if stock else open_world(request.world)
     with hold_run_folder(request.out, RunOrigin(request.stage, folder, request.starts, world)):
         if stock:

@@ -109,7 +109,7 @@ class WorldParts:
         model = getattr(self, name)
         if model is None:
             raise ValueError(
-                f"this stage needs the {name}, which world {self.spec.name!r} lacks; train or convert it first"
+                f"this stage needs the {name}, which world {self.spec.name!r} does not have; train or convert it first"
             )
         return model
 

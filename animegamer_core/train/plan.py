@@ -1,4 +1,4 @@
-"""The plan of `train all`: what each stage begins from, reads and takes, printed before the first step."""
+"""The plan of `train all`: what each stage starts from, reads and takes, printed before the first step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPARE = 64 * 2**20  # bytes for logs, pictures and the file system itself
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage of the run. begins: the stages whose adapters it begins from. steps: how many are done."""
+    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many are done."""
 
     request: TrainRequest
     config: StageConfig
@@ -105,17 +105,18 @@ class Plan:
         return [self.about, *_table(self), *_memory(self), *_time(self), *self._disk()]
 
     def check_disk(self) -> None:
-        """ValueError where a disk has less free space than what is still to be written to it."""
+        """ValueError if a disk has less free space than what will be written to it."""
         for folders, needed, free in _by_disk(self.disk_use):
             if needed + SPARE > free:
                 raise ValueError(
-                    f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, and only "
-                    f"{size_text(free)} are free; make room, choose another --out, or train fewer values (--set)"
+                    f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, but only "
+                    f"{size_text(free)} are free; free some space, choose another --out, or train fewer parameters "
+                    "(--set)"
                 )
 
     def _disk(self) -> list[str]:
         return [
-            f"disk: about {size_text(needed)} still to be written to {folders}, {size_text(free)} free"
+            f"disk: about {size_text(needed)} still to write to {folders}, {size_text(free)} free"
             for folders, needed, free in _by_disk(self.disk_use)
         ]
 
@@ -156,7 +157,7 @@ def _memory(plan: Plan) -> list[str]:
     features = ", ".join(f"{name} {size_text(count)}" for name, count in computed.items())
     lines = [
         f"memory: estimated from the sizes of the models, at most {size_text(most.weights)} of weights and "
-        f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top"
+        f"{size_text(most.state)} of gradients, optimizer state and averages; activations come on top of that"
     ]
     if features:
         preparing = max(plan.stages, key=lambda stage: stage.preparing)
@@ -210,7 +211,7 @@ def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
 
 
 def make_plan(chain: Chain) -> Plan:
-    """The plan of a run; ValueError for whatever would make one of its stages fail before its first step."""
+    """The plan of a run; ValueError for anything that would make a stage fail before its first step."""
     cache = chain.request.cache
     data = TrainingData(chain.folder, FeatureStore(), cache=cache)
     known, stages = _cached(chain, data), []
@@ -227,7 +228,7 @@ def make_plan(chain: Chain) -> Plan:
 
 
 def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
-    """One stage, which computes these features; ValueError for whatever would make it fail before its first step."""
+    """One stage, which computes these features; ValueError if anything would make it fail before its first step."""
     if run.done:
         return StagePlan(run)
     models = models_of(run.stage, run.config.shots_every > 0)
@@ -261,7 +262,7 @@ def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int
     """How much is still to be written where; checkpoints of an unfinished stage are overwritten."""
     sizes = {stage.run.stage: stage.size for stage in stages if stage.size is not None}
     needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
-    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written beside the old ones
+    needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written next to the old ones
     out, cache = chain.request.out, chain.request.cache
     uses = [(out, max(0, needed - sum(bytes_in(out / name / CHECKPOINTS) for name in sizes)))]
     if cache is not None:
@@ -271,6 +272,6 @@ def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int
     if chain.recipe == SCRATCH and sizes:
         whole, largest = world_bytes(bare_parts(chain.world, chain.spec, chain.tokenizer, MODELS))
         known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
-        # a new part is written beside the old one
+        # a new part is written next to the old one
         uses.append((Path(chain.request.world), max(0, whole + largest - known)))
     return uses

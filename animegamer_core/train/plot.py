@@ -37,7 +37,7 @@ def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
         if points:
             curves[name] = points
     if not curves:
-        raise ValueError("no loss is logged yet; train a step first")
+        raise ValueError("no loss has been logged yet; train a step first")
     figure = Figure(figsize=(SIZE[0] / 100, SIZE[1] / 100), dpi=100, layout="constrained")
     axes = figure.add_subplot(xlabel="step")
     for name, points in curves.items():

@@ -1,4 +1,4 @@
-"""What a run says of itself: features before the first step, steps and their pace, and how it stopped."""
+"""A run's progress messages: features before the first step, steps and their pace, and how it stopped."""
 
 from __future__ import annotations
 

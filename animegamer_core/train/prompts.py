@@ -30,7 +30,7 @@ class PromptTable:
         self._past_blocks = self._blocks if engine.profile.history_states else [zeros] * len(turns)
         self._start, self._end = (_without_slots([engine.tokenizer.token(name)]) for name in ("<s>", "</s>"))
         self.answers = len(zeros[0]) + 1
-        self.choices = tuple(range(0, 12, 3))  # where the four numbers stand among the answers
+        self.choices = tuple(range(0, 12, 3))  # positions of the four numbers among the answers
 
     def prompt(self, clips: Sequence[int], answered: bool = True) -> TurnPrompt:
         """The prompt whose last clip is the turn to predict; with its answer, or ending in `<ML>` as in play."""

@@ -1,4 +1,4 @@
-"""What somebody asks to train: one stage, with the values that differ from the recipe's row."""
+"""A training request: one stage, with the values that differ from the recipe's row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stages import StageConfig, stage_config
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
     """One stage to train. world: a folder, or the name of an embedded world. spec: sizes of a world that is to be made.
-    recipe: None for the spec's default. start: adapters to begin from, in order. profile: how turns are read, None for
+    recipe: None for the spec's default. start: adapters to start from, in order. profile: how turns are read, None for
     the world's own way. cache: folder of computed features. options: values of StageConfig by name. after_step: called
     after each step; True stops the run.
     """
@@ -34,7 +34,7 @@ class TrainRequest:
 
     @property
     def starts(self) -> list[tuple[Path, float]]:
-        """The adapters to begin from, each at full strength."""
+        """The adapters to start from, each at full strength."""
         return [(file, 1.0) for file in self.start]
 
     def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:

@@ -110,11 +110,11 @@ def train_stage(
 def check_free(out: Path, options: RunOptions) -> None:
     """ValueError if the folder holds a run and the options do not continue it."""
     if not options.resume and list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(f"{out} holds a run already; continue it (--resume), or choose another folder (--out)")
+        raise ValueError(f"{out} already holds a run; continue it (--resume), or choose another folder (--out)")
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
-    """ValueError for whatever would fail later."""
+    """ValueError for anything that would fail later."""
     count = processes().num_processes
     if config.batch % (count * config.accumulation):
         raise ValueError(
@@ -123,7 +123,7 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         )
     check_optimizer(config, distributed.fsdp_wanted())
     if not data.clips():
-        raise ValueError(f"{data.folder.path} has no clip to train on; are all games held out?")
+        raise ValueError(f"{data.folder.path} has no clips to train on; are all games held out?")
     if STAGES[stage].captions:
         check_captions(data.folder)
     if "encoder" in STAGES[stage].needs and parts.encoder is not None:
@@ -159,19 +159,19 @@ def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
         shown = ", ".join(map(repr, unknown[:UNKNOWN_WORDS_SHOWN]))
         more = ", ..." if len(unknown) > UNKNOWN_WORDS_SHOWN else ""
         raise ValueError(
-            f"the encoder's vocabulary lacks {shown}{more} of the captions in {data.folder.path}; a world's words are "
-            "chosen when it is made, so train a new one on this dataset"
+            f"the encoder's vocabulary does not have {shown}{more} from the captions in {data.folder.path}; a world's "
+            "vocabulary is fixed when it is made, so train a new world on this dataset"
         )
 
 
 def _check_games(parts: WorldParts, data: TrainingData) -> None:
     if not data.games():
-        raise ValueError(f"{data.folder.path} has no game to train on; games.jsonl lists sequences of clips")
+        raise ValueError(f"{data.folder.path} has no games to train on; list sequences of clips in games.jsonl")
     tokenizer = parts.of("engine").tokenizer
     for turn in data.folder.turns:
         if unknown := tokenizer.unknown_words(turn.instruction):
             raise ValueError(
-                f"{turn.clip}: the engine's vocabulary lacks {unknown[0]!r}; make it from this dataset's words"
+                f"{turn.clip}: the engine's vocabulary does not have {unknown[0]!r}; make it from this dataset's words"
             )
 
 
@@ -284,7 +284,7 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
 
 
 def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of an adapter; layers that only training needs are written to another file beside it."""
+    """The tensors of an adapter; layers that only training needs are written to another file next to it."""
     from safetensors.torch import save_file
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}

@@ -1,4 +1,4 @@
-"""Contact sheets of a run: true clips beside shots from the weights so far.
+"""Contact sheets of a run: true clips next to shots drawn with the current weights.
 
 They use none of the run's random numbers, so a run computes the same with and without them.
 """

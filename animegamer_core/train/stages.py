@@ -2,7 +2,7 @@
 
 Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1; docs/reference.md, training),
 for GPUs of 80 GB; `lora24` trains only LoRA, on one GPU of 24 GB; `scratch` holds the rows for a small world whose
-models begin with random weights.
+models start with random weights.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..spec import ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What a stage is, whatever its configuration.
+    """The fixed properties of a stage, independent of its configuration.
 
     needs: the models that it trains or computes features with. makes: those of them that it creates, with random
     weights, where a small world lacks them. reads: features, as `training_data` names them; `image` is of the frame
     that the encoder reads. outdates: features that have to be computed again after it. after: the stages whose adapters
-    it begins from where a published world is trained; None if published weights stay as they are. captions: whether
+    it starts from where a published world is trained; None if published weights stay as they are. captions: whether
     every clip needs one. games: whether it reads games, and not only clips. conditions_on_motion: whether it trains the
     decoder to follow motion values, so that its result belongs to a motion table. mixes: whether it trains the layers
     that the decoder's unconditional state is computed with. contrasts: whether its loss compares the samples of a
@@ -95,7 +95,7 @@ STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.opt
 OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
-Check = tuple[Callable[[Any], bool], str]  # a test of an option's value, and what is expected
+Check = tuple[Callable[[Any], bool], str]  # a check of an option's value, and its description
 _AT_LEAST_1: Check = (lambda value: value >= 1, "1 or more")
 _AT_LEAST_0: Check = (lambda value: value >= 0, "0 or more")
 _CHANCE: Check = (lambda value: 0 <= value <= 1, "0 to 1")
@@ -112,92 +112,97 @@ def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = 
 
 @dataclass(frozen=True, kw_only=True)
 class StageConfig:
-    """One stage of training. Names of parameters begin with encoder., decoder., engine. or heads."""
+    """One stage of training. Names of parameters start with encoder., decoder., engine. or heads."""
 
-    trainable: tuple[str, ...] = _option((), "regular expressions, searched in parameter names; the rest is frozen")
-    lora_rank: int = _option(0, "rank of the LoRA; 0 trains none", _AT_LEAST_0)
+    trainable: tuple[str, ...] = _option((), "regular expressions for names of parameters to train; the rest is frozen")
+    lora_rank: int = _option(0, "LoRA rank; 0: no LoRA", _AT_LEAST_0)
     lora_alpha: float = _option(1.0, "the LoRA is scaled by alpha / rank")
     lora_dropout: float = _option(0.0, "dropout on the LoRA's inputs")
-    lora_targets: tuple[str, ...] = _option((), "regular expressions, searched in names of linear layers")
+    lora_targets: tuple[str, ...] = _option((), "regular expressions for names of linear layers that get a LoRA")
 
-    steps: int = _option(1000, "optimizer steps of the whole stage", _AT_LEAST_1)
-    batch: int = _option(64, "clips (or games) of one optimizer step, over all processes", _AT_LEAST_1)
+    steps: int = _option(1000, "optimizer steps for the whole stage", _AT_LEAST_1)
+    batch: int = _option(64, "clips (or games) per optimizer step, over all processes", _AT_LEAST_1)
     accumulation: int = _option(
-        1, "micro-batches that a process splits its part of a batch into, to save memory", _AT_LEAST_1
+        1, "micro-batches (gradient accumulation steps) per process, to save memory", _AT_LEAST_1
     )
     per_card: int = _option(
-        0, "most samples that a process computes at a time; raises accumulation; 0: no limit", _AT_LEAST_0
+        0, "maximum samples that a process computes at a time; raises accumulation; 0: no limit", _AT_LEAST_0
     )
-    minutes: float = _option(0.0, "save a checkpoint and stop after so many minutes; 0 sets no limit", _AT_LEAST_0)
-    seed: int = _option(0, "seed of new weights, sampling order and noise")
+    minutes: float = _option(0.0, "save a checkpoint and stop after this many minutes; 0: no limit", _AT_LEAST_0)
+    seed: int = _option(0, "seed for new weights, sampling order and noise")
 
-    lr: float = _option(1e-3, "highest learning rate", _RATE)
-    lr_floor: float = _option(0.02, "learning rate at the end, as a fraction of the highest", _CHANCE)
-    lr_warmup: int = _option(100, "steps over which the learning rate rises", _AT_LEAST_0)
+    lr: float = _option(1e-3, "peak learning rate", _RATE)
+    lr_floor: float = _option(0.02, "final learning rate, as a fraction of the peak", _CHANCE)
+    lr_warmup: int = _option(100, "warm-up steps of the learning rate", _AT_LEAST_0)
     optimizer: str = _option(
         "adamw", "adamw: fused on a GPU; adamw8bit: moments in 8 bits (needs torchao)", choices=("adamw", "adamw8bit")
     )
-    weight_decay: float = _option(0.01, "weight decay of matrices; vectors have none")
+    weight_decay: float = _option(0.01, "weight decay for matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
-    clip: float = _option(1.0, "largest norm of the gradient; a longer one is clipped", _ABOVE_0)
-    ema: float = _option(0.999, "decay of the weights' moving average; 0 keeps no average", _DECAY)
+    clip: float = _option(1.0, "gradient norm above which gradients are clipped", _ABOVE_0)
+    ema: float = _option(0.999, "decay of the weights' moving average (EMA); 0: no average", _DECAY)
 
     precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere", choices=("bf16", "no"))
     halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, where autocast computes in bf16 anyway")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
-    compile: bool = _option(False, "compile the transformer: slow start, faster steps")
-    deterministic: bool = _option(False, "deterministic GPU kernels, so that a run repeats to the last digit; slower")
+    compile: bool = _option(False, "compile the transformer; slow start, faster steps")
+    deterministic: bool = _option(False, "deterministic GPU kernels, so that runs are bit-identical; slower")
 
-    drop_text: float = _option(0.0, "chance that a sample's motion text is read as ''", _CHANCE)
-    drop_text_features: float = _option(0.0, "chance that a sample's text features are zero", _CHANCE)
-    drop_image: float = _option(0.0, "chance that a sample's image features are zero", _CHANCE)
-    drop_both: float = _option(0.0, "chance that both are zero, which guidance reads as unconditional", _CHANCE)
+    drop_text: float = _option(0.0, "probability of replacing a sample's motion text with ''", _CHANCE)
+    drop_text_features: float = _option(0.0, "probability of zeroing a sample's text features", _CHANCE)
+    drop_image: float = _option(0.0, "probability of zeroing a sample's image features", _CHANCE)
+    drop_both: float = _option(0.0, "probability of zeroing both, which is guidance's unconditional input", _CHANCE)
     encoder_frame: str = _option(
         "first", "the frame that the shot encoder reads: first, or random", choices=("first", "random")
     )
-    motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: one value for all")
+    motion_scope: bool = _option(
+        True, "condition the decoder on each clip's motion value; off: one value for all clips"
+    )
     drop_motion: float = _option(
-        0.0, "chance that a sample's motion value is left out, for a world whose spec guides motion", _CHANCE
+        0.0, "probability of dropping a sample's motion value, for a world whose spec guides motion", _CHANCE
     )
     true_states: float = _option(
-        0.0, "chance that a sample of adaptation reads the true representation, not the predicted one", _CHANCE
+        0.0, "probability that adaptation reads the true representation instead of the predicted one", _CHANCE
     )
-    sample_latents: bool = _option(True, "draw latents from the VAE's posterior; off: take its mean")
-    band_timesteps: bool = _option(True, "each sample of a batch draws its timestep from a band of its own")
+    sample_latents: bool = _option(True, "sample latents from the VAE's posterior; off: use its mean")
+    band_timesteps: bool = _option(True, "stratify timesteps: each sample of a batch draws from its own band")
 
-    l1: float = _option(1.0, "weight of the VAE's mean absolute error")
+    l1: float = _option(1.0, "weight of the VAE's L1 error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
-    edge: float = _option(0.5, "weight of the mean absolute error of differences between neighbouring pixels")
-    edge_scales: int = _option(1, "sizes of picture that this is summed over: full, half, quarter ...", _AT_LEAST_1)
-    motion: float = _option(0.0, "weight of the mean absolute error of differences between consecutive frames")
-    kl: float = _option(1e-6, "weight of the VAE's divergence from a normal distribution")
-    clip_lengths: tuple[int, ...] = _option((17,), "frames of the VAE's clips; one length is drawn each step")
+    edge: float = _option(0.5, "weight of the L1 error of differences between neighbouring pixels")
+    edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
+    motion: float = _option(0.0, "weight of the L1 error of differences between consecutive frames")
+    kl: float = _option(1e-6, "weight of the VAE's KL divergence from a normal distribution")
+    clip_lengths: tuple[int, ...] = _option((17,), "clip lengths for the VAE in frames; each step draws one")
     pixels: float = _option(0.0, "weight of the loss that reconstructs patches from image features")
 
     cross_entropy: float = _option(1.0, "weight of the state block's tokens")
     alpha: float = _option(1.0, "weight of the representation's squared error")
     beta: float = _option(0.0, "weight of 1 - cosine of the representation")
-    window: int = _option(4, "most past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)
+    window: int = _option(4, "maximum past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)
     recall: float = _option(
-        0.0, "chance that the oldest past turns of a prompt are earlier turns of the game, as in memory recall", _CHANCE
+        0.0,
+        "probability of replacing the oldest past turns of a prompt with earlier turns of the game, as in memory "
+        "recall",
+        _CHANCE,
     )
-    history_noise: float = _option(0.0, "highest standard deviation of noise on past representations")
+    history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
     history_own: float = _option(
-        0.0, "chance that a past representation is the engine's own prediction; for a trained engine", _CHANCE
+        0.0, "probability that a past representation is the engine's own prediction; for a trained engine", _CHANCE
     )
     teacher_guidance: str = _option(
-        "cosine", "the guidance that stage distill learns: cosine, or constant", choices=("cosine", "constant")
+        "cosine", "guidance schedule that stage distill learns: cosine, or constant", choices=("cosine", "constant")
     )
-    free_running: bool = _option(False, "adaptation reads predictions that the engine made from its own earlier ones")
+    free_running: bool = _option(False, "adaptation reads predictions based on the engine's own earlier predictions")
 
-    log_every: int = _option(20, "steps between lines of the log", _AT_LEAST_1)
+    log_every: int = _option(20, "steps between log lines", _AT_LEAST_1)
     save_every: int = _option(500, "steps between checkpoints", _AT_LEAST_1)
-    validate_every: int = _option(0, "steps between losses on held-out games; 0 measures none", _AT_LEAST_0)
+    validate_every: int = _option(0, "steps between validation losses on held-out games; 0: none", _AT_LEAST_0)
     shots_every: int = _option(
-        0, "steps between contact sheets of shots from the weights so far; 0 draws none", _AT_LEAST_0
+        0, "steps between contact sheets of shots drawn with the current weights; 0: none", _AT_LEAST_0
     )
-    shots_steps: int = _option(10, "sampler steps of those shots", _AT_LEAST_1, _MOST_STEPS)
-    shard_mb: int = _option(1024, "largest file of a checkpoint, in MiB", _AT_LEAST_1)
+    shots_steps: int = _option(10, "sampling steps for those shots", _AT_LEAST_1, _MOST_STEPS)
+    shard_mb: int = _option(1024, "maximum size of a checkpoint file, in MiB", _AT_LEAST_1)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -320,7 +325,7 @@ SCRATCH: dict[str, StageConfig] = {
     ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
-SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to begin with
+SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
 GUIDED_STAGES = ("warmup", "joint", "adapt")  # they train a decoder that has to know no motion value as well
 DROP_MOTION = 0.1  # of the samples, for a world whose spec guides motion
 # What saves memory at the published sizes only costs time for a small world.
@@ -333,7 +338,9 @@ _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = None) -> StageConfig:
     """The row of a stage; spec: of the world that is trained. ValueError lists the recipe's stages."""
     if stage not in RECIPES[recipe]:
-        raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose lora")
+        raise ValueError(
+            f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose recipe lora"
+        )
     row = RECIPES[recipe][stage]
     if spec is not None and spec.name in SCRATCH_SPECS:
         row = replace(row, **_SMALL_WORLD)
@@ -343,10 +350,10 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A warning if the learning rate lies outside the band known to work, or is never reached."""
+    """A warning if the learning rate is outside the range known to work, or is never reached."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
     if not low <= config.lr <= high:
-        return f"learning rate {config.lr:g} lies outside {low:g} to {high:g}, where such training is known to work"
+        return f"learning rate {config.lr:g} is outside {low:g} to {high:g}, the range known to work"
     if config.lr_warmup > config.steps:
         return (
             f"the learning rate rises over lr_warmup {config.lr_warmup} of {config.steps} steps, so it ends at "
@@ -356,11 +363,11 @@ def lr_warning(config: StageConfig) -> str | None:
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """The names in which any pattern is found, in order; ValueError for a pattern that is no regular expression."""
+    """The names that match any pattern, in order; ValueError for an invalid regular expression."""
     compiled = []
     for pattern in patterns:
         try:
             compiled.append(re.compile(pattern))
         except re.error as error:
-            raise ValueError(f"pattern {pattern!r} is no regular expression ({error}); correct it") from error
+            raise ValueError(f"pattern {pattern!r} is not a valid regular expression ({error}); correct it") from error
     return tuple(name for name in names if any(pattern.search(name) for pattern in compiled))

@@ -1,6 +1,6 @@
 """The paper's baseline GC: a stock CogVideoX that draws a clip from the whole instruction, trained by stage `gc`.
 
-In the Toybox it begins with random weights at the decoder's size and reads the world's own text encoder; the result is
+In the Toybox it starts with random weights at the decoder's size and reads the world's own text encoder; the result is
 a folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B a LoRA is trained; the result is a file
 for `load_lora_weights`.
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PIPELINE = "model_index.json"  # every folder of diffusers has it
-SAMPLING = "sampling.json"  # beside it, or beside the LoRA: how shots are drawn by default, and of how many frames
+SAMPLING = "sampling.json"  # next to it, or next to the LoRA: how shots are drawn by default, and of how many frames
 TEXT_STEP = 16  # a new model's text length is a multiple of it
 TEXT_ROWS = 64  # instructions encoded at a time
 
@@ -107,7 +107,7 @@ def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldPa
         raise ValueError(f"{folder} is not a complete CogVideoX folder ({error}); download it again") from error
     config = pipeline.transformer.config
     if config.use_rotary_positional_embeddings or config.patch_size_t or config.ofs_embed_dim:
-        raise ValueError(f"{folder} is another variant of CogVideoX; stage gc trains THUDM/CogVideoX-2b")
+        raise ValueError(f"{folder} is another CogVideoX model; stage gc trains THUDM/CogVideoX-2b")
     pipeline.vae.float()
     spec = _spec_of(folder.name, pipeline)
     pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # it encodes whole clips, as for the decoder

@@ -45,7 +45,7 @@ def check_trainable(learner: nn.Module, config: StageConfig) -> None:
             "lora_targets or set lora_rank to 0"
         )
     if not config.trainable and not config.lora_rank:
-        raise ValueError("nothing would train: lora_rank is 0 and trainable names no parameter; set one of them")
+        raise ValueError("nothing to train: lora_rank is 0 and trainable matches no parameter; set one of them")
 
 
 def is_trained_lora(name: str) -> bool:
@@ -64,7 +64,7 @@ def drop_lora(learner: nn.Module) -> None:
 
 
 def keep_lora(learner: nn.Module) -> None:
-    """Leave the LoRA that a stage trained in its model: merged into float32 weights, or beside narrower ones."""
+    """Leave the LoRA that a stage trained in its model: merged into float32 weights, or next to narrower ones."""
     updates = lora_of(learner, ADAPTER)
     detach(learner, ADAPTER)
     attach(learner, updates, free_name(learner))

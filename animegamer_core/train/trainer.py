@@ -211,6 +211,6 @@ def _check_close(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) ->
     length = norm(plain.values())
     if not distance <= MAX_COMPILE_ERROR * length:
         raise ValueError(
-            f"torch {torch.__version__} compiles this stage wrongly: a first gradient lies {distance:.3g} from the "
-            f"plain one, which is {length:.3g} long; train without --compile, or with a smaller --per-card"
+            f"torch {torch.__version__} compiles this stage incorrectly: a first gradient differs by {distance:.3g} "
+            f"from the eager one, whose norm is {length:.3g}; train without --compile, or with a smaller --per-card"
         )

@@ -53,7 +53,7 @@ class TrainingData:
     def __post_init__(self) -> None:
         if len(self.store) not in (0, len(self.folder.turns)):
             raise ValueError(
-                f"{len(self.folder.turns)} turns but {len(self.store)} rows of features; compute them anew"
+                f"{len(self.folder.turns)} turns but {len(self.store)} rows of features; compute the features again"
             )
 
     @cached_property
@@ -137,14 +137,16 @@ def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None
     decoder = spec.decoder
     wanted = (frames or decoder.frames, decoder.height, decoder.width, 3)
     if tuple(found) != wanted:
-        raise ValueError(f"clips are {tuple(found)} (frames, height, width, 3); spec {spec.name!r} reads {wanted}")
+        raise ValueError(
+            f"clips have shape {tuple(found)} (frames, height, width, 3), but spec {spec.name!r} needs {wanted}"
+        )
 
 
 def check_captions(folder: DatasetFolder, remedy: str = "caption them first") -> None:
     """ValueError, with the remedy, where clips have no caption."""
     uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
     if uncaptioned:
-        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first is {uncaptioned[0]}; {remedy}")
+        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first of them {uncaptioned[0]}; {remedy}")
 
 
 def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:

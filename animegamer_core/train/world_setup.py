@@ -24,7 +24,7 @@ UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains 
 
 
 def world_exists(name: str) -> bool:
-    """Whether `open_world` finds something of that name; otherwise a folder is to be made."""
+    """Whether `open_world` finds something by that name; otherwise a folder will be made."""
     folder = EMBEDDED.get(name, Path(name))
     if (folder / MANIFEST).is_file() or published_worlds(folder):
         return True
@@ -37,14 +37,14 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     """
     name = request.world
     if name in EMBEDDED and (Path(name) / MANIFEST).is_file():
-        raise ValueError(f"{name} is a world of this package and a folder here; give ./{name}, or rename the folder")
+        raise ValueError(f"{name} is both a built-in world and a folder here; give ./{name}, or rename the folder")
     if world_exists(name):
         world = open_world(name)
         if request.spec and get_spec(request.spec).name != world.spec.name:
-            raise ValueError(f"{name} has spec {world.spec.name!r}, not {request.spec!r}; leave --spec out")
+            raise ValueError(f"{name} has spec {world.spec.name!r}, not {request.spec!r}; drop --spec")
         return world
     if not request.spec:
-        raise ValueError(f"{name} is no world yet; choose the sizes of a new one with --spec")
+        raise ValueError(f"{name} does not exist yet; choose the sizes of a new world with --spec")
     spec = get_spec(request.spec)
     _models_to_create(request.stage, name, ())
     provenance = {"dataset": folder.path.name, **folder.motion_provenance}  # evaluations measure motion in the same way
@@ -56,16 +56,16 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
 def check_writable(request: TrainRequest, world: World) -> None:
     """ValueError for a world that recipe scratch must not write into: published files, and the embedded ones."""
     default = "" if request.recipe else f", the default for spec {world.spec.name!r},"
-    remedy = "give --recipe lora or lora24, which leave an adapter to play with"
+    remedy = "give --recipe lora or lora24, which write an adapter to play with"
     if not (world.folder / MANIFEST).is_file():
         raise ValueError(
-            f"recipe scratch{default} writes into the world, and {request.world} are published files, which stay as "
-            f"they are; {remedy}, or `convert` them to a folder of your own"
+            f"recipe scratch{default} writes into the world, but {request.world} holds published files, which are "
+            f"never changed; {remedy}, or `convert` them to a folder of your own"
         )
     if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
         raise ValueError(
-            f"recipe scratch{default} writes into the world, and {request.world} is a part of this package, which "
-            f"stays as it is; {remedy}, or copy {world.folder} to a folder of your own"
+            f"recipe scratch{default} writes into the world, but {request.world} is part of this package, which is "
+            f"never changed; {remedy}, or copy {world.folder} to a folder of your own"
         )
 
 
@@ -77,8 +77,8 @@ def load_or_make_models(world: World, request: TrainRequest, config: StageConfig
     missing = _models_to_create(request.stage, request.world, parts.models)
     if STAGES[request.stage].reads_representations and not _represents_shots(world, request.start):
         raise ValueError(
-            f"the encoder of {request.world} has not learned to represent shots yet, and stage {request.stage} reads "
-            "its representations; train stage joint first"
+            f"stage {request.stage} reads representations, but the encoder of {request.world} has not learned to make "
+            "them yet; train stage joint first"
         )
     if not missing:
         return parts
@@ -114,7 +114,7 @@ def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokeniz
     tokenizer = GameTokenizer.from_words(words, spec.state.tokens)
     if tokenizer.size > spec.engine.vocab_size:
         raise ValueError(
-            f"the dataset has {len(words)} words, and the vocabulary of spec {spec.name!r} has room for "
+            f"the dataset has {len(words)} words, but the vocabulary of spec {spec.name!r} has room for "
             f"{spec.engine.vocab_size - tokenizer.size + len(words)}; use a larger spec or fewer words"
         )
     return tokenizer

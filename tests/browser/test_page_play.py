@@ -200,7 +200,7 @@ def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
     for words in ("", "# what now"):
         game.tell(words)
         assert len(game.alert()) == 1 and page.input_value(".ag-text") == words, "answered, not sent"
-    assert "begin with #" in game.alert()[0]
+    assert "start with #" in game.alert()[0]
     assert not page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
     page.fill(".ag-text", "")
 

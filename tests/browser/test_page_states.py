@@ -110,6 +110,8 @@ def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):
         comfy.page.wait_for_function(script("plays"), arg=clip["filename"], timeout=15_000)
         assert (server.base / clip["type"] / clip["subfolder"] / clip["filename"]).is_file()
         usual = SPECS[world].decoder.steps
-        assert shown["animegamer_draft"] == [f"A draft: drawn in 1 of {usual} sampling steps; steps 0 takes them all."]
+        assert shown["animegamer_draft"] == [
+            f"A draft, drawn in 1 of {usual} sampling steps; set steps to 0 to use them all."
+        ]
         assert "A draft" in comfy.page.locator(".ag-notes.ag-in-node").last.inner_text()
     comfy.shot("decode-shot-clip")

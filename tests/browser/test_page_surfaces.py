@@ -107,7 +107,7 @@ def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):
     page.evaluate("() => app.extensionManager.command.execute('Comfy.ShowSettingsDialog')")
     dialog = page.locator("[role=dialog]").last
     dialog.get_by_text("AnimeGamer", exact=True).first.click()
-    for name in ("Clips move by themselves", "Show a shot while it is drawn", "Tell what has ended"):
+    for name in ("Play clips automatically", "Show a shot while it is drawn", "Notify me when work ends"):
         dialog.get_by_text(name).first.wait_for()
     tab.comfy.shot("settings")
     dialog.get_by_text("About", exact=True).first.click()

@@ -77,10 +77,10 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     server.wait_until(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").read_text(), PATIENCE_S)
     server.post("/interrupt", {})
     server.wait(queued, PATIENCE_S)
-    page.locator(MESSAGE, has_text="Training of broken off has stopped").wait_for()
+    page.locator(MESSAGE, has_text="Training of broken off stopped").wait_for()
     page.evaluate(TOGGLE)
     page.wait_for_function(
-        "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Not at work: step')"
+        "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Not running: step')"
     )
     page.select_option(".ag-training select", '{"run":"shown","stage":"adapt"}')
     page.wait_for_function("() => document.querySelector('.ag-training-words').innerText === 'Finished: 4 steps'")

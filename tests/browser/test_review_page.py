@@ -305,7 +305,7 @@ def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, da
         for key in ("ArrowRight", "ArrowRight", "Enter"):
             page.keyboard.press(key)
         assert strip.locator("[aria-pressed=true]").count() == 1
-        page.get_by_role("button", name="No change of scene").nth(2).click()
+        page.get_by_role("button", name="No scene change").nth(2).click()
         assert review.text("#changes") == "2 changes of scene" and overflow(page) == 0
         rows = review.export()
         assert rows == [
@@ -342,7 +342,7 @@ def test_what_is_wrong_is_told_at_the_field_and_not_kept(review):
     review.edit(0)
     for name, text, sentence in (
         ("motion", "   ", "Say it in a few words."),
-        ("background", "day; beach", "Leave out"),
+        ("background", "day; beach", "Remove the"),
         ("character", "Miko, Taro", "its own entry"),
     ):
         review.fill(name, text)

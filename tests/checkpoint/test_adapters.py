@@ -73,11 +73,11 @@ def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("absent.safetensors", "there is no adapter file absent.safetensors; give"),
-        (".", "there is no adapter file .; give"),
+        ("absent.safetensors", "no adapter file absent.safetensors; give"),
+        (".", "no adapter file .; give"),
         ("x=much", "expected FILE or FILE=STRENGTH"),
-        ("x=nan", "is not a finite number; 1 is as trained"),
-        ("x=-inf", "is not a finite number; 1 is as trained"),
+        ("x=nan", "must be a finite number; 1 is as trained"),
+        ("x=-inf", "must be a finite number; 1 is as trained"),
     ],
 )
 def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says):
@@ -92,7 +92,7 @@ def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
     assert open_with_adapters(world.folder, [str(file)]).fingerprint == world.fingerprint
     for command in (["play", "--name", "x"], ["evaluate"]):
         assert main([*command, "--world", str(world.folder), "--stage-file", str(file), "--out", str(tmp_path)]) == 2
-        assert f"adapter {file} changes the encoder only" in capsys.readouterr().err
+        assert f"adapter {file} changes only the encoder" in capsys.readouterr().err
 
 
 def test_playing_refuses_a_setting_of_a_newer_version(world, file, tmp_path, capsys):
@@ -114,7 +114,7 @@ def test_what_changes_no_turn_leaves_the_fingerprint_and_a_baseline_is_refused(w
     save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1), "heads.y": torch.zeros(1)}, {})
     assert with_adapters(world, ((str(encoders), 1.0),)).fingerprint == world.fingerprint
     save_adapter(baseline, "gc", CONFIG, {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
-    with pytest.raises(ValueError, match="gc.safetensors is of stage gc, for a baseline and not for a world"):
+    with pytest.raises(ValueError, match="gc.safetensors is from stage gc and fits a baseline, not a world"):
         open_with_adapters(world.folder, [str(baseline)])
 
 

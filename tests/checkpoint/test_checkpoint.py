@@ -158,8 +158,8 @@ def edit(world, **changes):
         ({"format": 2}, "format is 2, this program reads 1; update"),
         ({"profile": "free"}, "unknown profile 'free'"),
         ({"spec": {"name": "x", "colour": 1}}, "unknown field 'colour'"),
-        ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
-        ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "lies in no part's folder"),
+        ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
+        ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
         ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
         ({"files": {"engine/model.safetensors": 3}}, r"files\['engine/model.safetensors'\] is '3'; expected an object"),
         ({"files": []}, "field files is .*; expected an object"),
@@ -234,14 +234,18 @@ def test_changed_files_are_found(world):
     """Also a tokenizer that can still be read: another word's id would change what every prompt says."""
     path = world.folder / "engine" / "tokenizer.json"
     path.write_text(path.read_text().replace("beach", "peach"))
-    with pytest.raises(CheckpointError, match="engine/tokenizer.json: not the tokenizer that the world was saved with"):
+    with pytest.raises(
+        CheckpointError, match="engine/tokenizer.json: this is not the tokenizer that the world was saved with"
+    ):
         world.load_engine()
     path = world.folder / "decoder" / "model.safetensors"
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
     world.verify(("vae",))
-    with pytest.raises(CheckpointError, match=r"decoder.model.safetensors: not the file that this world is made of"):
+    with pytest.raises(
+        CheckpointError, match=r"decoder.model.safetensors: this is not the file that the world was saved with"
+    ):
         world.verify(("decoder",))
 
 
@@ -311,7 +315,10 @@ def test_a_safetensors_file_with_a_wrong_header(world):
         (lambda t: t.pop("llm.lm_head.weight"), "1 missing tensor.s.: llm.lm_head.weight"),
         (lambda t: t.update(colour=torch.zeros(2)), "1 unknown tensor.s.: colour"),
         (lambda t: t.update({"project_in.0.bias": torch.zeros(3)}), "project_in.0.bias' has shape .3,., .*expects .32"),
-        (lambda t: t.update({"project_in.0.bias": torch.zeros(32).int()}), "project_in.0.bias' holds int32, .*float32"),
+        (
+            lambda t: t.update({"project_in.0.bias": torch.zeros(32).int()}),
+            "project_in.0.bias' has type int32, .*float32",
+        ),
     ],
 )
 def test_tensors_that_do_not_fit_the_spec(world, change, match):

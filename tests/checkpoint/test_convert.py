@@ -202,7 +202,7 @@ def test_an_interrupted_run_goes_on_and_no_other_writes_meanwhile(download, tmp_
 
     def again(done, total, what):
         if not seen:
-            with pytest.raises(ValueError, match="w: another convert or training .*; wait for it"):
+            with pytest.raises(ValueError, match="w: another conversion or training .*; wait for it"):
                 convert(download, tmp_path / "w")
         seen.add(what.split(":")[0])
 
@@ -217,7 +217,7 @@ def test_several_worlds_are_chosen_by_name(own_copy, copied):
         shutil.copytree(own_copy / f"{kind}-Qiqi", own_copy / f"{kind}-Sosuke")
     with pytest.raises(CheckpointError, match="MLLM-Qiqi, MLLM-Sosuke"):
         convert(own_copy, copied)
-    with pytest.raises(CheckpointError, match="world 'qiqi' of other sizes or another film"):
+    with pytest.raises(CheckpointError, match="world 'qiqi' with other sizes or for another film"):
         convert(own_copy, copied, name="Sosuke")
     open_world(copied).verify()
 
@@ -275,7 +275,7 @@ def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
     torch.load(decoder_file, weights_only=False)
     assert marker.exists(), "the file was harmless: the test proves nothing"
     torch.save({"module": torch.nn.Linear(2, 2)}, decoder_file)
-    refuse(src, tmp_path / "w", "torch.nn.modules.linear.Linear.*tensors and plain values only")
+    refuse(src, tmp_path / "w", "torch.nn.modules.linear.Linear.*only tensors and plain values")
 
 
 def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
@@ -311,7 +311,7 @@ def test_a_bomb_is_not_unpacked(src, decoder_file, tmp_path):
         ({"pos_embed__pos_embedding": torch.zeros(1, 226, 32)}, "positions has shape .*more than 226, 32"),
         (
             {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
-            "holds int64, .*numbers like float32",
+            "has type int64, .*one like float32",
         ),
         ({"final_layer__linear__weight": torch.zeros(16, 32, device="meta")}, "_rebuild_meta_tensor_no_storage"),
         ({"patch_embed__proj__weight": torch.zeros(32, 0, 2, 2)}, "has shape .32, 0, 2, 2.; expected stored values"),
@@ -345,7 +345,7 @@ def test_engine_and_decoder_must_be_one_pair(src, originals, decoder_file, tmp_p
     for key in ("input_resampler.proj.0.weight", "output_resampler.proj.2.weight"):
         tensors[key] = torch.zeros(16, 40)
     made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
-    refuse(src, tmp_path / "w", "states 40 wide, the decoder reads 32", ("engine", "decoder"))
+    refuse(src, tmp_path / "w", "states of width 40, but the decoder reads 32", ("engine", "decoder"))
 
 
 @pytest.fixture
@@ -374,10 +374,10 @@ MISTRAL, T5, ADAPTER = (
         (
             MISTRAL,
             {"num_hidden_layers": 3},
-            "num_hidden_layers is '3', and the weights beside it have 2",
+            "num_hidden_layers is '3', but the weights next to it have 2",
         ),
-        (MISTRAL, {"hidden_size": 8}, "hidden_size is '8', and the weights beside it have 16"),
-        (MISTRAL, {"intermediate_size": 7}, "intermediate_size is '7', and the weights beside it have"),
+        (MISTRAL, {"hidden_size": 8}, "hidden_size is '8', but the weights next to it have 16"),
+        (MISTRAL, {"intermediate_size": 7}, "intermediate_size is '7', but the weights next to it have"),
         (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
         (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
         (MISTRAL, {"num_attention_heads": 16, "num_key_value_heads": 8}, "16 heads and 8 key heads do not fit"),
@@ -429,5 +429,5 @@ def test_what_a_clone_without_lfs_leaves_is_named(own_copy, tmp_path):
         path = own_copy / name
         before = path.read_bytes() if path.exists() else None
         path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
-        refuse(own_copy, tmp_path / "w", f"{name}: a Git LFS pointer", ENGINE_ONLY)
+        refuse(own_copy, tmp_path / "w", f"{name}: this is a Git LFS pointer", ENGINE_ONLY)
         path.unlink() if before is None else path.write_bytes(before)

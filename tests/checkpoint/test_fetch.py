@@ -216,7 +216,7 @@ def test_what_is_left_of_another_revision_is_not_gone_on_with(hub, fetch, tmp_pa
 def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path, path):
     right = hub.repositories[GAMER][path]
     hub.wrong = {path: bytes([right[0] ^ 1]) + right[1:]}
-    assert f"{path}: the download is not what the hub lists" in fetch(tmp_path / "d", "--yes").error
+    assert f"{path}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
     assert not (tmp_path / "d" / path).exists() and not list((tmp_path / "d").rglob("*.part"))
     hub.wrong = {}
     assert fetch(tmp_path / "d", "--yes").status == 0
@@ -226,7 +226,7 @@ def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path, path):
 def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, base_repositories, tmp_path, monkeypatch):
     hub.gated = {MISTRAL}
     said = fetch(tmp_path / "d", "--yes").error
-    assert f"{MISTRAL}: its owner asks for consent first; accept the licence at {hub.url}/{MISTRAL}" in said
+    assert f"{MISTRAL}: its owner asks you to agree first; accept the licence at {hub.url}/{MISTRAL}" in said
     assert "`hf auth login`" in said
     hub.gated = set()
     with monkeypatch.context() as full:

@@ -76,7 +76,7 @@ def test_the_fingerprint_is_of_what_is_played(own_copy, download, converted):
         key = sorted(tensors)[len(tensors) // 2]
         tensors[key] = tensors[key] + 1
         torch.save(content, own_copy / name)
-        with pytest.raises(CheckpointError, match=r"not the file that this world is made of"):
+        with pytest.raises(CheckpointError, match=r"not the file that the world was saved with"):
             before.verify()
         before = open_world(own_copy)
         seen.add(before.fingerprint)
@@ -99,7 +99,7 @@ def test_a_name_chooses_among_several(own_copy, tmp_path, monkeypatch):
         open_world(own_copy / "ponyo")
     shutil.rmtree(own_copy / "MLLM-Sosuke")
     shutil.rmtree(own_copy / "VDM_Decoder-Qiqi")
-    with pytest.raises(CheckpointError, match="MLLM-Qiqi and VDM_Decoder-Sosuke; expected the pair of one world"):
+    with pytest.raises(CheckpointError, match="MLLM-Qiqi and VDM_Decoder-Sosuke; expected both from one world"):
         open_world(own_copy)
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_ever_written_there(own_copy, originals):
         lambda: save_world(own_copy, made.SPEC),
         lambda: convert(own_copy, own_copy),
     ):
-        with pytest.raises(CheckpointError, match="holds published files, which stay as they are; convert them"):
+        with pytest.raises(CheckpointError, match="holds published files, which are never changed; convert them"):
             write()
     assert sorted(own_copy.rglob("*")) == before
 

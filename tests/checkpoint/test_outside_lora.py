@@ -122,8 +122,8 @@ def test_beside_16_bit_weights_it_draws_other_shots(world, trained, tmp_path):
     "tensors, says",
     [
         ({"transformer.blocks.0.attn.to_q.lora_A.weight": (2, 4)}, "'transformer.blocks.0.attn.to_q.lora_A.weight'"),
-        ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is no LoRA of a linear layer of CogVideoX"),
-        ({"transformer_blocks.0.proj_out.lora_A.weight": (2, 4)}, "is no LoRA of a linear layer of CogVideoX"),
+        ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
+        ({"transformer_blocks.0.proj_out.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
         ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.dora_scale": (4,)}, "'proj_out.dora_scale' does not fit"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),

@@ -90,8 +90,8 @@ HOSTILE = {
     "a storage of 4 TB": (tensor(1 << 40, 0, 1, 1), "claim more bytes than the 10000"),
     "a view behind its storage": (tensor(8, 0, 1 << 40, 1), "_rebuild_tensor_v2"),
     "a view of large strides": (tensor(8, 0, 2, 1 << 40), "_rebuild_tensor_v2"),
-    "a key that unfolds": (doubled(15), "neither a text nor a small number"),
-    "keys of one hash": (b"\x80\x02}" + number(3 * (2**61 - 1)) + b"Ns.", "neither a text nor a small number"),
+    "a key that unfolds": (doubled(15), "neither a string nor a small number"),
+    "keys of one hash": (b"\x80\x02}" + number(3 * (2**61 - 1)) + b"Ns.", "neither a string nor a small number"),
     "a dtype that holds itself": (
         b"\x80\x02" + DTYPE % b"u1" + b"q\x00(K\x03X\x01\x00\x00\x00|h\x00NNK\x01K\x01K\x00tb.",
         "changes an object",
@@ -151,10 +151,10 @@ def test_a_zip_that_readers_see_differently_is_refused(tmp_path):
         with zipfile.ZipFile(path, "w") as archive:
             for name in names:
                 archive.writestr(name, bomb)
-        with pytest.raises(CheckpointError, match=r"it was not opened|not a zip as torch\.save writes it"):
+        with pytest.raises(CheckpointError, match=r"it was not opened|not a zip file from torch\.save"):
             read_state(path)
     path.write_bytes(good + good)  # two directories: zipfile reads the last one, others the one that its end names
-    with pytest.raises(CheckpointError, match=r"not a zip as torch\.save writes it"):
+    with pytest.raises(CheckpointError, match=r"not a zip file from torch\.save"):
         read_state(path)
 
 

@@ -147,8 +147,8 @@ def test_the_node_says_how_many_are_drawn_and_is_asked_each_time(server, story):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"instructions": ["# no"]}, "empty or begins with #"),
-        ({"instructions": ["  "]}, "empty or begins with #"),
+        ({"instructions": ["# no"]}, "empty or starts with #"),
+        ({"instructions": ["  "]}, "empty or starts with #"),
         ({"instructions": ["x"] * 11}, "instructions"),
         ({"turns_ahead": 4}, "turns_ahead"),
         ({"pieces": -1}, "pieces"),

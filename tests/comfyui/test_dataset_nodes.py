@@ -121,7 +121,7 @@ def test_names_never_become_paths(server, films, built):
         for name in names:
             said = refusal(server, **{widget: name})
             assert said is None or repr(name) in said, said
-    assert "cannot be a folder's name" in refusal(server, dataset="../film")
+    assert "is not a valid folder name" in refusal(server, dataset="../film")
     said = refusal(server, captioner="transformers")
     assert said.startswith("model_folder is 'none'; put its folder into") and "captioners and press R" in said
 

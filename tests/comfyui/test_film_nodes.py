@@ -83,7 +83,7 @@ def test_a_story_in_use_is_not_exported(server, story):
     "look, says",
     [
         ({"format": "gif", "subtitles": "soft"}, "choose burned ones, or mp4"),
-        ({"name": "../out"}, "cannot be a folder's name"),
+        ({"name": "../out"}, "is not a valid folder name"),
         ({"line": "line-9"}, "has no branch 'line-9'"),
         ({"turns": 9}, "has 1 turns"),
     ],

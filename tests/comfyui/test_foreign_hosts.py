@@ -24,7 +24,7 @@ def test_a_foreign_name_is_refused(server, name):
     for method, headers in (("GET", {"Origin": f"http://{name}"}), ("GET", {}), ("POST", {"Origin": f"http://{name}"})):
         status, text = ask(server, method, {"Host": name, **headers})
         assert status == 403
-        assert "is no name of this ComfyUI" in json.loads(text)["error"]
+        assert "is not a name of this ComfyUI" in json.loads(text)["error"]
 
 
 @pytest.mark.parametrize(

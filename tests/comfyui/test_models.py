@@ -109,7 +109,7 @@ def test_each_preset_has_its_own_decoder(inside):
     assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
     assert found["skips"] == [1.05, 0.0]
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
-    assert found["messages"] == ["AnimeGamer: preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"], (
+    assert found["messages"] == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"], (
         "once"
     )
 

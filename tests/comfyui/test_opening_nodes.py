@@ -125,7 +125,7 @@ def test_a_video_that_nodes_made_is_read_too(server, story, film):
     server.run(play(story, WAVE, opening=["encode", 0]) | parts)
     assert opening_of(server, story)[0] == [*range(0, 32, 2), 31]
     parts["span"]["inputs"]["at"] = 2.0
-    assert "has no picture at second 2" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
+    assert "has no frame at 2 s" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
 
 
 def test_a_graphs_game_saves_its_opening_clip_and_a_picture_is_held(server, story):

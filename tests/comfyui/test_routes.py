@@ -121,7 +121,7 @@ def test_a_turn_continues_the_named_branch(server, story):
         ({"world": "../toybox"}, "world '../toybox' is not known"),
         ({"world": None}, "field world: expected a text, got nothing"),
         ({"instruction": "   \n"}, "the instruction is empty"),
-        ({"instruction": "# a comment"}, "begins with #"),
+        ({"instruction": "# a comment"}, "starts with #"),
         ({"instruction": "a" * 15_000}, "has 15000 letters; shorten it to 1024 tokens"),
         ({"seed": -1}, "field seed: expected a whole number >= 0"),
         ({"seed": 1 << 64}, "seed is 18446744073709551616; expected at most"),
@@ -250,7 +250,7 @@ def test_an_impossible_story_is_refused_before_its_first_turn(server):
 
     assert asked(world="toybox", story="a new one") == asked(world="toybox")
     status, sentence = asked(world="toybox", story="bad/name?")
-    assert status == 400 and "'bad/name?' cannot be a folder's name" in sentence
+    assert status == 400 and "'bad/name?' is not a valid folder name" in sentence
     status, sentence = asked(world="qiqi", story="a new one")
     assert status == 400 and "qiqi" in sentence and "\n" not in sentence
     assert "qiqi" in server.get("/animegamer/stories")["absent"]

@@ -343,7 +343,7 @@ def test_a_shot_of_another_model_is_refused(server, story):
     prompt = graph(story, WAVE)
     prompt["other"] = load(profile="reference")
     prompt["draw1"]["inputs"]["model"] = ["other", 0]
-    assert "turn 1 was predicted with another model" in server.refusal(prompt)
+    assert "turn 1 was predicted and drawn with different models" in server.refusal(prompt)
     assert not (server.output_dir / "animegamer" / story).exists()
 
 
@@ -401,7 +401,7 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"
     outputs = server.wait(events[-1][1]["prompt_id"])["outputs"]
-    note = "Turn 1: tiny does not know frobnicates; it reads the rest, so its shot is a draft."
+    note = "Turn 1: tiny does not know frobnicates and read only the rest, so its shot is a draft."
     assert outputs["play"]["animegamer_notes"] == [note]
 
 

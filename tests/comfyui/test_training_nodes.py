@@ -95,12 +95,12 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     cases = {
         "switch the widget resume on": {"resume": False},
         "was trained with steps 4, now steps is 3": {"steps": 3},
-        "was trained with seed 0, now seed is 1; set it to 0 again": {"seed": 1},
+        "was trained with seed 0, now seed is 1; set it back to 0": {"seed": 1},
         "was trained with rank 4, now rank is 8": {"rank": 8},
         "was trained with games 1, now games is 2": {"games": 2},
         "lora_rank is 4": {"stage": "warmup"},
-        "cannot be a folder's name": {"run": "../elsewhere"},
-        "'output/../runs' is not there": {"dataset": "output/../runs"},
+        "is not a valid folder name": {"run": "../elsewhere"},
+        "'output/../runs' was not found": {"dataset": "output/../runs"},
     }
     datasets = server.output_dir / "animegamer" / "datasets"  # other tests draw some on the same server
     before = sorted(path.name for path in datasets.iterdir())

@@ -121,7 +121,7 @@ def ask(model, *pictures, attempt=1):
 def test_a_picture_decides_what_is_said(model):
     red, blue = ask(model, RED), ask(model, BLUE)
     assert red.text != blue.text and ask(model, RED) == red
-    assert red.tokens_out == 8 and red.problem == "the reply was cut off at the limit of tokens"
+    assert red.tokens_out == 8 and red.problem == "the reply was cut off at the token limit"
     assert ask(model, RED, BLUE).tokens_in > red.tokens_in
 
 

@@ -275,7 +275,7 @@ def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, s
     with open_captions_log(folder), pytest.raises(ValueError, match="another run is captioning"):
         caption_clips(folder, records, endpoint(stub.url))
     (folder / SET_ASIDE).write_text('{"clip": "x"}\n')
-    with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete this line"):
+    with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete the line"):
         caption_clips(folder, records, endpoint(stub.url))
     assert stub.asks == []
 
@@ -293,9 +293,9 @@ def test_torn_clips_do_not_look_like_a_service_that_is_away(world, stub):
     [
         ("gpt", {}, "choose one of none, endpoint, transformers, script"),
         ("endpoint", {"url": "http://host/v1"}, "needs 'model'"),
-        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "takes no 'sidecars'"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "has no option 'sidecars'"),
         ("endpoint", {"url": "http://host/v1", "model": "m", "tries": 0}, "tries is 0"),
-        ("endpoint", {"url": "http://host/v1", "model": "m", "price_in": 1.0}, "one price without the other"),
+        ("endpoint", {"url": "http://host/v1", "model": "m", "price_in": 1.0}, "only one price is given"),
         ("none", {"model": "m"}, "it takes no options"),
         ("script", {}, "needs 'sidecars'"),
         ("transformers", {"model": "/nowhere"}, "has no config.json"),
@@ -325,7 +325,7 @@ def test_a_torn_last_line_is_taken_away_and_others_are_found(tmp_path):
     with open_captions_log(tmp_path) as log:
         assert log.get("k", 3) == Reply("three")
     path.write_bytes(b"[1]\n" + whole)
-    with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete this line"), open_captions_log(tmp_path):
+    with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete the line"), open_captions_log(tmp_path):
         pass
 
 

@@ -88,7 +88,7 @@ def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
     row = lines(folder, "dropped.jsonl")[-1]
     assert (row["film"], row["start"], row["end"]) == ("train-00000", 2.0, 4.0) and row["reason"] == "dropped in review"
     assert DatasetFolder.open(folder).info["statistics"]["clips"] == 9
-    assert not [problem for problem in check(folder) if problem.serious or "no table" in problem.text]
+    assert not [problem for problem in check(folder) if problem.serious or "not in any table" in problem.text]
     assert apply(folder, {"clip": SECOND, "drop": False}) == 1
     after = tables(folder)
     assert all(after[name] == before[name] for name in ("turns.jsonl", "dropped.jsonl", "set_aside.jsonl"))
@@ -127,9 +127,9 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's pictures"),
+        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's frames"),
         ({"clip": FIRST, "motion_level": 3, "motion": "run"}, "motion_level is measured"),
-        ({"clip": FIRST, "start": 3.0}, "start is where the clip was cut from its film"),
+        ({"clip": FIRST, "start": 3.0}, "start says where the clip was cut from its film"),
         ({"clip": FIRST, "stamina": 0}, "stamina is 0; expected -1, 1 or null"),
         ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
@@ -142,7 +142,7 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
         ({"clip": "../turns.jsonl", "drop": True}, "is not a clip of this dataset"),
         ({"clip": "clips/other.mp4", "drop": False}, "is not a clip of this dataset"),
         ({"clip": ASIDE, "motion": "run"}, "was set aside, and character is still missing"),
-        ({"clip": SECOND, "motion": "run"}, "is corrected in line 1 too"),
+        ({"clip": SECOND, "motion": "run"}, "is also corrected in line 1"),
         ({"motion": "run"}, "expected an object with clip"),
         (["clip"], "expected an object with clip"),
         ('{"clip": "cut o', "not a line of JSON"),

@@ -94,10 +94,10 @@ def test_a_record_says_its_instruction():
         ({"clip": "/etc/passwd.mp4"}, "expected the path of an .mp4"),
         ({"clip": "clips\\0003.mp4"}, "forward slashes"),
         ({"clip": "clips/0003.exe"}, "expected the path of an .mp4"),
-        ({"clip": f"clips/{'x' * 5000}.mp4"}, "names short"),
-        ({"clip": "clips/" + "\u96ea" * 90 + ".mp4"}, "names short"),
+        ({"clip": f"clips/{'x' * 5000}.mp4"}, "short names"),
+        ({"clip": "clips/" + "\u96ea" * 90 + ".mp4"}, "short names"),
         ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
-        ({"clip": "clips/0001.safetensors"}, "is in line 2 too"),
+        ({"clip": "clips/0001.safetensors"}, "is also in line 2"),
         ({"motion_value": float("nan")}, "not a line of JSON"),
         ({"film": None}, "film is missing"),
         ({"motoin": "run"}, "unknown key 'motoin'"),
@@ -245,7 +245,7 @@ def test_a_broken_cache_is_named(tmp_path):
 def test_a_store_holds_features_of_one_length():
     store = FeatureStore.of(a=torch.zeros(4, 2))
     assert len(store.with_feature("b", torch.zeros(4))) == 4 and "b" not in store
-    with pytest.raises(ValueError, match="differ in length"):
+    with pytest.raises(ValueError, match="have different lengths"):
         store.with_feature("b", torch.zeros(5))
     with pytest.raises(ValueError, match="no feature 'b'"):
         store.gather(["b"], torch.tensor([0]), "cpu")

@@ -125,7 +125,7 @@ def test_a_film_of_an_impossible_rate_is_named_and_the_others_continue(films, ag
     real_probe = survey.probe
     monkeypatch.setattr(survey, "probe", lambda path: dataclasses.replace(real_probe(path), fps=5000.0))
     broken = cut_films(films, again, SETTINGS, 1)
-    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film of 5000.0 frames a second")
+    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film with 5000.0 frames per second")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are text")
@@ -393,7 +393,7 @@ def test_a_film_goes_on_with_the_text_that_its_clips_may_have(films, again, monk
     assert cut_films(films, again, dataclasses.replace(SETTINGS, most_text=0.5), 1) == {}
     assert cut_by == {"one": SETTINGS.most_text, "two": 0.5}, "an earlier version noted none"
     for wrong in (0.0, 1.5, float("nan")):
-        with pytest.raises(ValueError, match=rf"text may cover {wrong} of the picture; expected more than 0"):
+        with pytest.raises(ValueError, match=rf"text may cover {wrong} of the picture; expected above 0"):
             BuildSettings(shape=SHAPE, most_text=wrong)
 
 
@@ -540,12 +540,12 @@ def test_games_follow_the_film_and_end_at_its_gaps():
 
 
 def test_too_little_film_reports_what_is_missing(films, tmp_path):
-    with pytest.raises(ValueError, match="has no clips of a film; name a film"):
+    with pytest.raises(ValueError, match="has no clips yet; name a film"):
         assemble_dataset(tmp_path / "nothing", SETTINGS)
     assert not (tmp_path / "nothing").exists()
     make_film(tmp_path / "brief.mp4", BRIEF)
     assert cut_films([tmp_path / "brief.mp4"], tmp_path / "out", SETTINGS, 1) == {}
     with pytest.raises(
-        ValueError, match=r"out has no clip: a clip lasts 2 s, and the longest scene of these films 1\.0 s"
+        ValueError, match=r"out has no clip: a clip takes 2 s, but the longest scene in these films has 1\.0 s"
     ):
         assemble_dataset(tmp_path / "out", SETTINGS)

@@ -49,12 +49,12 @@ def test_a_good_dataset_has_no_problem(folder, deep):
         (2, {"end": 5.0}, "the clip lasts 3 s; 17 frames at 8 fps take 2 s"),
         (3, {"start": 3.0, "end": 5.0}, "start 3 is inside clips/train-00000-01.mp4, which ends at 4"),
         (4, {"start": 0.0, "end": 2.0}, "start 0 is before the clip above (4); sort by time"),
-        (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels are measured, so set it to 1"),
+        (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels come from measurement, so set it to 1"),
         (2, {"motion_level": None, "motion_value": 90.0}, "motion_level is None, but motion_value 90"),
         (2, {"motion_value": None, "motion_level": None}, "clips without a motion_value: 1 of 11, this is the first"),
         (2, {"motion": "run; Background: x"}, "remove the `;`"),
         (2, {"character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
-        (2, {"motion": None, "stamina": None}, "captioned in part: motion, stamina is null"),
+        (2, {"motion": None, "stamina": None}, "incomplete caption: motion, stamina is null"),
         (2, dict.fromkeys(CAPTION_FIELDS), "clips without a caption: 1 of 11, this is the first"),
     ],
 )
@@ -79,8 +79,8 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
     first, *rest = problems(folder)
     assert first.startswith("games.jsonl:1: clips/train-00000-02.mp4 (4 s) follows clips/train-00000-03.mp4 (6 s)")
     assert rest[-1] == (
-        "games.jsonl:2: clips that a held-out game has too: 1, the first is clips/heldout-00000-00.mp4; "
-        "training would see what validation is measured on"
+        "games.jsonl:2: clips that are also in a held-out game: 1, the first is clips/heldout-00000-00.mp4; "
+        "training would see validation data"
     )
     for held_out in (1, "true", None):
         edit(folder, "games.jsonl", 3, held_out=held_out)
@@ -116,7 +116,7 @@ def test_statistics_and_medians_are_those_of_the_clips(folder):
     (folder / "dataset.json").write_text(json.dumps(known))
     assert problems(folder) == [
         "dataset.json: settings.motion.values: 99 is not in level 1",
-        "dataset.json: note: statistics.clips is 12, but in the tables it is 11",
+        "dataset.json: note: statistics.clips is 12, but the tables give 11",
     ]
     (folder / "dataset.json").unlink()
     assert "dataset.json: is missing; finish the dataset first" in problems(folder)
@@ -128,7 +128,7 @@ def test_a_level_with_hardly_any_clip_is_noted(folder):
     known["settings"]["motion"] |= {"edges": [0.001, 0.002, 2.6, 7.6], "values": [0, 0.0015, 2, 5, 20]}
     (folder / "dataset.json").write_text(json.dumps(known))
     notes = problems(folder)
-    assert "turns.jsonl: note: level 2 has 0 of 11 clips; few to learn from" in notes
+    assert "turns.jsonl: note: level 2 has 0 of 11 clips, too few to learn from" in notes
     assert "turns.jsonl:5: note: clips without motion (motion_value 0): 1, this is the first" in notes
 
 
@@ -140,7 +140,7 @@ def test_what_was_left_out_is_read_too(folder):
     (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
     assert [line.split("; expected")[0].split(" (")[0] for line in problems(folder)] == [
         "set_aside.jsonl: note: clips without a valid caption: 4; the review page shows them",
-        "set_aside.jsonl:1: clips/train-00000-00.mp4 has a line in turns.jsonl too; delete one",
+        "set_aside.jsonl:1: clips/train-00000-00.mp4 also has a line in turns.jsonl; delete one",
         "set_aside.jsonl:2: reason is missing",
         "set_aside.jsonl:3: clip is missing",
         "dropped.jsonl:1: reason is missing",
@@ -153,8 +153,8 @@ def test_files_in_no_table_are_noted(folder):
     (folder / "clips" / "film").mkdir()
     (folder / "clips" / "film" / "00007.mp4").write_bytes(b"x")
     assert problems(folder) == [
-        "clips: note: clips/part-17-x.mp4 is left by a run that was killed; delete them",
-        "clips: note: clips/film/00007.mp4 is in no table; delete them, or build again",
+        "clips: note: clips/part-17-x.mp4 is left over from a killed run; delete them",
+        "clips: note: clips/film/00007.mp4 is not in any table; delete them, or build again",
     ]
 
 
@@ -254,7 +254,7 @@ def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
     lines = (folder / "turns.jsonl").read_text().splitlines()
     (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
     (stray,) = (text for text in problems(folder) if CLIP in text and text.startswith("clips: "))
-    assert stray == f"clips: note: {CLIP} is in no table; correct the unreadable lines first"
+    assert stray == f"clips: note: {CLIP} is not in any table; correct the unreadable lines first"
 
 
 def test_what_is_not_a_dataset_is_reported(tmp_path):

@@ -86,7 +86,7 @@ def again(whole, tmp_path) -> Path:
 
 def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(build(film, again)) == 0
-    assert "clips without a caption can train only the stage vae" in capsys.readouterr().out
+    assert "clips without captions can only train stage vae" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
     printed, progress = capsys.readouterr()
     assert "1 film, 6 clips" in printed and "captions: 6 new" in printed and "review.html" in printed
@@ -163,10 +163,10 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(ou
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--threshold", "-1", "threshold is -1.0; expected px a frame, 0 or more"),
-        ("--threshold", "inf", "threshold is inf; expected px a frame, 0 or more"),
+        ("--threshold", "-1", "threshold is -1.0; expected px per frame, 0 or more"),
+        ("--threshold", "inf", "threshold is inf; expected px per frame, 0 or more"),
         ("--workers", "0", "workers is 0; expected 1 or more"),
-        ("--turns", "1", "turns is 1; expected 2 or more, the clips of the shortest game"),
+        ("--turns", "1", "turns is 1; expected at least 2, the number of clips in the shortest game"),
     ],
 )
 def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, capsys):
@@ -190,7 +190,7 @@ def test_a_film_that_this_user_may_not_read_is_reported(film, tmp_path):
         (with_no_rights / "out").chmod(0o755)
         (with_no_rights / "film.mp4").chmod(0o644)
         words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        sentence = "the output folder cannot be written to (Permission denied); name another"
+        sentence = "the output folder cannot be written to (Permission denied); choose another"
         assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {sentence}"
     finally:
         shutil.rmtree(with_no_rights)
@@ -227,7 +227,7 @@ def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film
             process = spawn(film, tmp_path / "out", "--captioner", "script")
             _, words = process.communicate(timeout=120)
             assert process.returncode == 2
-            assert one_sentence(words).endswith("what is finished is kept; free some space and run the same again")
+            assert one_sentence(words).endswith("finished work is kept; free some space and run the same command again")
         assert list((tmp_path / "out").rglob("*.mp4"))
         subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
         assert spawn(film, tmp_path / "out").wait(timeout=120) == 0
@@ -250,7 +250,7 @@ def test_a_quota_is_reported_like_a_full_disk_and_the_build_continues_without_it
     assert (
         process.returncode == 2
         and "File too large" in (said := one_sentence(words))
-        and "what is finished is kept" in said
+        and "finished work is kept" in said
     )
     assert main(build(film, tmp_path / "out")) == 0
     assert tables(tmp_path / "out") == tables(whole)
@@ -272,7 +272,7 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
     os.killpg(process.pid, signal.SIGINT)
     printed, words = process.communicate(timeout=60)
     assert process.returncode == 130 and printed == ""
-    assert one_sentence(words) == "stopped; what is finished is kept; run the same command to continue"
+    assert one_sentence(words) == "stopped; finished work is kept; run the same command to continue"
     assert main(build(film, out)) == 0
     assert tables(out) == tables(whole)
 
@@ -313,7 +313,7 @@ def test_options_of_captioners_reach_them(monkeypatch):
     asked = captioner.model.settings
     assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
     for words, said in (
-        ("--captioner none --url http://localhost", "captioner 'none' takes no 'url'"),
+        ("--captioner none --url http://localhost", "captioner 'none' has no option 'url'"),
         ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
         ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
         ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' takes no 'device'"),
@@ -336,7 +336,7 @@ def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, caps
 def test_a_script_needs_all_films_of_the_dataset(whole, capsys):
     command = ["dataset", "build", "--out", str(whole), "--spec", "tiny", "--captioner", "script"]
     assert main(command) == 2
-    assert "captioner 'script' reads files beside the films; name film.mp4 too" in capsys.readouterr().err
+    assert "captioner 'script' reads files next to the films; name film.mp4 too" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["3/2", "1", "a/b"])
@@ -350,7 +350,7 @@ def test_shards_leave_finishing_to_a_last_call(film, whole, again, capsys):
         (again / table).unlink()
     assert main(build(film, again, "--shard", "2/2")) == 0
     assert main(build(film, again, "--shard", "1/2")) == 0
-    assert "shard 1/2: 1 of 1 films cut to their end" in capsys.readouterr().out
+    assert "shard 1/2: 1 of 1 films fully cut" in capsys.readouterr().out
     assert not (again / "turns.jsonl").exists()
     assert main(["dataset", "build", "--out", str(again), "--spec", "tiny"]) == 0
     assert tables(again) == tables(whole)

@@ -129,18 +129,18 @@ def test_without_a_network_it_says_what_to_download_and_goes_on_from_the_archive
 
 def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):
     write_archive(tmp_path / "moviepy-2.2.1.tar.gz", b"another film")
-    with pytest.raises(ExampleError, match="moviepy-2.2.1.tar.gz is not the file expected"):
+    with pytest.raises(ExampleError, match="moviepy-2.2.1.tar.gz is not the expected file"):
         get_film(drawn, tmp_path)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))  # pip itself compares the checksum before it runs anything
     with pytest.raises(ExampleError, match="pip could not download"):
         get_film(drawn, tmp_path / "out")
     (tmp_path / "pond.mp4").write_bytes(b"a film of one's own")
-    with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
+    with pytest.raises(ExampleError, match="pond.mp4 is not the expected file"):
         get_film(drawn, tmp_path)
     damaged = replace(drawn, film=replace(drawn.film, sha256=64 * "0"))
     (tmp_path / "moviepy-2.2.1.tar.gz").write_bytes((shop[0] / "moviepy-2.2.1.tar.gz").read_bytes())
     (tmp_path / "pond.mp4").unlink()
-    with pytest.raises(ExampleError, match="pond.mp4 is not the file expected"):
+    with pytest.raises(ExampleError, match="pond.mp4 is not the expected file"):
         get_film(damaged, tmp_path)
     assert not (tmp_path / "pond.mp4").exists()
 

@@ -376,7 +376,7 @@ def test_films_are_found_in_folders_and_named_files_are_taken_as_they_are(tmp_pa
     found = find_films([tmp_path / "odd.bin", tmp_path / "b", tmp_path / "b" / "2.MKV"])
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["b/2.MKV", "b/deep/1.mp4", "odd.bin"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"no film found in .*empty; .*leave the folder out"):
+    with pytest.raises(ValueError, match=r"no film found in .*empty; .*drop this folder"):
         find_films([tmp_path / "odd.bin", tmp_path / "empty"])
     assert len(find_films([tmp_path / "b", tmp_path / "b"])) == 2, "a folder may be named twice"
 

@@ -146,5 +146,5 @@ def test_the_same_sound_gives_the_same_file(tmp_path):
 
 def test_a_clip_of_bytes_refuses_sound(tmp_path):
     frames = np.zeros((17, 32, 48, 3), np.uint8)
-    with pytest.raises(ValueError, match="keeps no sound; write an .mp4"):
+    with pytest.raises(ValueError, match="cannot have sound; write an .mp4"):
         write_clip(tmp_path / "clip.safetensors", frames, 8, sound=Soundtrack(tone(0, RATE)))

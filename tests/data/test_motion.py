@@ -76,7 +76,7 @@ def test_a_value_on_an_edge_belongs_below_it():
 def test_values_that_part_no_levels_are_refused():
     with pytest.raises(ValueError, match="at least 5"):
         level_edges([1.0, 2.0])
-    with pytest.raises(ValueError, match="do not rise"):
+    with pytest.raises(ValueError, match="do not increase"):
         level_edges([1.0] * 20)
     with pytest.raises(ValueError, match="level"):
         median_by_level([1.0], (1.0, 2.0, 3.0, 4.0))

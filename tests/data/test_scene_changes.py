@@ -97,14 +97,14 @@ def test_whatever_is_corrected_the_scenes_follow_each_other_and_a_second_time_ch
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"film": "f"}, "expected film, and scene_change or no_scene_change"),
-        ({"film": 1, "no_scene_change": 2}, "expected film, and scene_change"),
+        ({"film": "f"}, "expected film and scene_change or no_scene_change"),
+        ({"film": 1, "no_scene_change": 2}, "expected film and scene_change"),
         ({"film": "f", "scene_change": [1, 2], "no_scene_change": 2}, "nothing else in the line"),
-        ({"film": "f", "scene_change": 2}, r"expected \[a second before it, a second after it\]"),
-        ({"film": "f", "scene_change": [2, 1]}, "expected the later second last"),
-        ({"film": "f", "scene_change": [2, 8]}, "5 s later at most"),
+        ({"film": "f", "scene_change": 2}, r"expected two times in seconds: \[before it, after it\]"),
+        ({"film": "f", "scene_change": [2, 1]}, "expected the earlier time first"),
+        ({"film": "f", "scene_change": [2, 8]}, "at most 5 s between them"),
         ({"film": "f", "scene_change": [True, 2]}, "expected"),
-        ({"film": "f", "no_scene_change": float("nan")}, "expected the second at which a scene begins"),
+        ({"film": "f", "no_scene_change": float("nan")}, "expected the time in seconds at which a scene starts"),
     ],
 )
 def test_a_line_that_says_nothing_of_a_film_is_refused(row, says):
@@ -115,10 +115,10 @@ def test_a_line_that_says_nothing_of_a_film_is_refused(row, says):
 def test_what_fits_no_scene_is_refused():
     scenes = scenes_from(STARTS)
     for change in (added(11.9, 12.5), added(20, 20.25)):
-        with pytest.raises(ValueError, match="no scene of the film shows both seconds"):
+        with pytest.raises(ValueError, match="no scene of the film contains both"):
             change.apply(scenes)
     for change in (removed(0.0), removed(12.0), removed(99.0)):
-        with pytest.raises(ValueError, match="the film begins or ends there"):
+        with pytest.raises(ValueError, match="the film starts or ends there"):
             change.apply(scenes)
 
 
@@ -224,7 +224,7 @@ def contents(folder):
 
 def test_one_wrong_line_applies_nothing(dataset):
     before = contents(dataset)
-    with pytest.raises(DatasetError, match="'two' is not a film that was cut into this dataset; these are: one"):
+    with pytest.raises(DatasetError, match="'two' is not a film of this dataset; its films are: one"):
         apply(dataset, lines_of(dataset)[0], {"film": "two", "no_scene_change": 3.0})
     assert contents(dataset) == before
 

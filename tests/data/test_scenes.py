@@ -271,7 +271,7 @@ def test_frames_out_of_order_and_impossible_rates_are_refused():
     finder.add(FilmFrame(0, 1.0, picture(1)))
     with pytest.raises(ValueError, match=r"1\.0 s"):
         finder.add(FilmFrame(1, 1.0, picture(1)))
-    with pytest.raises(ValueError, match="0 frames a second"):
+    with pytest.raises(ValueError, match="0 frames per second"):
         SceneFinder(SceneSettings(), 0)
 
 

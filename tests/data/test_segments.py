@@ -201,5 +201,5 @@ def test_signatures_are_short_texts_and_a_broken_one_is_refused():
     text = signature(moving(1, 0))
     assert text.isascii() and len(text) == 1152
     for broken in (text[:-4], "*" * 1152):
-        with pytest.raises(ValueError, match="not a signature"):
+        with pytest.raises(ValueError, match="not a clip's signature"):
             Duplicates().add(broken, "a", "b")

@@ -83,5 +83,5 @@ def test_a_missing_detector_says_what_to_install(monkeypatch, tmp_path):
     (tmp_path / "rapidocr").mkdir()
     (tmp_path / "rapidocr" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"lacks its file models/PP-OCRv6_det_small\.onnx"):
+    with pytest.raises(ValueError, match=r"is missing its file models/PP-OCRv6_det_small\.onnx"):
         check_installed()

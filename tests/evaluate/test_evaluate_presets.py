@@ -82,7 +82,7 @@ def test_a_preset_in_the_acceptance_table_stands_beside_exact(tiny_world, tmp_pa
     report = json.loads((tmp_path / "report.json").read_text())
     sampling = report["sampling"]
     assert (sampling["preset"], sampling["steps"], sampling["tuned"]) == ("live", 1, ["fused", "layout", "onednn"])
-    assert sampling["in_place_of_the_presets"] == ["steps 1, in place of the preset's 12"]
+    assert sampling["in_place_of_the_presets"] == ["steps 1 instead of the preset's 12"]
     line = next(line for line in report["lines"] if line["name"].startswith("PSNR"))
     assert line["unit"] == "dB" and 5 < line["value"] < 60
 

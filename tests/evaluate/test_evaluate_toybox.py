@@ -198,7 +198,7 @@ def test_missing_and_foreign_probes_are_refused(learned, tmp_path):
     with pytest.raises(ValueError, match="not the probes"):
         probes.load_probes(tmp_path)
     (folder / probes.CARD).write_text(json.dumps({"heads": {"character": ["Nobody"]}}))
-    with pytest.raises(ValueError, match="other labels"):
+    with pytest.raises(ValueError, match="different labels"):
         probes.load_probes(tmp_path)
 
 
@@ -508,7 +508,7 @@ def test_motion_is_measured_with_and_without_calibration(drawn, monkeypatch):
 def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(drawn):
     found, said = motion_lines(drawn, provenance={BUILT_BY: BUILDER})
     assert found["ACC-F"].count == 3 and found["ACC-F, uncalibrated"].count == 0
-    assert "does not state the medians" in said[0]
+    assert "does not list the medians" in said[0]
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ def test_without_edges_there_is_no_level_unless_some_are_given(world):
         assert any("--motion-edges" in remark for remark in meter.remarks)
         assert any("does not say which backend" in remark for remark in meter.remarks)
     with open_meter(published, flow_of(published), (1, 2, 3, 4)) as meter:
-        assert meter.level(3.5) == 4 and "those of --motion-edges" in meter.remarks[0]
+        assert meter.level(3.5) == 4 and "come from --motion-edges" in meter.remarks[0]
     assert edges_of("1,2,3.5,4") == (1, 2, 3.5, 4)
     for wrong in ("1,2,3", "1,2,2,3", "4,3,2,1", "1,2,3,nan", "1,2,3,inf", "a,b"):
         with pytest.raises(ValueError, match=f"--motion-edges is '{wrong}'; expected four rising numbers"):
@@ -356,7 +356,7 @@ def test_a_record_reads_back(tmp_path):
     game.save(tmp_path)
     assert read_game(tmp_path, "by-hand") == game
     assert read_game(tmp_path, "another") is None
-    with pytest.raises(ValueError, match="not a valid name of a game"):
+    with pytest.raises(ValueError, match="not a valid name for a game"):
         game_folder(tmp_path, "../elsewhere")
 
 
@@ -477,7 +477,7 @@ def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_pat
 
 def test_two_runs_at_once_do_not_meet(world, tmp_path):
     with open_job(job_of(world, tmp_path / "out")):
-        with pytest.raises(ValueError, match="another process writes there"):
+        with pytest.raises(ValueError, match="another process is writing there"):
             with open_job(job_of(world, tmp_path / "out")):
                 pass
 
@@ -488,7 +488,7 @@ def test_more_games_go_on_with_fewer(world, tmp_path):
             opened.play()
             table = opened.report()
         assert table.ours.games == limit
-        few = "only one game: the intervals" if limit == 1 else "only 2 games: the intervals of means over so few"
+        few = "only one game: the intervals" if limit == 1 else "only 2 games: the intervals of means are too narrow"
         assert few in " ".join(table.remarks)
     assert "the first 2 of the benchmark's 3 games" in " ".join(table.remarks)
     with pytest.raises(ValueError, match="--limit is 0"), open_job(job_of(world, tmp_path / "out", limit=0)):
@@ -574,8 +574,8 @@ def test_other_runs_stand_beside(world, played, tmp_path):
 def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
     for name, folder, changes, sentence in (
         ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
-        ("games", played, {"games": small_games(1)}, "cannot stand beside this run: benchmark sha256 was"),
-        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot stand beside this run: motion edges was"),
+        ("games", played, {"games": small_games(1)}, "cannot be compared with this run: benchmark sha256 was"),
+        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot be compared with this run: motion edges was"),
     ):
         with pytest.raises(ValueError, match=sentence):
             cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])
@@ -588,7 +588,7 @@ def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, 
     )
     assert cli.carry_out(job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),))) == 0
     report = capsys.readouterr().out
-    sentence = "world 'tiny' never saw these words of the benchmark: juggle, \u5343\u5bfb"
+    sentence = "world 'tiny' was not trained with these words of the benchmark: juggle, \u5343\u5bfb"
     assert f"({sentence})" in report.partition("odd  2 turns")[0], "Miko and the rest are known"
     assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
 
@@ -727,7 +727,7 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     assert not any(rows[key]["n"] for key in ("state", "state_mae", "social", "scope"))
     assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
     out = capsys.readouterr().out
-    assert "GC shows 17 of 49 frames, 3 times as fast, which changes ACC-F and MAE-F" in out
+    assert "GC shows 17 of 49 frames, at 3 times the speed, which changes ACC-F and MAE-F" in out
     (state,) = (line for line in out.splitlines() if line.startswith("| State accuracy  "))
     assert state.split("|")[3].strip() == "-" and state.split("|")[5].strip() == "0/2", "each column's own count"
     assert not (tmp_path / "gc" / "first-game.png").exists() and (tmp_path / "gc" / "index.html").exists()
@@ -830,7 +830,7 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
         ("--limit", "0"): "1 game or more",
         ("--steps", "0"): "1 step or more",
         ("--window", "-1"): "0 or more",
-        ("--baseline-video", "v"): "--baseline-video is given without a baseline; leave it out, or add --baseline gc",
+        ("--baseline-video", "v"): "--baseline-video needs a baseline; drop it, or add --baseline gc",
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):
@@ -851,7 +851,7 @@ def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):
         with pytest.raises(SystemExit):
             main(["evaluate", task, "--help"])
         text = " ".join(capsys.readouterr().out.split())
-        assert "the code beside its DINO is run, so fetch it yourself" in text
+        assert "it contains DINO code that is executed, so download it yourself" in text
 
 
 def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):

@@ -358,7 +358,9 @@ def test_a_dreamsim_folder_that_lacks_a_file_says_which_and_downloads_nothing(tm
     for name in FILES[kind]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=f"of '{kind}' it lacks .*_lora/adapter_model.safetensors. Fetch it yourself"):
+    with pytest.raises(
+        ValueError, match=f"'{kind}' is missing .*_lora/adapter_model.safetensors. Download it yourself"
+    ):
         open_dreamsim(tmp_path)
 
 
@@ -550,7 +552,7 @@ def test_incomplete_scoring_models_are_refused(tmp_path):
     folder = save_scoring_models(ScoringNet(), tmp_path, {})
     card = json.loads((folder / "scorers.json").read_text())
     (folder / "scorers.json").write_text(json.dumps({**card, "words": ["run"]}))
-    with pytest.raises(ValueError, match="know other words"):
+    with pytest.raises(ValueError, match="have different words"):
         load_scoring_models(tmp_path)
     (folder / "scorers.json").write_text(json.dumps(card))
     (folder / "scorers.safetensors").write_bytes(b"half a file")

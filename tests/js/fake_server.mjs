@@ -175,7 +175,7 @@ export class FakeServer {
       };
     const asked = url.searchParams;
     if (url.pathname === "/animegamer/words" && asked.has("story") && /[/?]/.test(asked.get("story")))
-      throw new Error(`story name ${asked.get("story")} cannot be a folder's name`);
+      throw new Error(`story name ${asked.get("story")} is not a valid folder name`);
     if (url.pathname === "/animegamer/words" && asked.has("story") && asked.get("world") === "qiqi")
       throw new Error("world qiqi is not installed");
     if (url.pathname === "/animegamer/words")

@@ -136,7 +136,7 @@ test("the course: high gauges are high, one turn is still a line", () => {
     ],
   );
   assert.equal(describeHistory([], say), "");
-  assert.match(describeHistory(course, say), /^Stats over turns 1 to 2: stamina 100 \u2192 0/);
+  assert.match(describeHistory(course, say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);
 });
 
 test("the chart shows the tens around what the gauges did, 40 points at least", () => {

@@ -122,7 +122,7 @@ test("a story that is there already refuses an opening, and a name or world that
   await session.close();
   for (const [story, world, why] of [
     ["a", "toybox", /has begun already/],
-    ["bad/name?", "toybox", /cannot be a folder's name/],
+    ["bad/name?", "toybox", /is not a valid folder name/],
     ["b", "qiqi", /not installed/],
   ]) {
     await session.begin(story, world, PICTURE);

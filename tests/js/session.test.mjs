@@ -32,7 +32,7 @@ test("a story that cannot be is refused before it is open, and a saved one needs
   const { session } = await begun();
   await session.close();
   for (const [story, world, why] of [
-    ["bad/name?", "toybox", /cannot be a folder's name/],
+    ["bad/name?", "toybox", /is not a valid folder name/],
     ["b", "qiqi", /not installed/],
   ]) {
     await session.begin(story, world);

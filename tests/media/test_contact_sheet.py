@@ -98,9 +98,9 @@ def test_words_are_cut_no_more_than_needed(words):
 
 
 def test_no_turns_or_no_clips_are_refused():
-    with pytest.raises(ValueError, match="0 turns and 0 clips"):
+    with pytest.raises(ValueError, match="0 turns but 0 clips"):
         contact_sheet((), [], "tale")
-    with pytest.raises(ValueError, match="2 turns and 1 clips"):
+    with pytest.raises(ValueError, match="2 turns but 1 clips"):
         contact_sheet(turns_of("a", "b"), [clip(1)], "tale")
 
 

@@ -100,5 +100,5 @@ def test_clips_are_joined_without_decoding(files, monkeypatch):
 def test_a_clip_of_an_unknown_codec_is_named(files):
     path = files / "clip.mp4"
     path.write_bytes(path.read_bytes().replace(b"avc1\0", b"xxxx\0"))
-    with pytest.raises(ValueError, match="unknown kind"):
+    with pytest.raises(ValueError, match="codec is unknown"):
         read_clip_info(path)

@@ -204,7 +204,7 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder):
     torch.testing.assert_close(latent, expected.permute(0, 2, 1, 3, 4))
     held = shot_clip(torch.rand(1, 3, 100, 90) * 2 - 1, TINY.decoder)
     assert held.shape == (17, 3, 32, 48) and torch.equal(held[0], held[16]) and held.abs().max() <= 1
-    with pytest.raises(ValueError, match="the clip has 5 frames and a shot has 17"):
+    with pytest.raises(ValueError, match="the clip has 5 frames; give one picture, or at least the 17"):
         shot_clip(clip[:5], TINY.decoder)
 
 

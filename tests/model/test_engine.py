@@ -291,7 +291,9 @@ def test_a_prompt_longer_than_the_positions_is_refused(window, tiny_tokenizer):
     engine = GameEngine(few, tiny_tokenizer, PROFILES["paper"]).eval()
     past = play(engine, LINES[:2], window).past()
     engine.predict(past, LINES[2])
-    message = f"the {window} before it take .* tokens; the engine has positions for {few.engine.max_positions}; choose"
+    message = (
+        f"the {window} before it take .* tokens, but the engine has only {few.engine.max_positions} positions; choose"
+    )
     with pytest.raises(ValueError, match=message):
         engine.predict(past, "run " * 60)
 

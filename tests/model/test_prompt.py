@@ -99,7 +99,7 @@ def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
     TOKENIZER.save(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="expected 32000"):
         GameTokenizer.from_mistral(tmp_path)
-    with pytest.raises(ValueError, match="world of another size"):
+    with pytest.raises(ValueError, match="world with other sizes"):
         TOKENIZER.slots(9)
 
 

@@ -222,7 +222,7 @@ def test_a_launchers_processes_take_a_share_each_and_their_own_gpu(monkeypatch):
     environment |= {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "2"}
     assert cli.own_part(argparse.Namespace(share=None, device="cpu"), environment) == ("3/3", "cpu")
     assert cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {}) == ("1/2", "cpu")
-    with pytest.raises(ValueError, match="cannot be used under a launcher"):
+    with pytest.raises(ValueError, match="cannot be used with a launcher"):
         cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {"RANK": "0", "WORLD_SIZE": "2"})
 
 

@@ -162,7 +162,7 @@ def test_each_optimization_is_measured_on_a_plain_decoder(capsys):
         assert row.drift < 1 and row.against["sampler"] > 0 and row.first > 0
     assert bench.each.format_drift is None  # float32 is what formats are held against
     assert "alone: layout" in capsys.readouterr().out
-    assert "\nfirst_block ~ " in bench.text and "\nlayout  " in bench.text and "(~ approximates" in bench.text
+    assert "\nfirst_block ~ " in bench.text and "\nlayout  " in bench.text and "(~ approximate:" in bench.text
 
 
 def test_the_drift_of_a_number_format():
@@ -188,8 +188,8 @@ def test_lora_is_measured_beside_16_bit_weights_only():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--spec", "tiny", "--world", "toybox"], "give one of them"),
-        (["--world", "toybox", "--profile", "paper"], "give one of them"),
+        (["--spec", "tiny", "--world", "toybox"], "give only one of them"),
+        (["--world", "toybox", "--profile", "paper"], "give only one of them"),
         (["--repeats", "0"], "expected 1 or more"),
         (["--spec", "tiny", "--steps", "0"], "steps is 0"),
         (["--device", "cuda:77"], "not available here"),
@@ -210,9 +210,9 @@ def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
         ({"each": ("faster",)}, "unknown optimization"),
         (
             {"optimizations": ("fused", "flash3")},
-            "optimization flash3 cannot be measured here: of no use with float32; leave it out",
+            "optimization flash3 cannot be measured here: no benefit with float32; drop it",
         ),
-        ({"dtype": torch.bfloat16, "each": ("onednn",)}, "of no use with bfloat16"),
+        ({"dtype": torch.bfloat16, "each": ("onednn",)}, "no benefit with bfloat16"),
         ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
         ({"device": torch.device("cuda:0"), "each": ("onednn",)}, "it runs on cpu only, not on cuda:0"),
     ],
@@ -229,7 +229,7 @@ def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sen
 def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
     dtype = torch.bfloat16 if name == "flash3" else torch.float32
-    with pytest.raises(ValueError, match=f"optimization {name} .*: it runs on cuda only, not on cpu; leave"):
+    with pytest.raises(ValueError, match=f"optimization {name} .*: it runs only on cuda, not on cpu; drop"):
         plan(dtype=dtype, **{asked: (name,)}).check()
 
 
@@ -252,8 +252,8 @@ def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
     assert written["command"] and first["machine"]["torch"]
     assert all(f"\n{part} " in printed.out for part in PARTS) and "random weights" in printed.out
     assert "preset exact:" in printed.out and "preset live: about a quarter of the steps" in printed.out
-    assert "steps 1, in place of the preset's 12" in printed.out and "optimizations: layout" in printed.out
-    assert "blocks, vae left out" in printed.err
+    assert "steps 1 instead of the preset's 12" in printed.out and "optimizations: layout" in printed.out
+    assert "skipped blocks, vae" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def test_what_was_paid_for_survives_a_kill(stub, tmp_path):
 
 def test_a_second_run_on_the_same_file_is_refused(stub, tmp_path):
     with kept_replies(tmp_path / "games.txt.replies.jsonl"):
-        with pytest.raises(ValueError, match="another run is asking for these"):
+        with pytest.raises(ValueError, match="another run is asking these"):
             write(stub, tmp_path / "games.txt")
     assert not stub.asks
 
@@ -327,7 +327,7 @@ def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "set aside: taro-004: 1 invalid replies" in said and said.isascii()
     args.price_out = None
-    with pytest.raises(ValueError, match="one price without the other"):
+    with pytest.raises(ValueError, match="only one price is given"):
         cli_write.run(args)
 
 

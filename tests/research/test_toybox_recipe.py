@@ -160,7 +160,7 @@ def test_a_report_says_whether_motion_was_calibrated():
     before, after = (MotionTable("toybox", (low, 2.0, 4.0, 8.0, 16.0)) for low in (1.0, 1.5))
     assert calibration_remark(after, after) is None
     assert "medians of its training data" in calibration_remark(after, before)
-    assert "does not state the medians" in calibration_remark(after, None)
+    assert "does not list the medians" in calibration_remark(after, None)
 
 
 def test_scoring_models_are_built_once_and_before_what_they_judge(tmp_path):

@@ -132,7 +132,7 @@ def test_changes_that_a_replica_would_lack_are_refused(decoder, change):
         block.forward = block.forward
     else:
         enable_cfg_parallel(decoder, "cpu")
-    with pytest.raises(ValueError, match="enable CFG parallel before"):
+    with pytest.raises(ValueError, match="CFG parallel must be enabled once, and before"):
         enable_cfg_parallel(decoder, "cpu")
 
 

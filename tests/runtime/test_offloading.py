@@ -140,7 +140,7 @@ def test_a_stack_keeps_to_its_budget_and_uses_it(rest, blocks, working, budget):
 def test_a_budget_too_small_says_what_it_takes(release):
     engine, _ = release
     with pytest.raises(
-        ValueError, match=r"the engine needs 3\.\d GiB .*, and the budget is 2\.0 GiB; give 3\.\d GiB"
+        ValueError, match=r"the engine needs 3\.\d GiB .*, but the budget is 2\.0 GiB; give 3\.\d GiB"
     ) as caught:
         plan_budgets(engine, 2 * GIB)
     needed = float(str(caught.value).split("needs ")[1].split()[0])
@@ -292,15 +292,15 @@ def test_a_decoder_decodes_in_tiles_if_it_has_to(models, claimed):
 def test_a_host_without_the_memory_to_pin_weights_says_so(models, claimed, monkeypatch, gib):
     monkeypatch.setattr("accelerate.utils.get_max_memory", lambda: {"cpu": gib * GIB})
     (stack,) = MemoryPlan(CPU, GIB).offload(models[0])
-    assert stack.pinned == (gib == 64) == ("the host has too little memory to pin its weights" not in stack.text)
+    assert stack.pinned == (gib == 64) == ("the host has too little memory to pin the weights" not in stack.text)
 
 
 def test_what_cannot_be_offloaded_is_refused(models, monkeypatch):
-    with pytest.raises(ValueError, match="needs an NVIDIA or AMD GPU, and the device is cpu"):
+    with pytest.raises(ValueError, match="needs an NVIDIA or AMD GPU, but the device is cpu"):
         MemoryPlan(CPU, GIB)
     monkeypatch.setattr(memory_plan_module, "_cap_gpu_memory", lambda *_: None)
     MemoryPlan(CPU, GIB).offload(models[0])
-    with pytest.raises(ValueError, match="offloaded already"):
+    with pytest.raises(ValueError, match="already offloaded"):
         MemoryPlan(CPU, GIB).offload(models[0])
 
 
@@ -309,7 +309,7 @@ def test_a_gpu_that_others_use_is_refused_and_a_free_one_capped(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (3 * GIB, 8 * GIB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda *_: 2 * GIB)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", capped.append)
-    with pytest.raises(ValueError, match=r"cuda has 5\.0 GiB free, and the budget is 7\.0 GiB; close other"):
+    with pytest.raises(ValueError, match=r"cuda has 5\.0 GiB free, but the budget is 7\.0 GiB; close other"):
         MemoryPlan(torch.device("cuda"), 7 * GIB)
     assert not capped
     MemoryPlan(torch.device("cuda"), 4 * GIB)

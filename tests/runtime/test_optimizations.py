@@ -63,7 +63,7 @@ def test_wrong_names_are_refused_before_any_change():
     model = decoder()
     with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from halves"):
         optimize(model, ["fused", "faster"])
-    with pytest.raises(ValueError, match="do not work together; leave one of them out"):
+    with pytest.raises(ValueError, match="do not work together; drop one of them"):
         optimize(model, ["fused", "halves", "first_block"])
     assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
     check_names(["fused", "blocks", "first_block"])
@@ -122,7 +122,7 @@ def test_the_cache_skips_blocks_and_stays_near_the_exact_shot():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")
 def test_an_optimization_that_needs_a_gpu_says_so():
-    with pytest.raises(ValueError, match="gelu is not available: it runs on cuda only, not on cpu; leave it out"):
+    with pytest.raises(ValueError, match="gelu is not available: it runs only on cuda, not on cpu; drop it"):
         optimize(decoder(), ["gelu"])
 
 
@@ -134,7 +134,7 @@ def test_convolutions_go_through_onednn_and_on_a_cpu_only(monkeypatch, plain):
     assert len(seen) > 10 and set(seen) == {5}
     with torch.device("meta"):
         elsewhere = ShotDecoder(SPECS["tiny"], PROFILES["paper"])
-    with pytest.raises(ValueError, match="onednn is not available: it runs on cpu only, not on meta"):
+    with pytest.raises(ValueError, match="onednn is not available: it runs only on cpu, not on meta"):
         optimize(elsewhere, ["onednn"])
 
 
@@ -233,18 +233,18 @@ def test_flash3_is_for_hopper_gpus_and_its_own_number_format(monkeypatch):
     with monkeypatch.context() as there:
         Packages(there, "fa3_fwd_interface")
         assert supported(["flash3"], "cuda:0", "bfloat16") == (("flash3",), {})
-        assert supported(["flash3"], "cuda:0", "float16")[1] == {"flash3": "of no use with float16"}
-        with pytest.raises(ValueError, match="flash3 needs bfloat16, and this decoder computes in float32; leave it"):
+        assert supported(["flash3"], "cuda:0", "float16")[1] == {"flash3": "no benefit with float16"}
+        with pytest.raises(ValueError, match="flash3 needs bfloat16, but this decoder computes in float32; drop it"):
             optimize(decoder(), ["flash3"])
     for kind in ({"capability": (8, 0)}, {"hip": "6.4"}):
         with monkeypatch.context() as there:
             Packages(there, "fa3_fwd_interface", **kind)
-            assert supported(["flash3"], "cuda:0")[1] == {"flash3": "cuda:0 is no Hopper GPU"}
+            assert supported(["flash3"], "cuda:0")[1] == {"flash3": "cuda:0 is not a Hopper GPU"}
     with monkeypatch.context() as there:
         Packages(there)
         why = supported(["flash3"], "cuda:0")[1]["flash3"]
         assert why.startswith("neither flash_attn_interface nor fa3_fwd_interface is installed (torch 2.10")
-        with pytest.raises(ValueError, match="flash3 is not available: neither .* leave it out"):
+        with pytest.raises(ValueError, match="flash3 is not available: neither .* drop it"):
             optimize(decoder().bfloat16(), ["flash3"])
 
 
@@ -278,7 +278,7 @@ def test_compiling_needs_a_recent_gpu_and_a_c_compiler(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(sys, "platform", "linux")
     Packages(monkeypatch, "triton")
-    assert supported(["blocks"], "cuda:0")[1] == {"blocks": "triton finds no C compiler (gcc, clang, or CC)"}
+    assert supported(["blocks"], "cuda:0")[1] == {"blocks": "triton cannot find a C compiler (gcc, clang, or CC)"}
 
 
 def test_all_blocks_share_one_compilation(monkeypatch):

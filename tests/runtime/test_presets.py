@@ -94,7 +94,7 @@ def test_a_small_device_decodes_in_tiles_and_the_address_says_so():
     small = tile_if_needed(exact, spec, torch.float32, needed - 1, said.append)
     assert small.tiled and small.precision_suffix(PAPER) == "+skip0+tiled"
     assert small.optimizations == tuple(name for name in exact.optimizations if name != "vae")
-    assert len(said) == 2 and "tiles" in said[0] and said[1].startswith("preset exact: vae left out")
+    assert len(said) == 2 and "tiles" in said[0] and said[1].startswith("preset exact: skipped vae")
     assert not tile_if_needed(exact, spec, torch.bfloat16, needed - 1).tiled
     apply_preset(decoder, replace(small, optimizations=()))
     assert decoder.tiled
@@ -106,18 +106,18 @@ def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
     monkeypatch.setenv("CC", "cc")
     row = preset_for_device(PRESETS["exact"], "cpu", said.append)
     assert row.optimizations == ("fused", "layout", "onednn")
-    assert said == ["preset exact: flash3, gelu, blocks, vae left out: of no use on cpu"]
+    assert said == ["preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
     row = preset_for_device(PRESETS["exact"], "cuda:1", said.append)
     assert row.optimizations == ("fused", "layout", "gelu", "blocks", "vae")
-    why = {"onednn": "of no use on cuda:1", "flash3": "cuda:1 is no Hopper GPU"}
-    assert said[1:] == [f"preset exact: {name} left out: {reason}" for name, reason in why.items()]
+    why = {"onednn": "no benefit on cuda:1", "flash3": "cuda:1 is not a Hopper GPU"}
+    assert said[1:] == [f"preset exact: skipped {name}: {reason}" for name, reason in why.items()]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert preset_for_device(PRESETS["exact"], "cuda", said.append).optimizations == ("fused", "gelu")
-    assert "preset exact: blocks, vae left out: triton is not installed" in said
-    assert "preset exact: layout left out: it slows a GPU down unless the VAE is compiled" in said
+    assert "preset exact: skipped blocks, vae: triton is not installed" in said
+    assert "preset exact: skipped layout: it is slower on a GPU unless the VAE is compiled" in said
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert preset_for_device(PRESETS["exact"], "cpu", said.append).optimizations == ("fused", "layout")
-    assert "preset exact: onednn left out: this torch was built without oneDNN" in said
+    assert "preset exact: skipped onednn: this torch was built without oneDNN" in said
 
 
 def test_a_prepared_decoder_draws_the_exact_shot_and_skips_as_the_preset_says():
@@ -135,17 +135,17 @@ def test_an_option_overrides_the_preset(world):
     settings = with_preset(PRESETS["live"], PlaySettings(steps=3), world)
     assert (settings.steps, settings.guidance, settings.precision_suffix) == (3, "cosine", "")
     assert with_preset(PRESETS["live"], PlaySettings(), world).steps == 4
-    assert override_notes(PRESETS["live"], steps=3, guidance=None) == ("steps 3, in place of the preset's 12",)
+    assert override_notes(PRESETS["live"], steps=3, guidance=None) == ("steps 3 instead of the preset's 12",)
     assert override_notes(PRESETS["exact"], optimizations=("fused",), steps=9) == (
-        "optimizations fused, in place of the preset's fused, layout, onednn, flash3, gelu, blocks, vae",
-        "steps 9, in place of the preset's default",
+        "optimizations fused instead of the preset's fused, layout, onednn, flash3, gelu, blocks, vae",
+        "steps 9 instead of the preset's default",
     )
 
 
 def test_offloading_refuses_what_does_not_work_with_it(world):
     with pytest.raises(ValueError, match="the device is cpu; choose exact"):
         preset_for_device(PRESETS["low_vram"], "cpu")
-    with pytest.raises(ValueError, match="leave --halves out"):
+    with pytest.raises(ValueError, match="drop --halves"):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
     with pytest.raises(ValueError, match="--each does not work with offloading"):
         run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
@@ -181,7 +181,7 @@ def test_a_slow_start_is_announced(monkeypatch):
     apply_preset(decoder(), Preset("mine", "", optimizations=("fused",)), say=said.append)
     assert not said
     apply_preset(decoder(), Preset("mine", "", optimizations=("fused", "blocks")), say=said.append)
-    assert said == ["preset mine: the first shot compiles, which takes a minute or two"]
+    assert said == ["preset mine: the first shot is compiled, which takes a minute or two"]
 
 
 def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):
@@ -219,7 +219,7 @@ def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, 
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
     assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
     assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
-    assert "preset sketch: steps 3, in place of the preset's 2" in capsys.readouterr().err
+    assert "preset sketch: steps 3 instead of the preset's 2" in capsys.readouterr().err
 
 
 def bench_plan(**changes):
@@ -319,5 +319,5 @@ def test_the_first_run_includes_compiling(monkeypatch):
 def test_models_that_failed_to_load_are_not_cached(world):
     models = PresetModels(world, PlaySettings(), Preset("odd", "", optimizations=("fused", "gelu")))
     for _ in range(2):
-        with pytest.raises(ValueError, match="optimization gelu is .*; leave it out"):
+        with pytest.raises(ValueError, match="optimization gelu is .*; drop it"):
             models.decoder()

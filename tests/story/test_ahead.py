@@ -177,7 +177,7 @@ def test_a_damaged_file_is_noted_and_drawn_again(world, models, game, tmp_path, 
     of_state = "turns" in kind
     assert (played.predicted, played.drawn, played.ahead) == (of_state, not of_state, of_state)
     lost = harm == "gone" and kind.endswith("json")  # an unfinished file has no record yet
-    assert lost or (len(notes) == 1 and "was damaged, and is drawn again" in notes[0])
+    assert lost or (len(notes) == 1 and "was damaged and is drawn again" in notes[0])
     plain = opened(world, models, tmp_path / "plain", store=False)
     plain.play([FIRST, offered[0]])
     assert content(tmp_path / "game") == content(tmp_path / "plain" / "game")

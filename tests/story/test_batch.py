@@ -20,7 +20,7 @@ def test_a_folder_among_the_files_of_games_is_passed_over(tmp_path):
         read_game_files([tmp_path, tmp_path / "two.txt"])
 
 
-@pytest.mark.parametrize("name, says", [("con", "cannot be a folder's name"), ("taken", "taken")])
+@pytest.mark.parametrize("name, says", [("con", "is not a valid folder name"), ("taken", "taken")])
 def test_a_game_that_cannot_be_saved_is_refused_before_any_is_played(world, tmp_path, capsys, name, says):
     games, out = tmp_path / "games", tmp_path / "out"
     for path in (games / "a.txt", games / f"{name}.txt", out / "taken" / "notes.txt"):

@@ -321,6 +321,6 @@ def test_a_branch_whose_file_was_removed_is_not_written_with_a_hole(spoil, tmp_p
     branch = Branch(tmp_path / "lines" / "main.jsonl")
     branch.append(BranchEntry("a" * 64, None, 1), {})
     spoil(branch.path)
-    with pytest.raises(ValueError, match="removed or cut short while its story was open"):
+    with pytest.raises(ValueError, match="removed or truncated while its story was open"):
         branch.append(BranchEntry("b" * 64, None, 2), {})
     assert not branch.path.exists() or not branch.path.read_bytes()

@@ -84,9 +84,9 @@ def test_lists_and_quotation_marks_are_read(stub):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("Kai mends a net.", "has not the form"),
+        ("Kai mends a net.", "does not have the form"),
         ("Character: Kai; Motion: mend a yacht; Background: day harbor.", "does not know: yacht"),
-        ("Character: Mia; Motion: mend a net; Background: harbor.", "which training never showed together"),
+        ("Character: Mia; Motion: mend a net; Background: harbor.", "which training data never combines"),
         ("Character: Kai; Motion: talk to a friend; Background: day market.", "'Kai' and 'market'"),
         ("", "no line has the form"),
         ("Character: " + "Kai" * 200 + "; Motion: mend a net; Background: harbor.", "no line has the form"),

@@ -182,9 +182,9 @@ def test_everyday_words_are_in_the_table():
     [
         ("美子在海滩弹钢琴", "does not know: 弹钢琴;"),
         ("ミコは月で走る", "does not know: 月"),
-        ("美子跑步", "names no place; say who does what, and where"),
-        ("在海滩跑步", "names no character"),
-        ("美子在海滩", "names no motion"),
+        ("美子跑步", "has no place; say who does what, and where"),
+        ("在海滩跑步", "has no character"),
+        ("美子在海滩", "has no motion"),
         ("美子在海滩跑步跳舞", "names run and dance; give one motion"),
         ("美子在海滩和森林跑步", "names beach and forest; give one place"),
     ],

@@ -109,7 +109,7 @@ def test_names_that_are_taken_or_no_names_are_refused(root):
     for act in (rename_story, duplicate_story):
         with pytest.raises(ValueError, match="'game' already"):
             act(root, "game", "game")
-        with pytest.raises(ValueError, match="cannot be a folder's name"):
+        with pytest.raises(ValueError, match="is not a valid folder name"):
             act(root, "game", "../out")
         with pytest.raises(ValueError, match="folder of deleted stories"):
             act(root, "game", TRASH)

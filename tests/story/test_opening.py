@@ -84,7 +84,7 @@ def test_the_clip_begins_with_the_frame_or_as_much_earlier_as_it_must(count, rea
 
 @pytest.mark.parametrize("fps", [-1, float("nan"), float("inf"), 1001])
 def test_a_rate_that_is_none_is_refused(fps):
-    with pytest.raises(ValueError, match="clip_fps is .*expected the clip's frames a second"):
+    with pytest.raises(ValueError, match="clip_fps is .*expected the clip's frames per second"):
         shown_frames(17, 0, fps, DECODER)
 
 
@@ -100,7 +100,7 @@ def test_the_chosen_frame_is_the_one_that_the_engine_reads(tiny_encoder, frame, 
 
 @pytest.mark.parametrize("frame", [17, -18])
 def test_a_frame_that_the_clip_does_not_have_is_refused(tiny_encoder, frame):
-    with pytest.raises(ValueError, match=f"frame is {frame}, and the clip has 17 frames; choose 0 to 16"):
+    with pytest.raises(ValueError, match=f"frame is {frame}, but the clip has 17 frames; choose 0 to 16"):
         opening(tiny_encoder, frame=frame)
 
 
@@ -147,7 +147,7 @@ def test_a_film_shorter_than_a_shot_is_read_whole(tmp_path, tiny_encoder):
 
 @pytest.mark.parametrize("at", [-0.5, 4.0, 1e9, float("nan")])
 def test_a_second_outside_the_film_is_refused(film, at):
-    with pytest.raises(ValueError, match="has no picture at second .* 4.00 seconds"):
+    with pytest.raises(ValueError, match="has no frame at .* 4.00 seconds"):
         film_span(film, at, DECODER)
 
 
@@ -165,7 +165,7 @@ def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
     Image.new("RGBA", (30, 20), (200, 10, 10, 255)).save(tmp_path / "own.png")
     (picture,), frame = read_opening(tmp_path / "own.png", None, DECODER)
     assert (picture.shape, frame, picture[0, 0].tolist()) == ((20, 30, 3), 0, [200, 10, 10])
-    with pytest.raises(ValueError, match="is a picture, which has no second 3"):
+    with pytest.raises(ValueError, match="is a picture, so it has nothing at 3 s"):
         read_opening(tmp_path / "own.png", 3, DECODER)
     (tmp_path / "notes.txt").write_text("Miko")
     with pytest.raises(ValueError, match="not a readable picture"):
@@ -411,7 +411,7 @@ def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp
     before = content(story_in(tmp_path).folder)
     for words in ((), ("--resume",), ("--branch", 1)):
         assert play("--opening", film, "--opening-at", 3, *words) == 2
-        assert "began with another opening; go on without an opening" in capsys.readouterr().err
+        assert "started with another opening; continue without an opening" in capsys.readouterr().err
     assert content(story_in(tmp_path).folder) == before
     assert play("--opening", film, "--opening-at", 3, "--branch", 0) == 0
     assert story_in(tmp_path).branches() == ["main", "line-2"]
@@ -420,7 +420,7 @@ def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp
 def test_a_story_that_began_without_an_opening_refuses_one(play, film, tmp_path, capsys):
     assert play() == 0
     assert play("--opening", film) == 2
-    assert "began with another opening" in capsys.readouterr().err
+    assert "started with another opening" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("--opening-at", 3), ("--opening-text", "Miko")])

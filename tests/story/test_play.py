@@ -285,7 +285,7 @@ def test_a_game_can_go_on_after_all_turns_were_taken_back(world, tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "first, way_on", [([], "the same command and --resume"), (["--branch", 1], "--resume in place of --branch")]
+    "first, way_on", [([], "the same command and --resume"), (["--branch", 1], "--resume instead of --branch")]
 )
 def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, monkeypatch, first, way_on):
     class Typing(io.StringIO):
@@ -299,7 +299,7 @@ def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, mo
         assert run_play(world, tmp_path) == 0
     monkeypatch.setattr(sys, "stdin", Typing(f"{GAME[1]}\n"))
     assert run_play(world, tmp_path, *first) == 130
-    assert f"Go on with {way_on}." in capsys.readouterr().err
+    assert f"Continue with {way_on}." in capsys.readouterr().err
     typed(monkeypatch, GAME[2])
     assert run_play(world, tmp_path, "--resume") == 0
     wanted = [*[GAME[0]] * bool(first), GAME[1], GAME[2]]

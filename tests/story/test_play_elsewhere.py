@@ -85,10 +85,10 @@ def test_a_branch_keeps_its_own_opening(world, tmp_path):
     story.play(GAME[:1])
     kept = Player(world, opened(world, tmp_path), PlaySettings(), after=0)
     assert kept.session.picture is not None
-    with pytest.raises(ValueError, match="began with another opening"):
+    with pytest.raises(ValueError, match="started with another opening"):
         Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=GameSession())
     other = GameSession().open_with("Miko waves", picture(world, 0.25))
-    with pytest.raises(ValueError, match="began with another opening"):
+    with pytest.raises(ValueError, match="started with another opening"):
         Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=other)
     Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=opening).step(GAME[1])
     plain = Player(world, opened(world, tmp_path), PlaySettings(), opening=GameSession())
@@ -144,7 +144,7 @@ def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
 def test_each_turns_window_is_its_own_and_its_model_too(world, tmp_path):
     (session, shot, frames) = graph(world)[1]
     profile, story = world.profile.name, opened(world, tmp_path)
-    with pytest.raises(ValueError, match="turn 1 was predicted with another model"):
+    with pytest.raises(ValueError, match="turn 1 was predicted and drawn with different models"):
         save_turn(story, session, profile, "float16", shot, frames, 8.0)
     turns = tuple(replace(turn, state=replace(turn.state, representation=None)) for turn in session.turns)
     with pytest.raises(ValueError, match="representation of turn 1 is not in memory"):

@@ -192,7 +192,7 @@ def test_a_damaged_entry_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, 
     whole, texts[index] = path.read_bytes(), damages[damage]
     path.write_bytes(b"".join(texts))
     before = files(tmp_path)
-    with pytest.raises(ValueError, match=rf"main\.jsonl:{index + 1}: .*not a turn.*go on after turn {index}"):
+    with pytest.raises(ValueError, match=rf"main\.jsonl:{index + 1}: .*not a turn.*continue after turn {index}"):
         StubPlayer(tmp_path, after=1)
     assert files(tmp_path) == before
     path.write_bytes(b"".join(texts[:index]))  # as the sentence says
@@ -311,5 +311,5 @@ def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
 
 def test_a_game_cannot_go_on_after_a_missing_turn(tmp_path):
     StubPlayer(tmp_path).play(["one"])
-    with pytest.raises(ValueError, match="branch 'main' of this story has 1 turns; cannot go on after turn 2"):
+    with pytest.raises(ValueError, match="branch 'main' of this story has 1 turns; cannot continue after turn 2"):
         StubPlayer(tmp_path, after=2)

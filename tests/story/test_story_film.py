@@ -220,7 +220,7 @@ def test_an_interrupted_film_leaves_the_older_one(story, tmp_path):
 
 
 def test_odd_pictures_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="33 x 48; both need to be even"):
+    with pytest.raises(ValueError, match="33 x 48; both must be even"):
         write_film(tmp_path / "film.mp4", [np.zeros((48, 33, 3), np.uint8)], FilmFacts(8, 1, "odd"))
 
 
@@ -234,14 +234,14 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
     for words, expected in (
         (["--out", str(tmp_path / "a.avi")], "choose mp4, gif, webp"),
         (["--out", str(tmp_path / "a.gif"), "--subtitles", "soft"], "choose burned ones"),
-        (["--out", str(tmp_path / "a.gif"), "--audio", str(sound)], "has no sound"),
+        (["--out", str(tmp_path / "a.gif"), "--audio", str(sound)], "cannot have sound"),
         (["--out", str(tmp_path / "a.gif"), "--fps", "60"], "expected 1 to 50"),
         (["--audio", str(sound)], "not a readable audio file"),
-        (["--audio", str(root / "tale" / "turn-001.mp4")], "no sound in it"),
+        (["--audio", str(root / "tale" / "turn-001.mp4")], "contains no sound"),
         (["--branch", "line-9"], "its branches are main, line-2"),
         (["--turns", "9"], "has 3 turns"),
         (["--scale", "9"], "expected 1 to 8"),
-        (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would count as an unfinished file"),
+        (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would be taken for an unfinished file"),
         *((["--fps", rate], f"fps is {rate}; expected 1 to 120") for rate in ("nan", "inf", "-1", "1e+09")),
     ):
         assert main(["export", folder, "--branch", "main", *words]) == 2

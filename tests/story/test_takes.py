@@ -147,7 +147,7 @@ def test_a_shot_below_the_bar_is_redrawn_up_to_a_budget(world, tmp_path):
         ({"count": 0}, "takes is 0; expected 1 to 64"),
         ({"count": 3, "most": 2}, "most takes is 2; expected 3"),
         ({"bar": 1.5, "most": 3}, "the bar is 1.5; expected a score from 0 to 1"),
-        ({"count": 2, "bar": 0.5}, "redraws nothing with at most 2 takes"),
+        ({"count": 2, "bar": 0.5}, "has no effect with at most 2 takes"),
     ],
 )
 def test_impossible_takes_are_refused(world, values, said):

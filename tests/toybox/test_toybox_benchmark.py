@@ -93,9 +93,9 @@ def test_every_wrong_line_is_named_up_to_twenty():
     ("text", "expected"),
     [
         ("", "has no game"),
-        (f"# name: ../up\n{LINE}", "line 1: '../up' is not a valid name of a game"),
-        (f"# name: con\n{LINE}", "line 1: game name 'con' cannot be a folder's name"),
-        (f"# name: Qiqi\n{LINE}", "not a valid name of a game"),
+        (f"# name: ../up\n{LINE}", "line 1: '../up' is not a valid name for a game"),
+        (f"# name: con\n{LINE}", "line 1: game name 'con' is not a valid folder name"),
+        (f"# name: Qiqi\n{LINE}", "not a valid name for a game"),
         (f"# name: a\n{LINE}\n\n# name: a\n{LINE}", "line 4: the name a is taken"),
         (f"# name: game-002\n{LINE}\n\n{LINE}", "line 4: the name game-002 is taken"),
         (f"# name: a\n# name: b\n{LINE}", "line 2: a second name"),

@@ -195,7 +195,7 @@ def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_
     lines = [json.loads(line) for line in (uncaptioned / "turns.jsonl").read_text().splitlines()]
     lines[4]["adverb"] = None
     (uncaptioned / "turns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    refused(f"1 clips have no caption, the first is {lines[4]['clip']}", uncaptioned, features=("latents", "text"))
+    refused(f"1 clips have no caption, the first of them {lines[4]['clip']}", uncaptioned, features=("latents", "text"))
     bare = save_world(tmp_path / "bare", SPEC).folder
     refused("decoder is not complete", kept=bare)
     large = save_world(tmp_path / "large", SPECS["toybox"]).folder

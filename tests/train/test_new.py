@@ -286,19 +286,19 @@ WEIGHTS = "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors"
         (VIDEO, {"use_learned_positional_embeddings": True}, "as in CogVideoX-5b-I2V; expected CogVideoX-2b"),
         (VIDEO, {"patch_size_t": 2}, "patch_size_t is 2, as in CogVideoX1.5-5B"),
         (VIDEO, {"ofs_embed_dim": 512}, "as in CogVideoX1.5-5B-I2V"),
-        (VIDEO, {"num_layers": 30}, "num_layers is '30', and the weights beside it have 2"),
-        (VIDEO, {"num_attention_heads": 30}, "num_attention_heads is '30', and the weights beside it have 2"),
-        (VIDEO, {"text_embed_dim": 4096}, "text_embed_dim is '4096', and the weights beside it have 16"),
+        (VIDEO, {"num_layers": 30}, "num_layers is '30', but the weights next to it have 2"),
+        (VIDEO, {"num_attention_heads": 30}, "num_attention_heads is '30', but the weights next to it have 2"),
+        (VIDEO, {"text_embed_dim": 4096}, "text_embed_dim is '4096', but the weights next to it have 16"),
         (VIDEO, {"max_text_seq_length": 224}, "max_text_seq_length is '224'; expected 226"),
         (VIDEO, {"norm_eps": 1e-3}, "norm_eps is '0.001'; expected 1e-05"),
         (VIDEO, {"sample_height": "60"}, "sample_height is '60'; expected a whole number"),
         (VAE, {"scaling_factor": 0.7}, "scaling_factor is '0.7'; expected 1.15258426 of CogVideoX-2b"),
-        (VAE, {"block_out_channels": [128, 256]}, "block_out_channels is .*, and the weights beside it have .32, 64."),
+        (VAE, {"block_out_channels": [128, 256]}, "block_out_channels is .*, but the weights next to it have .32, 64."),
         (NOISE, {"snr_shift_scale": 1.0}, "snr_shift_scale is '1.0'; expected 3.0 of CogVideoX-2b"),
         (LLM, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
         (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
-        (LLM, {"num_hidden_layers": 32}, "num_hidden_layers is '32', and the weights beside it have 2"),
-        (LLM, {"vocab_size": 32768}, "vocab_size is '32768', and the weights beside it have 32000"),
+        (LLM, {"num_hidden_layers": 32}, "num_hidden_layers is '32', but the weights next to it have 2"),
+        (LLM, {"vocab_size": 32768}, "vocab_size is '32768', but the weights next to it have 32000"),
     ],
 )
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
@@ -316,7 +316,7 @@ def test_a_vae_of_other_latents_is_refused(src, tmp_path):
     shutil.rmtree(src / "CogVideoX-2b" / "transformer")
     made.write_cogvideox(tmp_path / "other", in_channels=8, text_encoder=False)
     shutil.copytree(tmp_path / "other" / "transformer", src / "CogVideoX-2b" / "transformer")
-    refuse(src, tmp_path / "w", "transformer reads latents of 8 channels; expected 4, as the VAE beside it makes")
+    refuse(src, tmp_path / "w", "transformer reads latents with 8 channels; expected 4, as its VAE produces")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_text_encoder_of_another_width(src, tmp_path):
         name: torch.cat([value] * 2, -1) if value.dim() == 2 else value for name, value in load_file(weights).items()
     }
     save_file(wide, weights)
-    refuse(src, tmp_path / "w", "a text encoder 32 wide; expected 16, as CogVideoX reads it")
+    refuse(src, tmp_path / "w", "a text encoder of width 32; expected 16, which CogVideoX reads")
 
 
 def test_the_published_sizes_can_be_insisted_on(src, tmp_path):
@@ -454,7 +454,7 @@ def test_a_world_of_another_origin_is_kept(downloads, world, tmp_path):
 def test_nothing_is_written_into_the_base_models(src):
     before = {path: path.stat().st_mtime_ns for path in src.rglob("*")}
     for out in (src / "CogVideoX-2b", src / "CogVideoX-2b" / "mine", src / "Mistral-7B-Instruct-v0.1"):
-        with pytest.raises(CheckpointError, match="which stays as it is; choose another folder"):
+        with pytest.raises(CheckpointError, match="which is never changed; choose another folder"):
             new_world(find_base(src), out)
     assert before == {path: path.stat().st_mtime_ns for path in src.rglob("*")}
 

@@ -162,7 +162,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
 
     assert train("all", *places, tmp_path, f"{LORA} --resume", hear) == 130
     assert said[-1] == "2 of 4 stages are done; the same command with --resume continues in predict"
-    with pytest.raises(ValueError, match="warmup holds a run already; continue it .--resume., or choose another"):
+    with pytest.raises(ValueError, match="warmup already holds a run; continue it .--resume., or choose another"):
         train("all", *places, tmp_path, LORA)
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
@@ -194,7 +194,7 @@ def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_pat
     other = tmp_path / "other"
     shutil.copytree(places[0], other)
     (other / "turns.jsonl").write_text((other / "turns.jsonl").read_text().replace("day", "night"))
-    with pytest.raises(ValueError, match="holds a run of another dataset"):
+    with pytest.raises(ValueError, match="holds a run with another dataset"):
         train("all", other, places[1], out, f"{LORA} --resume")
 
 
@@ -204,7 +204,7 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
     assert train("all", *places, tmp_path, f"{LORA} --stages predict") == 0
     assert same_weights(tmp_path, whole[0], ["predict"])
     (tmp_path / "joint" / "result.json").unlink()
-    with pytest.raises(ValueError, match="joint holds a run that is not done; add joint to --stages"):
+    with pytest.raises(ValueError, match="joint holds an unfinished run; add joint to --stages"):
         train("all", *places, tmp_path, f"{LORA} --stages adapt")
     assert not (tmp_path / "adapt").exists()
 
@@ -374,7 +374,7 @@ def test_sizes_are_written_as_people_read_them():
         ("--set joint.steps=0", "steps is 0; expected 1 or more"),
         ("--stages joint,vae", "--stages: recipe 'lora' does not run 'vae'; choose from warmup, joint, predict, adapt"),
         ("--set predict.trainable=none", "trainable pattern 'none' matches no parameter of this stage"),
-        ("--set predict.window=500", "prompts of window 500 reach"),
+        ("--set predict.window=500", "prompts with window 500 reach"),
     ],
 )
 def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, sentence, places, tmp_path):
@@ -384,15 +384,15 @@ def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, 
 
 
 def test_one_stage_takes_no_option_of_all(places, tmp_path):
-    with pytest.raises(ValueError, match="--set belongs to `train all`; leave it out of `train joint`"):
+    with pytest.raises(ValueError, match="--set is for `train all`; drop it from `train joint`"):
         train("joint", *places, tmp_path / "run", f"--steps 2 {EVERY} --recipe lora --set joint.steps=2")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_world_in_place_begins_from_no_file(places, tmp_path):
-    with pytest.raises(ValueError, match="--start: recipe scratch begins from the world itself; leave it out"):
+    with pytest.raises(ValueError, match="--start: recipe scratch starts from the world itself; drop it"):
         train("all", *places, tmp_path, f"{EVERY} --start {tmp_path / 'a.safetensors'}")
     with pytest.raises(ValueError, match="--trial: recipe scratch trains the world itself"):
         train("all", *places, tmp_path, f"{EVERY} --trial")
-    with pytest.raises(ValueError, match="new is no world yet; choose the sizes of a new one with --spec"):
+    with pytest.raises(ValueError, match="new does not exist yet; choose the sizes of a new world with --spec"):
         train("all", places[0], tmp_path / "new", tmp_path / "run", EVERY)

@@ -19,7 +19,7 @@ def test_a_stage_goes_on_once_there_is_room(places, tmp_path):
     with small_disk(full, 64):
         for kilobytes in (64, size // 2):
             resize(full, kilobytes)
-            with pytest.raises(OSError, match=r"MB free\); what is finished is kept; free some space"):
+            with pytest.raises(OSError, match=r"MB free\); finished work is kept; free some space"):
                 train("predict", dataset, tmp_path / "other", full / "run", f"{OPTIONS} --resume")
         resize(full, 4 * size + 10_000)
         assert train("predict", dataset, tmp_path / "other", full / "run", f"{OPTIONS} --resume") == 0

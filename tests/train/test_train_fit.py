@@ -298,11 +298,11 @@ def test_no_sheet_without_a_decoder(ready, tmp_path):
         ({"batch": 6, "accumulation": 4}, "batch 6 cannot be split"),
         ({"clip_lengths": (5,)}, "clip length 5"),
         ({"trainable": ("^decoder.none",)}, "'.decoder.none' matches no parameter"),
-        ({"trainable": ("^decoder.(none",)}, "'.decoder.\\(none' is no regular expression"),
+        ({"trainable": ("^decoder.(none",)}, "'.decoder.\\(none' is not a valid regular expression"),
         ({"trainable": ("^encoder.text_tower",)}, "matches no parameter"),  # whose features are computed once
         ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "matches no parameter"),  # gets LoRA
         ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer matches none"),
-        ({"trainable": ()}, "nothing would train: lora_rank is 0"),
+        ({"trainable": ()}, "nothing to train: lora_rank is 0"),
         ({"optimizer": "adamw8bit"}, "needs the package torchao"),
     ],
 )

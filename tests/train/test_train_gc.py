@@ -137,11 +137,11 @@ def test_it_begins_from_a_stage_file_and_a_run_of_another_start_is_refused(world
     train("gc", dataset, world.folder, tmp_path / "one", SCRATCH)
     first, said = tmp_path / "one" / "gc.safetensors", []
     train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --start {first} --lr 1e-7", said.append)
-    assert f"begins from {first}" in said
+    assert f"starts from {first}" in said
     name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
     one, two = (read_adapter(tmp_path / run / "gc.safetensors")[2][name] for run in ("one", "two"))
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
-    with pytest.raises(ValueError, match="holds a run of another start"):
+    with pytest.raises(ValueError, match="holds a run with another start"):
         train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --resume")
 
 
@@ -166,12 +166,14 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
 
 
 def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
-    with pytest.raises(ValueError, match="is no CogVideoX-2b folder"):
+    with pytest.raises(ValueError, match="is not a CogVideoX-2b folder"):
         train("gc", dataset, world.folder, tmp_path / "run", "--recipe lora")
     bare = save_world(tmp_path / "bare", TINY)
     vae = tmp_path / "vae.safetensors"
     save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
-    with pytest.raises(ValueError, match="is of stage vae, for a world and not for a baseline; give one of stage gc"):
+    with pytest.raises(
+        ValueError, match="is from stage vae and fits a world, not a baseline; give a file from stage gc"
+    ):
         train("gc", dataset, world.folder, tmp_path / "run", f"--start {vae}")
     with pytest.raises(ValueError, match="vae is not complete"):
         new_text_video(open_world(bare.folder), data.folder, 0)

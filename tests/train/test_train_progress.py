@@ -119,7 +119,7 @@ def test_a_cpu_computes_few_samples_at_a_time_and_says_so(stage, learner, option
     with mock.patch.object(learner, "forward", counting):
         assert train(stage, places[0], world, tmp_path / "run", FEW.replace("--batch 2", options), said.append) == 0
     assert set(sizes) == {at_once}
-    assert any(line.startswith("on a CPU at most 2 samples") for line in said) is (at_once == 2)
+    assert any(line.startswith("to save memory, a CPU computes at most 2 samples") for line in said) is (at_once == 2)
 
 
 def test_a_gpu_without_enough_memory_is_reported_with_a_remedy(places, tmp_path):

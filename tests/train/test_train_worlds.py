@@ -117,11 +117,13 @@ def test_published_files_are_trained_on_top_and_never_in_place(download, smaller
     assert train("vae", smaller_dataset, download, tmp_path, options, said.append) == 0
     assert said[-1] == f"wrote {tmp_path / 'vae.safetensors'}" and ages(download) == before
     assert open_with_adapters(download, [str(tmp_path / "vae.safetensors")]).load_decoder() is not None
-    with pytest.raises(ValueError, match="published files, which stay as they are; give --recipe lora .*convert"):
+    with pytest.raises(ValueError, match="published files, which are never changed; give --recipe lora .*convert"):
         train("vae", smaller_dataset, download / "qiqi", tmp_path / "run", f"{options} --recipe scratch")
-    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; leave --spec out"):
+    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; drop --spec"):
         train("vae", smaller_dataset, download, tmp_path / "run", f"{FEW} --spec toybox")
-    with pytest.raises(ValueError, match="downloads/other is no world yet; choose the sizes of a new one with --spec"):
+    with pytest.raises(
+        ValueError, match="downloads/other does not exist yet; choose the sizes of a new world with --spec"
+    ):
         train("vae", smaller_dataset, download / "other", tmp_path / "run", FEW)
     assert not (tmp_path / "run").exists()
 
@@ -213,9 +215,11 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
     assert train("predict", dataset, world, tmp_path / "second", FEW) == 0
     before = open_world(world).fingerprint
     assert train("predict", dataset, world, tmp_path / "first", f"{FEW} --resume", said.append) == 0
-    assert said == [f"{tmp_path / 'first'} is done, and {world} has its weights; choose another --out to train further"]
+    assert said == [
+        f"{tmp_path / 'first'} is finished, and {world} has its weights; choose another --out to train further"
+    ]
     assert open_world(world).fingerprint == before
-    with pytest.raises(ValueError, match="of another stage"):
+    with pytest.raises(ValueError, match="from another stage"):
         train("towers", dataset, world, tmp_path / "first", f"{FEW} --resume")
     shutil.copytree(kept_world, tmp_path / "other")
     with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; .*--stage-file"):
@@ -235,7 +239,7 @@ def test_a_run_whose_checkpoints_were_taken_away_begins_again(copied, dataset, t
 def test_a_lora_is_not_trained_in_place(copied, dataset, tmp_path):
     before = ages(copied)
     options = f"{FEW} --lora-rank 2 --lora-targets self_attn.q_proj"
-    with pytest.raises(ValueError, match="lora_rank is 2, and recipe scratch trains whole weights.*--recipe lora"):
+    with pytest.raises(ValueError, match="lora_rank is 2, but recipe scratch trains the full weights.*--recipe lora"):
         train("predict", dataset, copied, tmp_path / "run", options)
     after = ages(copied)
     assert {path: after[path] for path in before} == before and not (tmp_path / "run").exists()
@@ -262,13 +266,13 @@ def test_a_start_that_is_no_adapter_for_a_world_is_refused(recipe, copied, datas
     said, baseline = [], tmp_path / "gc.safetensors"
     save_adapter(baseline, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
     for file, sentence in (
-        (baseline, "gc.safetensors is of stage gc, for a baseline and not for a world"),
-        (tmp_path / "absent", "there is no adapter file .*absent; give a file that a training stage wrote"),
-        (tmp_path, "there is no adapter file"),
+        (baseline, "gc.safetensors is from stage gc and fits a baseline, not a world"),
+        (tmp_path / "absent", "no adapter file .*absent; give a file that a training stage wrote"),
+        (tmp_path, "no adapter file"),
     ):
         with pytest.raises(ValueError, match=sentence):
             train("joint", dataset, copied, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)
-    assert not any("begins from" in line for line in said) and not (tmp_path / "run" / "log.jsonl").exists()
+    assert not any("starts from" in line for line in said) and not (tmp_path / "run" / "log.jsonl").exists()
 
 
 def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
@@ -285,7 +289,7 @@ def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
     assert weights[0] == weights[1] != open_world(kept_world).fingerprint
     assert train("adapt", dataset, world, tmp_path / "third", f"{options} --minutes 0.000001") == 0
     assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
-    with pytest.raises(ValueError, match="holds a run of another world"):
+    with pytest.raises(ValueError, match="holds a run with another world"):
         train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
 
 

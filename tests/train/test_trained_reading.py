@@ -157,7 +157,7 @@ def adapted(world, files, *names, profile=None):
 
 
 def test_files_that_contradict_one_another_or_the_world_are_refused(published, files):
-    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; leave one of them out"
+    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; use only one of them"
     with pytest.raises(ValueError, match=two):
         adapted(published, files, ("predict", "paper"), ("predict", "reference"))
     world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; leave"
@@ -181,7 +181,7 @@ def test_files_of_earlier_versions_load_with_a_sentence(published, files):
     world = adapted(published, files, "old", "old adapt")
     assert world.profile.name == "reference" and world.motion_table == published.motion_table
     warnings = "\n".join(world.warnings)
-    assert "does not state its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
+    assert "does not name its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
     world.load_engine(), world.load_decoder()
 
 
@@ -212,14 +212,14 @@ def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures
 def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, tmp_path):
     tensors = {"engine.project_in.0.bias": torch.zeros(32)}
     file = stage_file(tmp_path / "odd.safetensors", "predict", tensors, stated)
-    with pytest.raises(ValueError, match=f"odd.safetensors: what it states .*{wrong}"):
+    with pytest.raises(ValueError, match=f"odd.safetensors: its training notes .*{wrong}"):
         with_adapters(published, ((file, 1.0),))
 
 
 def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path):
     options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2"
     train("predict", dataset, published.folder, tmp_path, f"{options} --minutes 0.00001")
-    with pytest.raises(ValueError, match="holds a run of another profile .paper, now reference."):
+    with pytest.raises(ValueError, match="holds a run with another profile .paper, now reference."):
         train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
-    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile changes nothing"):
+    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile has no effect"):
         train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")

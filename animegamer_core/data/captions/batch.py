@@ -96,7 +96,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         if (self.tokens_in is None) != (self.tokens_out is None):
-            raise ValueError("one price without the other; give both price_in and price_out, of a million tokens")
+            raise ValueError("only one price is given; give both price_in and price_out, per million tokens")
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class ModelCaptioner:
         return replace(caption, characters=tuple(references[index - 1].name for index in indices))
 
     def _identity(self, task: ClipTask, step: str, depends: Any) -> dict[str, Any]:
-        """What names a question and its stored replies. depends: what they depend on beside clip and model."""
+        """What names a question and its stored replies. depends: what they depend on besides clip and model."""
         record = task.record
         return {
             "name": record.clip,

@@ -63,7 +63,7 @@ def open_captioner(name: str, **options: Any) -> Captioner | None:
     unknown = [option for option in given if option not in kind.takes]
     if unknown:
         raise ValueError(
-            f"captioner {name!r} takes no {unknown[0]!r}; it takes {', '.join(kind.takes) or 'no options'}"
+            f"captioner {name!r} has no option {unknown[0]!r}; it takes {', '.join(kind.takes) or 'no options'}"
         )
     missing = [option for option in kind.needs if option not in given]
     if missing:

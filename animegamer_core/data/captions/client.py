@@ -61,7 +61,7 @@ class EndpointSettings:
         if not _is_address(self.url):
             raise ValueError(_BAD_URL)
         if not self.model.strip():
-            raise ValueError("the endpoint's model has no name; give the name that the service lists at /v1/models")
+            raise ValueError("no model name for the endpoint; give one that the service lists at /v1/models")
         if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1:
             raise ValueError(
                 f"timeout {self.timeout}, retries {self.retries}, max_tokens {self.max_tokens}; expected a timeout "
@@ -84,7 +84,7 @@ class RateLimiter:
 
     def __init__(self, per_minute: float | None = None) -> None:
         if per_minute is not None and not 0 < per_minute <= 1e6:
-            raise ValueError(f"per_minute is {per_minute}; expected requests a minute, above 0")
+            raise ValueError(f"per_minute is {per_minute}; expected a number of requests above 0")
         self._interval = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
         self._lock = threading.Lock()
@@ -160,14 +160,14 @@ class EndpointModel:
             if asking.requests <= self.settings.retries:  # the client gives up when it would wait for too long
                 wait = error.response.headers.get("retry-after", "long")[:_SHOWN]
                 raise CaptionerUnavailable(
-                    f"{self.name}: {asking.failure}, and asks to wait {wait} s; try again later"
+                    f"{self.name}: {asking.failure}; the service asks to wait {wait} s, so try again later"
                 ) from error
             raise self._no_answer() from error
         except openai.APIConnectionError as error:  # a timeout too
             if stop.is_set():
                 raise Cancelled("the run was stopped") from error
             if self._late >= MOST_LATE:
-                raise CaptionerUnavailable(f"{self.name}: {self._late} answers in a row came too late") from error
+                raise CaptionerUnavailable(f"{self.name}: {self._late} answers in a row arrived too late") from error
             raise self._no_answer() from error
         if len(data) > LONGEST_ANSWER:
             return Reply("", f"the answer is larger than {LONGEST_ANSWER} bytes")
@@ -189,13 +189,13 @@ class EndpointModel:
             with closing(response):
                 seconds -= time.monotonic() - begun
                 data = b"".join(limited(response.iter_raw(), LONGEST_ANSWER + 1, seconds))
-            failure = "an answer that cannot be unpacked"
+            failure = "the answer cannot be unpacked"
             data = _unpacked(data, response.headers.get("content-encoding", ""))
             if data is None:
                 raise self._http.ReadError(failure, request=request)
             self._late = 0
             if response.is_success and len(data) <= LONGEST_ANSWER:
-                failure = "an answer that is not a chat completion"
+                failure = "the answer is not a chat completion"
                 _completion(data)
         except JsonError as error:
             self._count(failure)
@@ -209,7 +209,7 @@ class EndpointModel:
             raise
         if _is_retried(response.status_code):
             self._count(f"status {response.status_code}")
-        # as bytes: what is read as letters may not be written as ASCII
+        # as bytes: text may contain letters that ASCII cannot encode
         headers = [item for item in response.headers.raw if item[0].decode("latin-1").lower() not in _BODY_HEADERS]
         return type(response)(response.status_code, headers=headers, content=data, request=request)
 
@@ -224,7 +224,7 @@ class EndpointModel:
         )
 
     def _adapts_to(self, error: Any) -> bool:
-        """Whether the model refuses an option that can be said otherwise or left out; changes later questions too."""
+        """Whether the model refuses an option that can be renamed or omitted; also changes later questions."""
         if error.status_code == 400 and error.param == "max_tokens" and self._limit == "max_tokens":
             self._limit = "max_completion_tokens"  # newer models of OpenAI accept this name only
             return True
@@ -243,9 +243,9 @@ class EndpointModel:
     def _refusal(self, error: Any) -> CaptionerError:
         message = self._masked(clean_text(str(error.message)))[:_SHOWN]
         if target := error.response.headers.get("location"):
-            message = f"it redirects to {brief(self._masked(target), 100)}; give that address"
+            message = f"it redirects to {brief(self._masked(target), 100)}; use that address"
         kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
-        return kind(f"{self.name} at {self.settings.url} refuses (status {error.status_code}): {message}")
+        return kind(f"{self.name} at {self.settings.url} refused the request (status {error.status_code}): {message}")
 
 
 def _unpacked(data: bytes, coding: str) -> bytes | None:
@@ -272,7 +272,7 @@ def _is_retried(status: int) -> bool:
 def _key() -> str:
     key = os.environ.get(KEY, "").strip()
     if not key.isascii() or not key.isprintable():
-        raise ValueError(f"the environment variable {KEY} has characters that no key has; copy the key again")
+        raise ValueError(f"the environment variable {KEY} has invalid characters for a key; copy the key again")
     if not key:
         raise ValueError(f"set the environment variable {KEY} to the endpoint's key, or to `{NO_KEY}` if it needs none")
     return key
@@ -282,7 +282,7 @@ def _openai() -> Any:
     try:
         return importlib.import_module("openai")
     except ImportError as error:
-        raise ValueError("asking an endpoint needs the package `openai`; pip install openai") from error
+        raise ValueError("requests to an endpoint need the package `openai`; run `pip install openai`") from error
 
 
 def _content(question: Question) -> list[dict[str, Any]]:
@@ -330,7 +330,7 @@ def _reply(answer: _Completion) -> Reply:
     if choice.finish_reason == "content_filter" or choice.message.refusal:
         problem = "the service refused to describe the pictures"
     elif choice.finish_reason == "length":
-        problem = "the reply was cut off at the limit of tokens"
+        problem = "the reply was cut off at the token limit"
     else:
         problem = "" if isinstance(text, str) else "the answer has no text"
     counts = [_token_count(answer.usage, name) for name in ("prompt_tokens", "completion_tokens")]

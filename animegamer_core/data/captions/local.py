@@ -62,7 +62,7 @@ class LocalModel:
                 torch.manual_seed(attempt)
                 ids_BL = self._model.generate(**inputs, **self._options(attempt, stop))
         except torch.cuda.OutOfMemoryError as error:
-            raise CaptionerUnavailable(f"{self.name}: the device is out of memory for a question") from error
+            raise CaptionerUnavailable(f"{self.name}: the device ran out of memory") from error
         except (RuntimeError, ValueError, IndexError) as error:
             raise CaptionerError(f"{self.name} cannot answer: {brief(error)}") from error
         if stop.is_set():
@@ -70,7 +70,7 @@ class LocalModel:
         said = ids_BL[0, inputs["input_ids"].shape[1] :]
         ended = len(said) < self.settings.max_tokens or int(said[-1]) in self._ends()
         text = self._processor.decode(said, skip_special_tokens=True)
-        problem = "" if ended else "the reply was cut off at the limit of tokens"
+        problem = "" if ended else "the reply was cut off at the token limit"
         return Reply(text, problem, int(inputs["input_ids"].shape[1]), len(said))
 
     def _inputs(self, question: Question) -> Any:
@@ -115,7 +115,5 @@ def _load(settings: LocalSettings) -> tuple[Any, Any]:
         why = brief(error)
         raise ValueError(f"{folder}: no vision model that transformers can open on {device} ({why})") from error
     if not getattr(processor, "chat_template", None):
-        raise ValueError(
-            f"{folder} has no chat template, so that nothing can be asked; take an instruction-tuned model"
-        )
+        raise ValueError(f"{folder} has no chat template; choose an instruction-tuned model")
     return processor, model.eval()

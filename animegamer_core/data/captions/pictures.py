@@ -45,7 +45,7 @@ def read_references(folder: str | Path) -> list[Reference]:
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(
-            f"{folder} is not a folder; the characters need one with a picture or a folder of pictures for each name"
+            f"{folder} is not a folder; give one with a picture or a folder of pictures for each character"
         )
     found: dict[str, Reference] = {}
     for path in sorted(folder.iterdir()):

@@ -85,7 +85,7 @@ class Task(Generic[T]):
     """A question that may be asked several times. pictures: makes them when it is asked.
 
     parse: reads a reply, ReplyError if it is not in the form that the prompt asks for. depends: what the reply depends
-    on beside the model. about: for people who read the stored replies. step: the question's name in messages.
+    on next to the model. about: for people who read the stored replies. step: the question's name in messages.
     """
 
     name: str
@@ -116,7 +116,7 @@ def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: i
             last = error
         prompt = again_prompt(task.prompt, last.expected)
     to = f" to the {task.step} question" if task.step else ""
-    raise ReplyError(f"{tries} invalid replies{to}; in the last one, {last.found}", last.expected, last.reply)
+    raise ReplyError(f"{tries} invalid replies{to}; the last one: {last.found}", last.expected, last.reply)
 
 
 def open_captions_log(folder: str | Path) -> AbstractContextManager[ReplyLog]:
@@ -136,6 +136,6 @@ def _read(path: Path) -> dict[tuple[str, int], Reply]:
     replies = {}
     for number, line, problem in read_rows(path, StoredReply):
         if problem is not None:
-            raise ValueError(f"{path}:{number}: {problem}; not a stored reply, delete this line")
+            raise ValueError(f"{path}:{number}: {problem}; this is not a stored reply, so delete the line")
         replies[line.key, line.attempt] = Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
     return replies

@@ -70,8 +70,8 @@ class CaptionReport:
     def text(self) -> str:
         """The report for people, a few lines."""
         counts = (
-            f"captions: {self.captioned} new, {self.kept} kept, {len(self.set_aside)} set aside, "
-            f"{self.uncaptioned} still open"
+            f"captions: {self.captioned} new, {self.kept} kept, {len(self.set_aside)} set aside, {self.uncaptioned} "
+            "without a caption"
         )
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         return "\n".join([counts, *self.spent.lines, *failure_lines(self.failures, "clips"), *stopped])
@@ -98,9 +98,9 @@ def caption_clips(
     todo = {record.clip: record for record in records if record.missing}
     unmeasured = [clip for clip, record in todo.items() if record.motion_level is None]
     if unmeasured:
-        raise ValueError(f"{unmeasured[0]} has no motion level, which its adverb depends on; measure all clips first")
+        raise ValueError(f"{unmeasured[0]} has no motion level, which the adverb depends on; measure all clips first")
     if not 1 <= workers <= 256:
-        raise ValueError(f"workers is {workers}; expected 1 to 256 questions at a time")
+        raise ValueError(f"workers is {workers}; expected 1 to 256 parallel requests")
     folder, characters = Path(folder), KnownCharacters(tuple(references))
     model = captioner.model if isinstance(captioner, ModelCaptioner) else None
     prices = Prices() if model is None else Prices(captioner.price_in, captioner.price_out)
@@ -155,7 +155,7 @@ def read_set_aside(folder: str | Path) -> list[SetAside]:
     found = []
     for number, line, problem in read_rows(path, _StoredAside):
         if problem is not None:
-            raise ValueError(f"{path}:{number}: {problem}; not a clip that was set aside, delete this line")
+            raise ValueError(f"{path}:{number}: {problem}; this is not a clip that was set aside, so delete the line")
         found.append(SetAside(ClipRecord.from_dict(line.record), line.reason, line.reply))
     return found
 

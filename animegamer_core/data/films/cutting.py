@@ -1,4 +1,4 @@
-"""The second pass over a film: cuts its scenes into clips of two seconds, measures them, and drops what is no use."""
+"""The second pass over a film: cuts its scenes into two-second clips, measures them, and drops useless ones."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class _Shown(NamedTuple):
 def _shown(
     pictures: Iterator[NDArray[np.uint8]], sound: NDArray[np.float32] | None, crop: Crop, shape: ClipShape, read: bool
 ) -> _Shown:
-    """Take a segment's frames from the pictures. read: whether its text is to be read."""
+    """Take a segment's frames from the film. read: whether to look for text in it."""
     size, clip, pages = (shape.height, shape.width), [], []
     chosen = looked_at(shape.frames) if read else ()
     for index, picture in enumerate(itertools.islice(pictures, shape.frames)):

@@ -73,7 +73,7 @@ def probe(path: Path) -> FilmInfo:
 def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 0) -> Iterator[FilmFrame]:
     """Yield the frames of a film in display order, from the one shown at `start` to the last before `stop`.
 
-    start, stop: seconds since the first shown frame; None: to the end. threads: of the decoder, 0 for one a core; use
+    start, stop: seconds since the first shown frame; None: to the end. threads: of the decoder, 0 for one per core; use
     1 when several films are read at once. Times come from the file, so a variable frame rate stays; frames without a
     time, or with one that does not rise, follow at the average rate. Interlaced pictures are not changed, undecodable
     ones are left out. FilmError: before the first frame for what is not a film, after the last if the film breaks off.

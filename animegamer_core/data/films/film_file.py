@@ -35,7 +35,7 @@ _LATE = 1.0  # seconds after the end that a time may be
 _BEFORE = 1.0  # seconds before the wanted sound to seek to
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # from here on a header often has the ticks of its clock, as WebM's 1000
-MOST_FPS = 1000.0  # frames a second
+MOST_FPS = 1000.0  # frames per second
 
 
 class FilmError(ValueError):
@@ -106,7 +106,7 @@ class FilmFile:
         self._decoded = self._decode()
         self._first = next(self._decoded, None)
         if self._first is None:
-            raise FilmError(f"{path}: has no picture that can be decoded ({self._failure or 'zero frames'})")
+            raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
         self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
         self.display = Display(self._first, self.stream)
@@ -143,7 +143,7 @@ class FilmFile:
         except av.error.FFmpegError as error:
             kind = frame.format.name
             raise FilmError(
-                f"{self.path}: its pictures ({kind}) cannot be converted to RGB ({error.strerror})"
+                f"{self.path}: its frames ({kind}) cannot be converted to RGB ({error.strerror})"
             ) from error
 
     def _sought(self, time: float) -> bool:
@@ -203,7 +203,7 @@ class FilmFile:
 
 
 def has_sound(path: Path) -> bool:
-    """Whether a film has sound that can be decoded, and a clock that tells where it belongs."""
+    """Whether a film has sound that can be decoded, with timestamps."""
     with _container(path) as container:
         tracks, may_jump = container.streams.audio, container.format.name in _MAY_JUMP
         if not tracks or tracks[0].codec_context is None:
@@ -222,7 +222,7 @@ def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
             container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
         try:
             for packet in container.demux(track):
-                with contextlib.suppress(av.error.FFmpegError):  # what is damaged is silent
+                with contextlib.suppress(av.error.FFmpegError):  # damaged parts are silent
                     yield from packet.decode()
         except av.error.FFmpegError:  # the film breaks off here, which its pictures report
             return
@@ -255,12 +255,12 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
     if not tracks:
         held = "only a cover picture" if container.streams.video else "no video"
-        raise FilmError(f"{path}: has {held}{' beside its sound' if container.streams.audio else ''}; name a film")
+        raise FilmError(f"{path}: has {held}{' besides its sound' if container.streams.audio else ''}; name a film")
     if tracks[0].codec_context is None:
-        raise FilmError(f"{path}: the header of its video is truncated or of an unknown kind")
+        raise FilmError(f"{path}: its video header is truncated or unknown")
     if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:
         raise FilmError(
-            f"{path}: is Dolby Vision without an HDR10 layer, whose colours only its decoder knows; convert it"
+            f"{path}: is Dolby Vision without an HDR10 layer, which only Dolby's decoder can read; convert it"
         )
     return tracks[0]
 
@@ -282,7 +282,7 @@ def frame_rate(stated: float, frames: int, seconds: float) -> float:
 
 
 class Clock:
-    """Seconds since the first shown frame, always rising, whatever times the file has.
+    """Seconds since the first shown frame, always increasing even if the file's times are not.
 
     One odd time (not rising, or far after the end) is ignored; from the second in a row on, the file's clock has jumped
     and is shifted so that frames follow at the average rate.

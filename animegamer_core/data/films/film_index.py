@@ -33,7 +33,7 @@ TEXT = "most_text"  # key in these: fraction of the picture that text may cover
 LONGEST_NAME = 60
 # Half a character: how earlier versions wrote a byte of a file name that is not UTF-8. A pair of halves is a character.
 _FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
-# Windows does not allow these file names, and a name that begins with PART counts as a leftover of a crash.
+# Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
 
 
@@ -120,9 +120,9 @@ def strip_folder(out: Path, name: str) -> Path:
 
 
 def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmScene]) -> None:
-    """Give a film, whose entry this is, other scenes; those that it had stay finished, the others are to be cut.
+    """Give a film (this is its entry) new scenes; scenes that it already had stay finished, the others must be cut.
 
-    A kill in between has some scenes cut again: a number never stands for another scene than the one that was cut.
+    After a kill in between, some scenes are cut again, but a number never refers to a different scene.
     """
     path = _finished_path(out, name)
     before, finished = entry.survey.scenes, read_scenes(out, name)
@@ -167,8 +167,8 @@ def check_same_settings(
         path = out / FILMS / f"{name}.json"
         if name in named and film.bytes != named[name].stat().st_size:
             raise ValueError(
-                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or, "
-                f"to replace that film and lose the captions of its clips, delete {path}"
+                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or delete {path} "
+                "to replace that film, which loses the captions of its clips"
             )
         differing = _differing(film.settings, {**settings, SCENES: film.settings.get(SCENES)})
         if differing:
@@ -182,8 +182,8 @@ def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[
     """Film -> message for each film whose scenes were found with other settings; they stay."""
     return {
         name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
-        f"version, and stay; to find them again delete {out / FILMS / name}.json and name the film again; clips that "
-        "then begin elsewhere lose their captions"
+        f"version, and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
+        "clips whose start changes then lose their captions"
         for name, film in films.items()
         if film.has_other_scene_settings(settings)
     }
@@ -215,7 +215,7 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     scenes = {}
     for line, value in read_lines(path)[0]:
         try:
-            row = to_type(value, _FinishedScene, f"{path}:{line}: not a finished scene")
+            row = to_type(value, _FinishedScene, f"{path}:{line}: this is not a finished scene")
         except JsonError as error:
             raise DatasetError(f"{error}; delete the line to cut the scene again") from error
         scenes[row["scene"]] = row["segments"]

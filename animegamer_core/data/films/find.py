@@ -44,7 +44,7 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
         found |= films
         empty += [] if films else [path]
     if empty and found:
-        raise ValueError(f"no film found in {empty[0]}; films end in {' '.join(FILM_SUFFIXES)}, leave the folder out")
+        raise ValueError(f"no film found in {empty[0]}; films end in {' '.join(FILM_SUFFIXES)}; drop this folder")
     if not found:
         places = ", ".join(map(str, paths)) or "nothing"
         raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")

@@ -51,7 +51,7 @@ class BorderSample:
 
 
 def border_sample(frame: FilmFrame) -> BorderSample:
-    """The rows and columns of one frame; about three frames a second are enough."""
+    """The rows and columns of one frame; about three frames per second are enough."""
     rgb = frame.rgb
     brightest = np.maximum(np.maximum(rgb[..., 0], rgb[..., 1]), rgb[..., 2])
     shares = (brightest > DARK).view(np.uint8) * np.uint8(FULL)

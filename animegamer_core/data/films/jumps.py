@@ -83,7 +83,7 @@ class JumpFinder:
     def _stands_out(self, at: int, found: float) -> bool:
         """Whether a change is well above the motion on its calmer side, and above that on the other side."""
         calmer, wilder = sorted((self._motion(at - AROUND, at), self._motion(at + 1, at + AROUND + 1)))
-        # If a picture gives way to a blank one, or the reverse, motion on one side says nothing.
+        # If a picture changes to a blank one, or the reverse, motion on one side means nothing.
         empties = bool(self._thumbnails[at - 1].blank) != bool(self._thumbnails[at].blank)
         return found > self.settings.outstanding * calmer and (empties or found > PEAK * wilder)
 

@@ -3,7 +3,7 @@
 Lines of corrections.jsonl about a film:
 
     {film, scene_change: [before, after]}    another scene begins between these two seconds, which no clip then shows
-    {film, no_scene_change: second}          the scene that begins at this second goes on from the one before
+    {film, no_scene_change: second}          the scene that begins at this second continues from the one before
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ class SceneChange:
         """The correction of a line; ValueError for an invalid one."""
         film, keys = row.get("film"), sorted(row.keys() - {"film"})
         if not isinstance(film, str) or keys not in ([ADDED], [REMOVED]):
-            raise ValueError(f"expected film, and {ADDED} or {REMOVED}, and nothing else in the line")
+            raise ValueError(f"expected film and {ADDED} or {REMOVED}, and nothing else in the line")
         value = row[keys[0]]
         if keys == [REMOVED]:
             if not _is_second(value):
-                raise ValueError(f"{REMOVED} is {value!r}; expected the second at which a scene begins")
+                raise ValueError(f"{REMOVED} is {value!r}; expected the time in seconds at which a scene starts")
             return cls(film, float(value), float(value), is_removed=True)
         if not isinstance(value, list) or len(value) != 2 or not all(map(_is_second, value)):
-            raise ValueError(f"{ADDED} is {value!r}; expected [a second before it, a second after it]")
+            raise ValueError(f"{ADDED} is {value!r}; expected two times in seconds: [before it, after it]")
         if not 0 < value[1] - value[0] <= LONGEST:
-            raise ValueError(f"{ADDED} is {value!r}; expected the later second last, {LONGEST:g} s later at most")
+            raise ValueError(
+                f"{ADDED} is {value!r}; expected the earlier time first, and at most {LONGEST:g} s between them"
+            )
         return cls(film, float(value[0]), float(value[1]))
 
     def apply(self, scenes: Sequence[FilmScene]) -> list[FilmScene]:
@@ -64,7 +66,7 @@ def _with(scenes: Sequence[FilmScene], before: float, after: float) -> list[Film
     for at, item in enumerate(scenes):
         if item.scene.start <= before and after < item.scene.end:
             return [*scenes[:at], *_divided(item, before, after), *scenes[at + 1 :]]
-    raise ValueError(f"no scene of the film shows both seconds {before:g} and {after:g}")
+    raise ValueError(f"no scene of the film contains both {before:g} s and {after:g} s")
 
 
 def _divided(item: FilmScene, before: float, after: float) -> tuple[FilmScene, FilmScene]:
@@ -80,7 +82,7 @@ def _without(scenes: Sequence[FilmScene], second: float) -> list[FilmScene]:
     """The scenes, with the one that begins at the second joined to the one before it."""
     at = next((at for at, item in enumerate(scenes) if abs(item.scene.start - second) <= _SAME), None)
     if at == 0 or not scenes or not scenes[0].scene.start < second < scenes[-1].scene.end:
-        raise ValueError(f"no scene change at {second:g} s can be taken away: the film begins or ends there, or before")
+        raise ValueError(f"no scene change at {second:g} s can be removed: the film starts or ends there")
     if at is None:
         return list(scenes)  # taken away already
     first, then = scenes[at - 1], scenes[at]

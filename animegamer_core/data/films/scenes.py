@@ -54,9 +54,9 @@ class SceneFinder:
     """Finds the scenes of a film whose frames are added in order; keeps thumbnails of the last few seconds."""
 
     def __init__(self, settings: SceneSettings, fps: float, device: str | torch.device = "cpu") -> None:
-        """fps: frames a second on average. device: of the network. ValueError: an impossible rate, no network."""
+        """fps: frames per second on average. device: of the network. ValueError: an impossible rate, no network."""
         if not 0 < fps < MOST_FPS:
-            raise ValueError(f"a film of {fps} frames a second cannot be cut; give its average frame rate")
+            raise ValueError(f"a film with {fps} frames per second cannot be cut; give its average frame rate")
         self.settings, self.fps = settings, fps
         self._network = TransNet(device)
         self._jumps = JumpFinder(settings.jumps)

@@ -53,7 +53,10 @@ def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     than two frames, or no rate.
     """
     if frames < 2 or fps < 1:
-        raise ValueError(f"a segment of {frames} frames at {fps} a second cannot be cut; give at least 2 frames at 1")
+        raise ValueError(
+            f"a segment of {frames} frames at {fps} per second cannot be cut; give at least 2 frames and "
+            "1 frame per second"
+        )
     seconds = (frames - 1) / fps
     first = scene.start + (scene.fade_in + FADE_MARGIN if scene.fade_in else 0.0)
     end = scene.end - (scene.fade_out + FADE_MARGIN if scene.fade_out else 0.0)
@@ -72,7 +75,7 @@ def why_left_out(
 ) -> str | None:
     """'black', 'credits' or 'still' for a segment to drop, None for any other.
 
-    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels a frame, measured on them. pages,
+    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels per frame, measured on them. pages,
     most_text: frames to look for text in, and how much of them it may cover; see `is_credits`.
     """
     if is_black(frames_FHWC):
@@ -123,7 +126,7 @@ def _unpacked(text: str) -> NDArray[np.int16]:
         pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
         return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{brief(text, 40)!r} is not a signature of a clip; build the film again") from error
+        raise ValueError(f"{brief(text, 40)!r} is not a clip's signature; build the film again") from error
 
 
 def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
@@ -133,7 +136,7 @@ def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> flo
 
 
 def is_black(frames_FHWC: NDArray[np.uint8]) -> bool:
-    """Whether the frames are black, but for noise."""
+    """Whether the frames are black except for noise."""
     picked = frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, LOOKED_AT).round().astype(int)]
     return all(np.percentile(frame.max(axis=-1), 99) < BLACK and frame.max() < 2 * BLACK for frame in picked)
 

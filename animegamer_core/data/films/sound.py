@@ -61,7 +61,7 @@ def _between(pieces: Sequence[tuple[int, NDArray[np.float32]]], first: int, coun
 def _timed(frames: Iterator[av.AudioFrame], origin: float) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """(its first sample in the film, float32 (2, n) at RATE) of the decoded frames.
 
-    A resampler refuses gaps in the film's clock, so the samples are counted, and counted anew after a gap.
+    A resampler refuses gaps in the film's clock, so the samples are counted, and counted again after a gap.
     """
     resampler, kind, at = None, None, 0
     for frame in frames:

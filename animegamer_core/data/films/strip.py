@@ -26,7 +26,7 @@ def picture_height(width: int, height: int) -> int:
 
 
 class StripWriter:
-    """Writes the strip of a film whose frames are added in order, in place of an older one. Memory holds a minute."""
+    """Writes the strip of a film whose frames are added in order, instead of an older one. Memory holds a minute."""
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
         """folder: of the strip. width, height: of the film in pixels. OSError if it cannot be written to."""
@@ -38,7 +38,7 @@ class StripWriter:
         self._count = 0
 
     def add(self, frame: FilmFrame) -> None:
-        """Add the film's next frame; its picture stands for each quarter of a second up to it that has none yet."""
+        """Add the film's next frame; it fills each quarter of a second up to it that has no picture yet."""
         picture = None
         while frame.seconds >= self._count * STEP - AT:
             picture = picture or self._small(frame.rgb)

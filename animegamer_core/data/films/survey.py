@@ -51,8 +51,8 @@ def survey_film(
 ) -> Survey:
     """Read a film from start to end; FilmError if nothing of it can be read.
 
-    threads: of the decoder, 0 for one a core; use 1 when several films are read at once. device: of TransNetV2. strip:
-    the folder for its strip of pictures, None for no strip. OSError if that cannot be written.
+    threads: of the decoder, 0 for one per core; use 1 when several films are read at once. device: of TransNetV2.
+    strip: the folder for its strip of pictures, None for no strip. OSError if that cannot be written.
     """
     info = probe(path)
     try:

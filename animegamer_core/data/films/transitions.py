@@ -17,7 +17,7 @@ RISE = 1.01  # ratio of two standard deviations from which on a picture still ap
 PLATEAU = 4  # frames without a further rise end half of a fade
 SHORTEST = 3  # frames of half a fade; anything quicker is a flash
 EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is the darkest (whitest)
-GRADUAL = 0.6  # largest standard deviation beside a blank frame, as a fraction of the scene's own
+GRADUAL = 0.6  # largest standard deviation next to a blank frame, as a fraction of the scene's own
 LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or a fade
 
 
@@ -37,7 +37,7 @@ class Probabilities:
 
 @dataclass(frozen=True)
 class Transition:
-    """How one scene gives way to the next. number: the next scene's first frame.
+    """How one scene changes to the next. number: the next scene's first frame.
 
     kind is "cut" or "fade" (a dissolve too). The frames from `begins` up to, not including, `ends` mix both scenes.
     """
@@ -48,7 +48,7 @@ class Transition:
     ends: int
 
     def meets(self, other: Transition) -> bool:
-        """Whether the two overlap or lie side by side."""
+        """Whether the two overlap or are adjacent."""
         return self.begins - 1 <= other.ends and other.begins <= self.ends + 1
 
 
@@ -100,7 +100,7 @@ def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest
 def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
     """A fade through black or white with the extent that the network gives it, on each side where it saw it.
 
-    Contrast alone takes a picture that goes on growing brighter for a part of the fade.
+    Contrast alone takes a picture that continues growing brighter for a part of the fade.
     """
     gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
     near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]

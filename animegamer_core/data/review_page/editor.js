@@ -56,7 +56,7 @@ function renderEditor() {
   $("why").hidden = !clip.aside;
   if (clip.aside) {
     $("why").replaceChildren(el("strong", {}, `Set aside: ${clip.aside.reason}. `),
-      "It joins the dataset once every field is filled in. ", clip.aside.reply ? el("code", {}, clip.aside.reply) : "");
+      "It is added to the dataset once every field is filled in. ", clip.aside.reply ? el("code", {}, clip.aside.reply) : "");
   }
   const wide = ["character", "motion", "adverb", "background"].map((name) => (name === "character" ? namesField() : textField(name)));
   $("fields").replaceChildren(...wide, el("div", { class: "three" }, ...Object.keys(CHOICES).map(choiceField)));

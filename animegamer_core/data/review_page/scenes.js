@@ -30,7 +30,7 @@ function isOpenSceneChange({ film, scene_change: span, no_scene_change: second }
 
 function sceneStrips() {
   const rows = sceneRows().slice(choice.page * SCENES, (choice.page + 1) * SCENES);
-  const help = "Choose a picture to have another scene begin after it. The next build of the film cuts by what you export and apply.";
+  const help = "Choose a picture to start another scene after it. Export and apply this; the next build of the film then uses it.";
   return [el("p", { class: "faint" }, help), el("ol", { role: "list", "aria-label": "Scenes" }, ...rows.map(sceneRow))];
 }
 
@@ -47,7 +47,7 @@ function sceneRow(row) {
 function joinButton(row) {
   const [key, line] = removed(row), on = changes.has(key);
   return el("button", { class: "second", "aria-pressed": String(on), "data-key": key, onclick: () => commit(key, on ? {} : line) },
-    on ? "Will join the scene before" : "No change of scene");
+    on ? "Will join the scene before" : "No scene change");
 }
 
 /** The pictures of a scene; all but the last are buttons, since a scene can begin after them. */

@@ -123,8 +123,8 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
     if not in_open_clip:
         return _from_open_clip(folder, device)
     raise ValueError(
-        f"{folder} has no complete CLIP model: it lacks {', '.join(in_transformers)} of transformers' format, "
-        f"{', '.join(in_open_clip)} of open_clip's; download a model yourself, for example {CLIP_SOURCE}"
+        f"{folder} has no complete CLIP model: {', '.join(in_transformers)} is missing for transformers' format, "
+        f"{', '.join(in_open_clip)} for open_clip's; download a model yourself, for example {CLIP_SOURCE}"
     )
 
 
@@ -152,7 +152,9 @@ def _from_transformers(folder: Path, device: torch.device | str) -> PublishedCli
 
     config, wanted = read_config(folder / CONFIG, _Config), read_config(folder / PREPROCESSOR, _Preprocessor)
     if config.model_type != "clip":
-        raise ValueError(f"{folder / CONFIG}: a model of type {brief(config.model_type)!r}; give one of type 'clip'")
+        raise ValueError(
+            f"{folder / CONFIG}: the model's type is {brief(config.model_type)!r}; give one of type 'clip'"
+        )
     weights = _first_file(folder, TRANSFORMERS_WEIGHTS)
     read_state(weights)  # ValueError for a damaged file
     try:

@@ -61,8 +61,8 @@ class PublishedDreamSim:
 def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> PublishedDreamSim:
     """The DreamSim model in a folder, the ensemble first; ValueError if no model is complete.
 
-    The package downloads what it does not find, so it is only called once all files are there. The code beside its DINO
-    is run, so give a folder that you fetched yourself.
+    The package downloads what it does not find, so it is only called once all files are there. The code next to its
+    DINO is run, so give a folder that you fetched yourself.
     """
     folder = Path(folder)
     lacking = {kind: missing(folder, (*names, _adapter(names))) for kind, names in FILES.items()}
@@ -70,9 +70,10 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
     if kind is None:
         likely = min(lacking, key=lambda kind: len(lacking[kind]) / len(FILES[kind]))
         raise ValueError(
-            f"{folder} has no complete DreamSim model; of {likely!r} it lacks {', '.join(lacking[likely])}. Fetch it "
-            f"yourself on a machine with a network: `python -c \"from dreamsim import dreamsim; dreamsim(device='cpu', "
-            f"cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR (https://github.com/ssundaram21/dreamsim)"
+            f"{folder} has no complete DreamSim model; {likely!r} is missing {', '.join(lacking[likely])}. Download "
+            'it yourself on a machine with network access: `python -c "from dreamsim import dreamsim; '
+            f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR "
+            "(https://github.com/ssundaram21/dreamsim)"
         )
     dreamsim = package("dreamsim", "dreamsim")
     try:

@@ -153,7 +153,7 @@ class EvalContext:
         return TrueShots(tuple(scenes), clips, values, self.levels(values))
 
     def measure(self, clips: Clips) -> NDArray[np.float64]:
-        """Measured motion values (M,), px a frame at 480 px height."""
+        """Measured motion values (M,), px per frame at 480 px height."""
         return measure_clips(clips, self.workers, functools.partial(self.on_progress, "motion of clips"))
 
     def levels(self, values: NDArray[np.float64]) -> tuple[int, ...]:

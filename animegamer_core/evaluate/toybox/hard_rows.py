@@ -1,4 +1,4 @@
-"""Rows about what is hard in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
+"""Rows for hard cases in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIKENESS = {1: 29.0, 2: 28.0, 3: 26.0}  # dB to the true clip that shots of a le
 SHARP = Target(0.95, 1.08)
 LEGIBLE = 0.95  # of shots whose worst frame the probes should read
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
-FAST, MOST_PICTURED = 4, 40  # a picture shows so many shots of this level and above
+FAST, MOST_PICTURED = 4, 40  # number of shots of this level and above in a picture
 NEW_TURNS, REFERRING_TURNS = 2, 10
 
 
@@ -45,7 +45,9 @@ def sharp_row(run: EvalRun) -> Outcome:
     half = (len(fast) + 1) // 2
     sheet = {"fast": strips([fast[:half], fast[half:]], (f"shots of level {FAST} and above", ""))} if fast else {}
     if not has_frame_probes(run.context.world.folder):
-        return Outcome(tuple(lines), sheet, ("this world has no probes for single frames, so they are not read",))
+        return Outcome(
+            tuple(lines), sheet, ("this world has no probes for single frames, so these rows are not measured",)
+        )
     return Outcome((*lines, *_worst_frames(run)), sheet)
 
 
@@ -83,7 +85,7 @@ def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> di
 
 
 def new_row(run: EvalRun) -> Outcome:
-    """Games of two turns whose every scene is new in one way, beside games with nothing new; all played from text."""
+    """Games of two turns whose every scene is new in one way, next to games with nothing new; all played from text."""
     edition, lines, sheets = run.edition, [], []
     splits = {"nothing new": "heldout", **{f"new {split}": split for split in edition.new_splits}}
     for name, split in splits.items():
@@ -105,11 +107,11 @@ def new_row(run: EvalRun) -> Outcome:
 def references_row(run: EvalRun) -> Outcome:
     """Turns whose instruction refers back, with the default window and with none.
 
-    Beside each line stands what an even guess reaches that knows the words and all rules of the training games.
+    Each line is shown with the score of a uniform guess that knows the words and all rules of the training games.
     """
     edition = run.edition
     if not edition.references:
-        return Outcome((), notes=(f"no instruction of the games of edition {edition.number} refers back",))
+        return Outcome((), notes=(f"no instruction in the games of edition {edition.number} refers back",))
     numbers = range(run.first, run.first + run.plan.references)
     games = [sample_game(number, turns=REFERRING_TURNS, split="heldout", edition=edition) for number in numbers]
     scripted = run.script(games)

@@ -1,4 +1,4 @@
-"""The row `memory`: a prop's colour long after it was described, with memory `recall` beside `recent`.
+"""The row `memory`: a prop's colour long after it was described, with memory `recall` next to `recent`.
 
 Instructions get their adverbs from the scenes' target motion, since the thousands of turns in between are not drawn.
 """
@@ -54,7 +54,7 @@ def memory_row(run: EvalRun) -> Outcome:
 
 
 def _with_targets(lines: Sequence[Line]) -> list[Line]:
-    """The lines; with `recall`, those besides the colours must not be worse than with `recent`."""
+    """The lines; with `recall`, all except the colours must not be worse than with `recent`."""
     known = {line.name: line.estimate.value for line in lines}
     return [
         line

@@ -50,7 +50,7 @@ def probes_row(run: EvalRun) -> Outcome:
     lines.append(_blind_line("heads at chance on noise frames", noise, len(labels["character"])))
     facts = read_card(run.context.world.folder).get("facts", {})
     if "shuffled" not in facts:
-        return Outcome(tuple(lines), notes=("the probes' card has no results of training on shuffled labels",))
+        return Outcome(tuple(lines), notes=("the probes' card has no results for training on shuffled labels",))
     checks = {name: ChanceCheck(**values) for name, values in facts["shuffled"].items()}
     lines.append(_blind_line("heads at chance, trained on shuffled labels", checks, facts["recipe"]["held_out"]))
     return Outcome(tuple(lines))
@@ -166,7 +166,7 @@ def colour_row(run: EvalRun) -> Outcome:
 def unseen_row(run: EvalRun) -> Outcome:
     """Characters with motions that training never paired with them, played from text."""
     if "unseen" not in run.edition.splits:
-        return Outcome((), notes=(f"for games of edition {run.edition.number}, row new has these figures",))
+        return Outcome((), notes=(f"for games of edition {run.edition.number}, see row new",))
     games = [sample_game(run.first + index, turns=2, split="unseen") for index in range(run.plan.unseen)]
     scripted = run.script(games)
     played = run.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
@@ -193,7 +193,7 @@ def speed_row(run: EvalRun) -> Outcome:
         Line("speed", "process start to first prediction", mean([speed.first_prediction]), Target(high=20), "s"),
     ]
     if speed.memory is None:
-        return Outcome(tuple(lines), notes=("this system does not report a process's peak memory",))
+        return Outcome(tuple(lines), notes=("this system does not report the peak memory of a process",))
     return Outcome((*lines, Line("speed", "peak memory", mean([speed.memory / 1000]), Target(high=2), "GB")))
 
 

@@ -78,7 +78,7 @@ def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
     ValueError for a seed below 0 or a limit below 1.
     """
     if seed < 0:
-        raise ValueError(f"--seed is {seed}; expected 0 or more, since training uses the numbers below")
+        raise ValueError(f"--seed is {seed}; expected 0 or more, because training uses the negative ones")
     plan = FULL if full or device.startswith("cuda") else QUICK
     return plan if limit is None else plan.limited(limit)
 

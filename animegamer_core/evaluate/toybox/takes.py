@@ -1,7 +1,7 @@
 """The row `takes`: whether the take that the judge picks is better, by scoring models that the judge does not use.
 
 The judge is the probes and the measured motion; the figures are of the Toybox's scoring models, which are trained apart
-(toybox/scoring_models.py). At an equal budget of 1, 2 or 4 takes, the picked take stands beside a blind pick.
+(toybox/scoring_models.py). At an equal budget of 1, 2 or 4 takes, the picked take is compared with a blind pick.
 M shots, K takes.
 """
 
@@ -33,7 +33,7 @@ SCORES = {  # by the scoring models
     "true": "DreamSim to the true shot",
     "clip_t": "CLIP-T",
 }
-GAIN = "gain of"  # in the name of a line: the picked take beside a blind pick
+GAIN = "gain of"  # in the name of a line: the picked take compared with a blind pick
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def takes_row(run: EvalRun) -> Outcome:
         lines += _lines(name, _judged(run, context, played, models, true))
     gains = [line.estimate for line in lines if GAIN in line.name]
     surely = sum(gain.low > 0 for gain in gains)
-    note = f"{surely} of {len(gains)} gains over a blind pick of the same takes are surely above 0"
+    note = f"{surely} of {len(gains)} gains over a random pick from the same takes are significantly above 0"
     return Outcome(tuple(lines), notes=(note,))
 
 

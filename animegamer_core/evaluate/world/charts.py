@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 METRICS_PICTURE, MOTION_PICTURE, GAME_PICTURE = "metrics.png", "motion.png", "first-game.png"
-COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # ours, then the runs beside it
+COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # ours, then the runs next to it
 PAPER_COLOUR, INK, FAINT, GRID = "#b4b8c4", "#23262f", "#696d78", "#e6e8ec"
 PLOTTED = ("clip_i", "dreamsim", "clip_t", "acc_f", "mae_f", "state", "scope", "seconds")
 _DPI = 100
@@ -84,7 +84,7 @@ def draw_metrics(table: PaperTable, keys: Sequence[str] = PLOTTED) -> Image.Imag
         _draw_bars(grid.flat[place], f"{table.label(metric)}  ({better})", bars, rows[place // 2])
     for spare in grid.flat[len(panels) :]:
         spare.set_axis_off()
-    note = "Black lines: 95 % intervals. Grey bars: the paper's values, of its own films and scoring models."
+    note = "Black lines: 95 % intervals. Grey bars: the paper's values, for its own films and scoring models."
     figure.supxlabel(note, x=0.03, ha="left", size=9.5, color=FAINT)
     return _as_picture(figure)
 
@@ -175,7 +175,7 @@ def _draw_levels(axes: Axes, column: Column, colour: str) -> None:
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, drawn without a display; ValueError where matplotlib is missing."""
+    """An empty figure of this size in inches, without a display; ValueError if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

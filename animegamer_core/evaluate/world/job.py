@@ -38,7 +38,7 @@ class EvaluationJob:
     """What is evaluated: `player` plays the first `limit` of the benchmark's `games`.
 
     world: the one whose motion settings measure the shots; the player's own, or any for a baseline. flow, edges: how
-    motion is measured, and borders of levels in place of the world's. characters: a folder of pictures. device: where
+    motion is measured, and borders of levels instead of the world's. characters: a folder of pictures. device: where
     the player runs.
     """
 
@@ -77,7 +77,7 @@ class OpenJob:
         instructions = " ".join(turn.instruction for game in self.job.played for turn in game.turns)
         if words := player.world.tokenizer().unknown_words(instructions):
             shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
-            remarks.append(f"world {player.name!r} never saw these words of the benchmark: {shown}")
+            remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {shown}")
         return remarks
 
     def check_beside(self, folders: Sequence[Path]) -> None:
@@ -102,8 +102,8 @@ class OpenJob:
         speed, drawn, shown = (job.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
         if speed != 1:  # of a baseline whose clips are longer than shots
             remarks.append(
-                f"{job.player.name} shows {shown} of {drawn} frames, {speed:g} times as fast, which changes ACC-F and "
-                "MAE-F; --baseline-take first keeps the speed"
+                f"{job.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
+                "ACC-F and MAE-F; --baseline-take first keeps the original speed"
             )
         return table_of(run, beside, remarks, facts)
 
@@ -121,7 +121,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
         references = references_of(job.games, job.characters)
         if main:
             job.out.mkdir(parents=True, exist_ok=True)
-            refusal = f"{job.out}: another process writes there; wait for it, or give another folder"
+            refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
             stack.enter_context(locked(job.out / LOCK, refusal))
         else:
             wait_for_start(job.out)

@@ -112,7 +112,7 @@ _FLOW = (
     "with the level of the benchmark's line, by the world's own backend and edges, is our reading"
 )
 _UNCALIBRATED = (
-    "at the medians of the training data in place of calibrated motion values (the inverse of the decoder's measured "
+    "at the medians of the training data instead of calibrated motion values (the inverse of the decoder's measured "
     "response); equal to the row above for players without calibration, such as the baselines."
 )
 _CALIBRATION = (
@@ -121,7 +121,7 @@ _CALIBRATION = (
 )
 _STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables have no such row"
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
-_TRUE = "Ours: only a drawn world has true shots"
+_TRUE = "Ours: only the Toybox has true shots"
 
 
 def _similarity(key: str, name: str, about: str, source: str) -> Metric:
@@ -139,7 +139,7 @@ METRICS: tuple[Metric, ...] = (
     _similarity(
         "dreamsim",
         "DreamSim",
-        "As CLIP-I, with DreamSim's similarity in place of CLIP's.",
+        "Like CLIP-I, with DreamSim's similarity instead of CLIP's.",
         _DREAMSIM,
     ),
     _similarity(
@@ -223,7 +223,7 @@ METRICS: tuple[Metric, ...] = (
         "Seconds a turn",
         lambda turn: None if turn.warm_up else turn.seconds,
         "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
-        "after loading is left out.",
+        "after loading is not counted.",
         "The paper's inference time per turn; it does not name its machine",
         higher=False,
         unit="s",

@@ -34,7 +34,7 @@ class MotionMeter:
     remarks: tuple[str, ...] = ()
 
     def value(self, frames_FHWC: NDArray[np.uint8]) -> float:
-        """The motion value of a shot, px a frame at 480 px height."""
+        """The motion value of a shot, px per frame at 480 px height."""
         return motion_value(frames_FHWC, backend=self.flow, threshold=self.threshold, slow_fraction=self.slow_fraction)
 
     def level(self, value: float) -> int | None:
@@ -57,8 +57,8 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
     )
     if own is not None and own != wanted.backend:
         raise ValueError(
-            f"world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by factors; "
-            f"choose {own}, not {wanted.backend}"
+            f"the motion of world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by "
+            f"large factors; choose {own}, not {wanted.backend}"
         )
     if wanted.backend != "dis" and wanted.weights is None:
         python = " and --flow-python PYTHON" if wanted.backend == "memflow" else ""
@@ -82,7 +82,7 @@ def edges_of(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> Iterator[MotionMeter]:
-    """The world's motion meter. edges: in place of the world's. ValueError if the backend cannot be opened."""
+    """The world's motion meter. edges: instead of the world's. ValueError if the backend cannot be opened."""
     borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
     with open_flow(flow) as opened:
@@ -102,14 +102,14 @@ def _number(world: World, key: str, default: float) -> float:
 
 def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
     if by_hand:
-        yield "the borders between motion levels are those of --motion-edges, not the world's own"
+        yield "the boundaries between motion levels come from --motion-edges, not from the world"
     elif world.motion_table.edges is None:
         yield (
-            f"world {world.spec.name!r} has no measured borders between motion levels, so ACC-F and MAE-F are missing; "
-            "on the command line, --motion-edges A,B,C,D gives borders"
+            f"world {world.spec.name!r} has no measured boundaries between motion levels, so ACC-F and MAE-F are "
+            "missing; on the command line, give them with --motion-edges A,B,C,D"
         )
     if BACKEND not in world.provenance:
         yield f"world.json does not say which backend measured its motion; {flow.backend} is used here"
     own = _number(world, THRESHOLD, DEFAULT_THRESHOLD)
     if flow.threshold != own:
-        yield f"pixels count as still below {flow.threshold} px here, and below {own} px in the world"
+        yield f"pixels count as still below {flow.threshold} px here, but below {own} px in the world's dataset"

@@ -1,6 +1,6 @@
 """The page of clips: a row of shots for every game, each with its request, prediction, measurement and scores.
 
-It is one HTML file beside the clips, and opens from the disk without a server. Its parts are in clips_page/.
+It is one HTML file next to the clips, and opens from the disk without a server. Its parts are in clips_page/.
 """
 
 from __future__ import annotations

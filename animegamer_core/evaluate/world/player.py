@@ -50,7 +50,7 @@ class WorldPlayer:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Everything that decides its shots besides game and seed."""
+        """Everything besides game and seed that its shots depend on."""
         sampling = resolve_sampling(self.world.spec, self.world.profile, self.settings.steps, self.settings.guidance)
         return {
             "kind": "world",

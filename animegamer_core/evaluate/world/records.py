@@ -38,9 +38,9 @@ class TurnRecord:
     """One turn as it was played.
 
     line: the benchmark's. level, change: predicted by the player, None if it predicts none. motion_value: measured on
-    the shot, in px a frame at 480 px height; motion_level: its level 1..5, None without edges. scores: by the names of
-    `scores.SHOT_SCORES`, None if there was nothing to compare with. warm_up: whether it is the first turn after
-    loading. clip: the file's name beside game.json; shown: a file that a browser can show. uncalibrated_value,
+    the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without edges. scores: by the names
+    of `scores.SHOT_SCORES`, None if there was nothing to compare with. warm_up: whether it is the first turn after
+    loading. clip: the file's name next to game.json; shown: a file that a browser can show. uncalibrated_value,
     uncalibrated_level: as motion_value and motion_level, for the same shot without calibrated motion values; None if no
     such shot was drawn.
     """
@@ -121,7 +121,9 @@ class PlayedRun:
 def game_folder(out: Path, name: str) -> Path:
     """The folder of a game's clips and record; ValueError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{brief(name, _SHOWN)!r} is not a valid name of a game; expected a-z, 0-9 and -, at most 60")
+        raise ValueError(
+            f"{brief(name, _SHOWN)!r} is not a valid name for a game; expected at most 60 of a-z, 0-9 and -"
+        )
     return out / GAMES / name
 
 
@@ -130,7 +132,7 @@ class _StoredTurn(TypedDict):
 
 
 class _StoredGame(TypedDict):
-    """What game.json has beside a `GameRecord`."""
+    """What game.json has besides a `GameRecord`."""
 
     format: int
     turns: Annotated[list[_StoredTurn], msgspec.Meta(min_length=1)]
@@ -148,7 +150,7 @@ def read_game(out: Path, name: str) -> GameRecord | None:
         if stored["format"] != FORMAT or game.name != name:
             raise JsonError(f"{path}: format {stored['format']} of game {brief(game.name, _SHOWN)!r}")
     except JsonError as error:
-        raise ValueError(f"{error}; not a played game, delete it, and it is played again") from error
+        raise ValueError(f"{error}; this is not a played game, so delete it to play it again") from error
     return game
 
 
@@ -163,7 +165,7 @@ def read_run(out: Path) -> PlayedRun:
     games = (read_game(out, name) for name in asked["benchmark"]["games"])
     finished = tuple(game for game in games if game is not None)
     if not finished:
-        raise ValueError(f"{out}: no game is finished yet; play it first with `evaluate world --out {out}`")
+        raise ValueError(f"{out}: no game has been finished yet; play it first with `evaluate world --out {out}`")
     return PlayedRun(out, asked, finished)
 
 
@@ -214,7 +216,7 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
     if found:
         more = f" and {len(found) - _DIFFERENCES} more" if len(found) > _DIFFERENCES else ""
         raise ValueError(
-            f"{out} holds another run: {'; '.join(found[:_DIFFERENCES])}{more}; give its options, or a new folder"
+            f"{out} holds another run: {'; '.join(found[:_DIFFERENCES])}{more}; use its options, or choose a new folder"
         )
 
 

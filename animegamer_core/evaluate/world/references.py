@@ -54,7 +54,7 @@ def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) ->
     facts |= {"pictures": {name: _digest(own) for name, own in pictures.items()}}
     if missing := [name for name in mains if name not in pictures]:
         names = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
-        where = f"{folder} has none" if folder is not None else "on the command line, --characters DIR gives some"
+        where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
         remarks.insert(0, f"no picture of {names}, so their games do not count for CLIP-I and DreamSim; {where}")
     return CharacterReferences(pictures, facts, tuple(remarks))
 

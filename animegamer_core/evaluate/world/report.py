@@ -1,4 +1,4 @@
-"""The finished table, as JSON, Markdown and text: our values beside other runs and the paper."""
+"""The finished table, as JSON, Markdown and text: our values next to other runs and the paper."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PaperTable:
     def uninformative(self) -> list[str]:
         """One remark for each uninformative row."""
         return [
-            f"{self.marked(metric)} says nothing about players: the true shots themselves score "
+            f"{self.marked(metric)} cannot rank players: the true shots themselves score "
             f"{number(column.ceilings[metric.key].value)}, worse than {column.name} with "
             f"{number(column.estimates[metric.key].value)}"
             for metric in METRICS
@@ -119,16 +119,16 @@ class PaperTable:
         """Who played how much."""
         ours, asked = self.ours, self.run.asked
         counts = f"{counted(ours.games, 'game')}, {counted(ours.turns, 'turn')}"
-        return f"{ours.name}: {counts}, measured as world {asked['world']['name']!r} is"
+        return f"{ours.name}: {counts}, measured like world {asked['world']['name']!r}"
 
     @property
     def markdown(self) -> str:
         """The whole report."""
         parts = ["# The paper's table", _escaped(self.heading), self.table]
         parts.append(
-            "95 % intervals in brackets: for fractions Wilson's, with a smaller effective count if the turns of a game "
-            "go wrong together; for means a bootstrap over games (2,000 draws). The paper's values "
-            f"({SOURCE}, {MAIN_TABLE}) are of its own films, characters, scoring models and models."
+            "95 % intervals in brackets: for fractions Wilson's, with a smaller effective count if the turns of a "
+            f"game go wrong together; for means a bootstrap over games (2,000 draws). The paper's values ({SOURCE}, "
+            f"{MAIN_TABLE}) are for its own films, characters, scoring models and models."
         )
         if self.all_remarks:
             parts += ["## Remarks", "\n".join(f"- {_escaped(remark)}" for remark in self.all_remarks)]
@@ -167,9 +167,9 @@ class PaperTable:
 def table_of(
     run: PlayedRun, beside: Sequence[Path] = (), remarks: Sequence[str] = (), facts: Mapping[str, Any] | None = None
 ) -> PaperTable:
-    """The table of a finished run with other runs beside it. facts: more to report, such as the command.
+    """The table of a finished run with other runs next to it. facts: more to report, such as the command.
 
-    ValueError for a folder beside that was measured differently, on other games, or has finished none of these.
+    ValueError for another folder that was measured differently, on other games, or has finished none of these.
     """
     remarks = [*remarks, *_remarks(run)]
     others = []
@@ -200,7 +200,7 @@ def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
     found = [phrase for name in SAME for phrase in differences(other.get(name), asked.get(name), name)]
     if found:
         raise ValueError(
-            f"{folder} cannot stand beside this run: {'; '.join(found[:3])}; evaluate it with this run's options"
+            f"{folder} cannot be compared with this run: {'; '.join(found[:3])}; evaluate it with this run's options"
         )
 
 
@@ -226,15 +226,15 @@ def _names(runs: Sequence[PlayedRun]) -> list[str]:
 def _remarks(run: PlayedRun) -> list[str]:
     remarks = []
     if len(run.games) == 1:
-        remarks.append("only one game: the intervals of means are over its turns, which are alike")
+        remarks.append("only one game: the intervals of means are over its turns, which are correlated")
     elif len(run.games) < FEW:
-        remarks.append(f"only {len(run.games)} games: the intervals of means over so few are too narrow")
+        remarks.append(f"only {len(run.games)} games: the intervals of means are too narrow with so few")
     if len(_played_on(run)) > 1:
         remarks.append(
-            "the games were played on several machines or versions, which changes last digits; see played_on"
+            "the games were played on several machines or versions, which changes the last digits; see played_on"
         )
     if len({game.fps for game in run.games}) > 1 or run.games[0].fps != 8:
-        remarks.append(f"shots have {run.games[0].fps:g} frames a second; motion values are meant for 8")
+        remarks.append(f"shots have {run.games[0].fps:g} frames per second; motion values are meant for 8")
     return remarks
 
 

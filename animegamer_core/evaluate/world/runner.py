@@ -53,7 +53,7 @@ class BenchmarkRunner:
         for game in games:
             known = read_game(self.out, game.name)
             if known is not None and not plays(known, game):
-                raise ValueError(f"{self.out}: game {game.name} exists there with other turns; give a new folder")
+                raise ValueError(f"{self.out}: already has a game {game.name} with other turns; choose a new folder")
             if known is None:
                 self.on_game(self._play(game))
 

@@ -46,10 +46,10 @@ def _finish(
     if path.is_file():
         return True
     if not score_only and not runs.train(variant, family, deadline):
-        run_dir.say(f"{named}: the time is over; the same command continues here")
+        run_dir.say(f"{named}: time is up; the same command continues here")
         return None
     if not all(runs.is_trained(*step) for step in variant.path(family)):
-        run_dir.say(f"{named}: not trained yet, so its {family} are not scored")
+        run_dir.say(f"{named}: not trained yet, so its {family} cannot be scored")
         return False
     if deadline.over:
         return None
@@ -60,7 +60,7 @@ def _finish(
             run_dir.say(f"{named}: {family} scored")
     if path.is_file():
         return True
-    run_dir.say(f"{named}: the time is over while another process scores its {family}")
+    run_dir.say(f"{named}: time is up while another process scores its {family}")
     return None
 
 
@@ -69,7 +69,7 @@ def _check_models(run_dir: RunDir, scorer: VariantScorer) -> None:
     for path in scores_files(run_dir).values():
         if found := list(differences(_files(Samples.read(path).facts["towers"]), now)):
             raise ValueError(
-                f"{path} was scored with other scoring models: {'; '.join(found[:3])}; give those, or delete it and "
+                f"{path} was scored with other scoring models: {'; '.join(found[:3])}; use those, or delete it and "
                 "all files like it to score again"
             )
 

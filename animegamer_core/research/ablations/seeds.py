@@ -1,4 +1,4 @@
-"""Intervals that count how far training runs with other seeds differ, beside the spread of games."""
+"""Intervals that count how far training runs with other seeds differ, next to the spread of games."""
 
 from __future__ import annotations
 

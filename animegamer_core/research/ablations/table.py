@@ -1,4 +1,4 @@
-"""The table of the ablations, from the scores on disk: our values beside the paper's, and whether they agree.
+"""The table of the ablations, from the scores on disk: our values next to the paper's, and whether they agree.
 
 A difference to `full` counts only if its interval over games and seeds together excludes 0 (`seeds`).
 """
@@ -68,10 +68,10 @@ NOTES = (
     "ACC-F and MAE-F are with calibration: since softer shots move less than the value that conditions them, shots of "
     "training states are measured at eight values for each variant, and the response is inverted, as for the shipped "
     "world. The paper mentions nothing like it.",
-    "Every variant begins with a decoder that can draw already (stage pretrain, with an encoder that is then thrown "
-    "away and no motion values), as the paper's begins with CogVideoX. Warm-up trains the encoder beside that decoder, "
-    "which stays as it is; without warm-up, stage joint gets its steps.",
-    "w/o f_ms: the decoder is conditioned on 0 px a frame for every clip, in training and here.",
+    "Every variant starts from a decoder that can already draw (stage pretrain, with an encoder that is then "
+    "discarded and no motion values), as the paper's starts from CogVideoX. Warm-up trains the encoder with that "
+    "decoder frozen; without warm-up, stage joint gets its steps.",
+    "w/o f_ms: the decoder is conditioned on 0 px per frame for every clip, in training and here.",
     "w/o adapt: the decoder is trained for as many steps as full's, with true representations, none predicted.",
     "text_history: where the prompt has the representation of a past turn, the engine reads zeros, in training and in "
     "play. Instructions and state changes of past turns stay.",

@@ -43,7 +43,7 @@ class Variant:
     paper: its name in the paper's ablation table, "" if it is not there. own: the stages that it trains itself; the
     others are those of `full`. skipped: stages that are left out. prolonged: the stage that takes the steps of skipped
     ones, so that the total stays the same. changes: fields of StageConfig by stage. reads_shots: whether the engine
-    reads the representations of past turns beside what was said of them.
+    reads the representations of past turns in addition to their text.
     """
 
     name: str
@@ -106,7 +106,7 @@ _ROWS = (
         changes=_both(encoder_frame="random"),
     ),
     Variant(
-        "less_parameters", "one linear layer in place of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
+        "less_parameters", "one linear layer instead of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
     ),
     Variant(
         "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_ENCODED, encoder="addition"

@@ -20,7 +20,7 @@ from ...json_files import JsonError, Value, read_json
 from ...messages import brief
 
 INDEX = "model_index.json"
-SAMPLING = "sampling.json"  # optional, in a folder or beside a LoRA: its sampling settings
+SAMPLING = "sampling.json"  # optional, in a folder or next to a LoRA: its sampling settings
 LIBRARIES = ("diffusers", "transformers", None)  # any other name would run code from the folder itself
 _WITHOUT_WEIGHTS = ("Scheduler", "Tokenizer", "TokenizerFast", "TokenizersBackend")
 
@@ -134,14 +134,14 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
     variants = {name: _variants(path / name, kind_of, remedy) for name, kind_of in components.items()}
     common = set.intersection(*(found for found in variants.values() if found is not None))
     if not common:
-        raise ValueError(f"{path}: no variant of the weights is complete for all of its models; {remedy}")
+        raise ValueError(f"{path}: no variant of the weights is complete for all models; {remedy}")
     return ModelFolder(path, kind, None if None in common else sorted(common)[0], tuple(components))
 
 
 def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
     """`steps`, `guidance_scale` and perhaps `frames` of a clip.
 
-    From sampling.json beside the LoRA, else the folder's own, else the stock pipeline's defaults.
+    From sampling.json next to the LoRA, else the folder's own, else the stock pipeline's defaults.
     """
     found: dict[str, Any] = {"steps": folder.kind.steps, "guidance_scale": folder.kind.guidance_scale}
     for place in (folder.path, *([lora.parent] if lora else [])):

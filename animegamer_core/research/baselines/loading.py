@@ -26,7 +26,7 @@ def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | 
     """The folder's pipeline on its device, without progress bars, with a LoRA merged; ValueError if damaged."""
     device = choose_device(settings.device)
     if settings.offload and device == "cpu":
-        raise ValueError("offload needs a GPU, and none is used; leave it out")
+        raise ValueError("offload needs a GPU, but none is used; drop it")
     with _quiet():
         pipeline = _read(folder, dtype_name(settings))
         if lora:
@@ -100,7 +100,7 @@ def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
 
 
 def _from_peft(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors of peft's own format under diffusers' names, scaled as adapter_config.json beside their file says."""
+    """Tensors of peft's own format under diffusers' names, scaled as adapter_config.json next to their file says."""
     scale = _peft_scale(path)
     return {
         f"transformer.{name.removeprefix(PEFT)}": tensor * scale if "lora_B" in name else tensor
@@ -109,10 +109,10 @@ def _from_peft(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, tor
 
 
 def _peft_scale(path: Path) -> float:
-    """alpha / rank, or alpha / sqrt(rank), from adapter_config.json beside the file; ValueError if it is missing."""
+    """alpha / rank, or alpha / sqrt(rank), from adapter_config.json next to the file; ValueError if it is missing."""
     beside = path.with_name("adapter_config.json")
     if not beside.is_file():
-        raise ValueError(f"{beside} is missing, which holds the scale; copy it from where {path.name} was saved")
+        raise ValueError(f"{beside} is missing, but it holds the scale; copy it from where {path.name} was saved")
     config = read_json(beside)
     alpha, rank = config.get("lora_alpha"), config.get("r")
     if type(alpha) not in (int, float) or type(rank) is not int or rank < 1:

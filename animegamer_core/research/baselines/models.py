@@ -70,8 +70,8 @@ class VideoModel(_PipelineModel):
         super().__init__(folder, settings, lora)
         if folder.config("transformer").patch_size_t is not None:
             raise ValueError(
-                f"{folder.path} is a CogVideoX 1.5, whose clips have another frame rate and no fixed size; give a "
-                f"CogVideoX 1.0, such as {folder.kind.repository}"
+                f"{folder.path} is a CogVideoX 1.5 model, which has another frame rate and no fixed size; give a "
+                f"CogVideoX 1.0 model, such as {folder.kind.repository}"
             )
 
     @property

@@ -69,7 +69,7 @@ class TextToVideo(_Baseline):
 
     def __init__(self, settings: BaselineSettings) -> None:
         if settings.pictures is not None:
-            raise ValueError(f"pictures is {settings.pictures}, but GC draws no first frames; leave it out")
+            raise ValueError(f"pictures is {settings.pictures}, but GC draws no first frames; drop it")
         folder = open_folder(settings.video, TEXT_TO_VIDEO, self.name)
         super().__init__(settings, VideoModel(folder, settings, settings.lora))
 
@@ -122,7 +122,7 @@ class StoryToVideo(_Baseline):
 
     def __init__(self, settings: BaselineSettings) -> None:
         if settings.lora is not None:
-            raise ValueError(f"lora is {settings.lora}, but GSC uses no LoRA; leave it out")
+            raise ValueError(f"lora is {settings.lora}, but GSC uses no LoRA; drop it")
         clips = VideoModel(open_folder(settings.video, IMAGE_TO_VIDEO, self.name), settings)
         super().__init__(settings, clips)
         self._pictures = ImageModel(open_folder(settings.pictures, SDXL, self.name), settings, clips.size)

@@ -1,1 +1,1 @@
-"""How fast a turn is, and how much memory it takes, beside the same turn computed by stock calls in the same run."""
+"""How fast a turn is, and how much memory it takes, next to the same turn computed by stock calls in the same run."""

@@ -1,4 +1,4 @@
-"""Drift: how far an optimized shot is from the plain one, beside what the number format itself changes.
+"""Drift: how far an optimized shot is from the plain one, next to what the number format itself changes.
 
 Drift is the root mean square difference of two shots' latents, as a fraction of the plain latents' root mean square. An
 optimization that drifts no further than the number format does from float32 changes nothing that matters.

@@ -1,4 +1,4 @@
-"""What LoRA beside 16-bit weights costs: the same turn with and without it, measured alternately."""
+"""What unmerged LoRA costs with 16-bit weights: the same turn with and without it, measured alternately."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def measure_lora(
 
 
 def _attach_random(model: nn.Module, kind: str, patterns: tuple[str, ...], rank: int) -> None:
-    """Attach random LoRA to the layers that a pattern matches; patterns begin with the model's own name."""
+    """Attach random LoRA to the layers that a pattern matches; patterns start with the model's own name."""
     loras = {}
     for found in matching(patterns, [f"{kind}.{name}" for name in linear_layers(model)]):
         name = found.removeprefix(f"{kind}.")

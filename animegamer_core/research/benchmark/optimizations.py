@@ -51,7 +51,7 @@ class OptimizationTable:
         if self.format_drift is not None:
             lines.append(f"(the number format drifts by {self.format_drift:.2e} from float32)")
         if approximations([row.name for row in self.rows]):
-            lines.append("(~ approximates: a shot may differ by more than rounding)")
+            lines.append("(~ approximate: a shot can differ by more than rounding)")
         return "\n".join(lines)
 
 

@@ -36,7 +36,7 @@ Say = Callable[[str], object]
 class BenchmarkPlan:
     """What is measured, and how often.
 
-    world: real weights in place of random ones. preset: how ours is computed. steps and guidance, if given, replace the
+    world: real weights instead of random ones. preset: how ours is computed. steps and guidance, if given, replace the
     preset's, or the world's and the profile's. optimizations: names for ours; None is the preset's. each: names that
     are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost is measured too; 0 measures none.
     """
@@ -89,12 +89,10 @@ class BenchmarkPlan:
         check_offloading(preset)
         for option, given in (("--lora", self.lora_rank), ("--each", self.each)):
             if given and preset.offload_gib is not None:
-                raise ValueError(
-                    f"{option} does not work with offloading, which preset {preset.name} uses; leave it out"
-                )
+                raise ValueError(f"{option} does not work with offloading, which preset {preset.name} uses; drop it")
         for name in (*preset.optimizations, *self.each):
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
-                raise ValueError(f"optimization {name} cannot be measured here: {reason}; leave it out")
+                raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> StockTim
 
 
 def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda line: None) -> BenchmarkResult:
-    """Our turn beside a stock turn of the same plan, then single optimizations."""
+    """Our turn next to a stock turn of the same plan, then single optimizations."""
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -206,7 +204,7 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
 
 
 def known_step_note(result: BenchmarkResult) -> str | None:
-    """How the stock step compares with the known one; None but for the release's sizes on an H200."""
+    """How the stock step compares with the known one; None unless at the release's sizes on an H200."""
     gpu = str(result.facts["machine"].get("gpu") or "")
     if result.facts["spec"] != "release" or "H200" not in gpu:
         return None

@@ -26,7 +26,7 @@ from .measure import Work
 
 INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
 PAST = 4  # turns that the engine reads, the default window
-MOTION = 10.0  # px a frame
+MOTION = 10.0  # px per frame
 SEED = 1
 REPEATED_NUMBERS = 1 << 20  # different random weights of a model of `host_models`
 NUMBERS_SCALE = 0.02

@@ -110,7 +110,7 @@ def whole_reply(text: str) -> str:
 
 def kept_replies(path: Path) -> AbstractContextManager[ReplyLog]:
     """The replies that earlier runs stored; new ones are added. See `ReplyLog.open`."""
-    return ReplyLog.open(path, f"{path}: another run is asking for these; wait for it, or stop it", LONGEST_KEPT)
+    return ReplyLog.open(path, f"{path}: another run is asking these questions; wait for it, or stop it", LONGEST_KEPT)
 
 
 def ask_all(

@@ -195,7 +195,7 @@ def write_stories(
 ) -> Written:
     """Ask for the stories and write the valid ones as a benchmark; the same call continues after an interruption.
 
-    Beside FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
+    Next to FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
     ValueError if FILE exists and was not written by this, or was edited.
     """
     kept_path = path.with_name(f"{path.name}.replies.jsonl")
@@ -204,8 +204,8 @@ def write_stories(
     with kept_replies(kept_path) as kept:
         if path.exists() and not _is_as_written(path, kept_path):
             raise ValueError(
-                f"{path} was edited: its games are not those of {kept_path.name}; give another file with --out, or "
-                "move this one away"
+                f"{path} was edited: its games differ from {kept_path.name}; give another file with --out, or move "
+                "this one away"
             )
         answers = ask_all(model, [_task(plan) for plan in plans], kept, terms, on_progress)
         games = tuple(

@@ -26,12 +26,12 @@ POINTS = (10, 7, 4, 1)  # for ranks 1 to 4 (supplement, section 5)
 RANKS_JSON, RANKS_MD = "ranks.json", "ranks.md"
 NOTES = (
     "Points: 10 for the first rank, 7 for the second, 4 for the third, 1 for the fourth; two agents get 10 and 7, "
-    "three 10, 7 and 4.",
+    "three get 10, 7 and 4.",
     f"Intervals: 95 %, bootstrap over raters and games, both drawn with replacement ({DRAWS:,} draws; Owen 2007, the "
     "pigeonhole bootstrap), since the ranks of one rater are correlated, and those of one game too; with "
     f"fewer than {FEW} of either they are too narrow.",
     "W: Kendall's coefficient of concordance of the raters' ranks, mean over games; 1 is full agreement.",
-    "Place: the mean points under that letter; unequal means show a bias of the place.",
+    "Place: the mean points under that letter; unequal means show position bias.",
     f"(paper): the human scores of {SOURCE}, which ranked four players; `-`: not given.",
 )
 

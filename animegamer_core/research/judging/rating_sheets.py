@@ -139,7 +139,7 @@ def _read_csv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     """(line number, cells) of all lines with content, and the cells of the first line."""
     data = path.read_bytes()
     if len(data) > LARGEST_SHEET:
-        raise ValueError(f"{path} has {len(data)} bytes; a sheet has a few thousand")
+        raise ValueError(f"{path} has {len(data)} bytes; a rating sheet has a few thousand, so choose the right file")
     text = data.decode("utf-8-sig", errors="replace")  # ranks and fixed cells are ASCII in any encoding
     first = text.split("\n", 1)[0].strip().replace('"', "")  # some programs quote every text
     delimiter = next((mark for mark in _DELIMITERS if first.startswith(f"sheet{mark}")), None)

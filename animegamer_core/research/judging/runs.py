@@ -51,7 +51,7 @@ def open_comparison(folders: Sequence[Path]) -> Comparison:
     if not 1 <= len(folders) <= MOST_AGENTS:
         raise ValueError(f"{len(folders)} runs; expected 1 to {MOST_AGENTS} folders of `evaluate world`")
     if len({folder.resolve() for folder in folders}) < len(folders):
-        raise ValueError("a run is given twice; name each folder once")
+        raise ValueError("a run is listed twice; name each folder once")
     runs = tuple(read_run(folder) for folder in folders)
     names = [run.name for run in runs]
     agents = [
@@ -67,7 +67,7 @@ def open_comparison(folders: Sequence[Path]) -> Comparison:
             different.append(name)
     if different:
         named = ", ".join(different[:_SHOWN])
-        raise ValueError(f"the runs differ in the lines of these games: {named}; compare runs of the same --games")
+        raise ValueError(f"the runs have different lines for these games: {named}; compare runs of the same --games")
     return comparison
 
 

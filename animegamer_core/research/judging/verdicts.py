@@ -1,4 +1,4 @@
-"""The report on a judge's verdicts: means with intervals, agreement between passes, and bias of the place."""
+"""The report on a judge's verdicts: means with intervals, agreement between passes, and position bias."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def parity(folder: str | Path, tokenizer: str | Path | None = None) -> list[Row]
     """One row for each part of a golden folder; a part that the folder lacks has a row with no cases.
 
     The weights are written out as the published files, converted, and loaded as a world. tokenizer: a folder with
-    Mistral's tokenizer.model or tokenizer.json; None looks in `tokenizer` beside `folder`. Without a tokenizer the
+    Mistral's tokenizer.model or tokenizer.json; None looks in `tokenizer` next to `folder`. Without a tokenizer the
     recorded ids of the instructions are used, and the row that compares them is absent.
     """
     from .golden import TOKENIZER_FILES, ParityRun

@@ -79,7 +79,7 @@ class ParityRun:
         return world.with_profile("as_run")
 
     def publish_decoder(self, name: str) -> None:
-        """Write VDM_Decoder-Golden/, with some of what DeepSpeed saves beside the weights."""
+        """Write VDM_Decoder-Golden/, with some of what DeepSpeed saves next to the weights."""
         path = self.scratch / name / "VDM_Decoder-Golden" / "1" / "mp_rank_00_model_states.pt"
         beside = {"iteration": 1, "optimizer": None, "np_rng_state": numpy.random.RandomState(0).get_state()}
         _save(path, {"module": read_tensors(self.golden / "dit_state.safetensors"), **beside})

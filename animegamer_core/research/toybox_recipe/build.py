@@ -10,7 +10,7 @@
     calibrate  measure how far the decoder's shots move, and set the world's motion table by it
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` stops any stage in time.
-`--pack` writes what another machine needs in order to go on into a few small files, and `--unpack` reads them.
+`--pack` writes what another machine needs in order to continue into a few small files, and `--unpack` reads them.
 `--quick` runs everything in miniature, to try the machinery.
 `accelerate launch --num_processes 2 -m animegamer_core.toybox.build` shares each training stage between two GPUs.
 """
@@ -37,13 +37,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument(
-        "--edition", type=int, choices=(1, 2), default=2, help="2: the shipped world; 1: the one before it (default 2)"
+        "--edition", type=int, choices=(1, 2), default=2, help="2: the shipped world; 1: its predecessor (default 2)"
     )
-    parser.add_argument("--minutes", type=float, help="stop, resumable, after so many minutes")
-    parser.add_argument("--quick", action="store_true", help="in miniature: tries the machinery, learns nothing")
-    parser.add_argument("--vae", type=Path, metavar="FILE", help="safetensors that stage vae begins with")
-    parser.add_argument("--unpack", type=Path, metavar="IN", help="first, the folder of files that --pack wrote")
-    parser.add_argument("--pack", type=Path, metavar="OUT", help="at the end, a folder for files of at most 15 MB")
+    parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
+    parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
+    parser.add_argument("--vae", type=Path, metavar="FILE", help="safetensors file that stage vae starts from")
+    parser.add_argument(
+        "--unpack", type=Path, metavar="IN", help="before building, unpack the folder of files that --pack wrote"
+    )
+    parser.add_argument(
+        "--pack",
+        type=Path,
+        metavar="OUT",
+        help="after building, pack the result into files of at most 15 MB in this folder",
+    )
     args = parser.parse_args(argv)
     recipe = RECIPES[args.edition, args.quick]
     stages = recipe.stages if args.stages == parser.get_default("stages") else args.stages.split(",")

@@ -54,7 +54,7 @@ def clip_progress(say: Say, name: str) -> OnClip:
 class BuildDir:
     """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json.
 
-    say: shows a line of progress. vae: a file of weights that stage `vae` begins with, in place of random ones.
+    say: shows a line of progress. vae: a file of weights that stage `vae` starts with, instead of random ones.
     """
 
     folder: Path
@@ -98,7 +98,7 @@ class BuildDir:
         return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
 
     def check_recipe(self, stage: str) -> None:
-        """ValueError if this folder's stage was begun with another recipe, such as `--quick`."""
+        """ValueError if this folder's stage was started with another recipe, such as `--quick`."""
         before = self.log().get(stage, {}).get("settings")
         if before is not None and before != self.settings(stage):
             raise ValueError(

@@ -70,7 +70,7 @@ def decoder_response(
 ) -> Response:
     """The decoder's response over the range of `table.values`, the dataset's own medians by level.
 
-    Some thirty states are enough. workers: processes that measure, None for one a core.
+    Some thirty states are enough. workers: processes that measure, None for one per core.
     """
     conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES)
     measured = np.median(measured_motion(decoder, states_MND, conditions, on_shot, workers), axis=0)

@@ -45,7 +45,7 @@ def train_probes(
 ) -> ProbeNet:
     """Train probes on true clips frames_u8 (M, 17, H, W, 3), which stay in memory on `device` during training.
 
-    Each of the `steps` batches has at most 128 augmented clips; single: one frame of each, drawn anew every time.
+    Each of the `steps` batches has at most 128 augmented clips; single: one frame of each, drawn again every time.
     Returns the network in eval mode on `device`.
     """
     torch.manual_seed(seed)

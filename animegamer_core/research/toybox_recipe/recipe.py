@@ -80,8 +80,8 @@ QUICK = Recipe(
     changes={stage: {"steps": 2, "batch": 4, "lr_warmup": 1, "log_every": 1, "validate_every": 0} for stage in TRAINED},
 )
 
-# Edition 2. Its transformer reads tokens of 2x2 latents in place of 4x4, so it has four times as many, and is one layer
-# shallower; 16 steps in place of 20 keep a turn on two CPU cores under 5 s (docs/training.md).
+# Edition 2. Its transformer reads tokens of 2x2 latents instead of 4x4, so it has four times as many, and is one layer
+# shallower; 16 steps instead of 20 keep a turn on two CPU cores under 5 s (docs/training.md).
 _PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens each
 HARD = Recipe(
     spec=SPECS["toybox"],

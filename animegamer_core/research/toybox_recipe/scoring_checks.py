@@ -174,7 +174,7 @@ def perceptual_ranking(net: ScoringNet, frames_MPHWC: NDArray[np.uint8]) -> dict
 
 
 def noise_check(net: ScoringNet, examples: Examples, seed: int = 0) -> dict[str, float]:
-    """`retrieval` and `perceptual_ranking` with noise in place of the pictures: they must score chance.
+    """`retrieval` and `perceptual_ranking` with noise instead of the pictures: they must score chance.
 
     The DreamSim stand-in compares a true first frame with noise.
     """

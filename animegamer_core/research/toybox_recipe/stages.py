@@ -151,8 +151,8 @@ def _check_trained(work: BuildDir, world: World) -> None:
     for stage, parts in TRAINED_PARTS.items():
         if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
             raise ValueError(
-                f"stage {stage} is finished, but {world.folder} lacks {', '.join(lacking)}; copy it there from the "
-                "folder that the stage was finished in"
+                f"stage {stage} is finished, but {world.folder} is missing {', '.join(lacking)}; copy it from the "
+                "folder in which the stage was finished"
             )
 
 

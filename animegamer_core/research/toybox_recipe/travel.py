@@ -1,6 +1,6 @@
-"""Carry an unfinished build to a machine that has nothing of it, in a few small files.
+"""Move an unfinished build to another machine, in a few small files.
 
-They hold the world so far, the tables of its datasets, and the newest checkpoint of each unfinished stage as 16-bit
+They hold the world so far, the tables of its datasets, and the latest checkpoint of each unfinished stage as 16-bit
 averaged weights without AdamW's moments. Clips are left out: the build draws them again, the same.
 """
 

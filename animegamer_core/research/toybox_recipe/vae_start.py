@@ -24,7 +24,7 @@ def begin_vae(file: Path, parts: WorldParts, world: World) -> None:
             note = (source.metadata() or {}).get(NOTE, "")
             tensors = {name: source.get_tensor(name).float() for name in source.keys()}  # noqa: SIM118  not a mapping
         if not note:
-            raise ValueError(f"{file} does not say what it was trained on; write that into its metadata as {NOTE!r}")
+            raise ValueError(f"{file} does not say what it was trained on; write that to its metadata as {NOTE!r}")
         parts.of("decoder").vae.load_state_dict(tensors)
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{file}: not the weights of this VAE ({error}); give a file of the same sizes") from error

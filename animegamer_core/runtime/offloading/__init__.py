@@ -1,7 +1,7 @@
 """Offloading: models larger than a GPU's memory keep their weights on the host and copy them to the GPU to compute.
 
 A turn computes with three stacks, one after another: the engine, the decoder's transformer and its VAE. While a stack
-computes, as many of its blocks stay on the GPU as its memory budget holds beside its working memory. The others are
+computes, as many of its blocks stay on the GPU as its memory budget holds besides its working memory. The others are
 copied one by one, each while the one before computes, by diffusers' group offloading. The memory that the current stack
 leaves free keeps blocks of the other stacks on the GPU, so that fewer are copied again. A small stack stays whole, and
 if two fit side by side nothing is copied.

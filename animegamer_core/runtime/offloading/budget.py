@@ -18,7 +18,7 @@ PREFETCHED = 2  # of the offloaded blocks, one computes while the next is copied
 class StackBudget:
     """The GPU memory that one stack may use, in bytes. An estimate; it moves nothing.
 
-    rest: weights outside the blocks. blocks: weights of each block. working: memory beside the weights while the stack
+    rest: weights outside the blocks. blocks: weights of each block. working: memory besides the weights while the stack
     computes. staying: indices of the blocks that stay on the GPU while the stack computes. pinned: whether the
     offloaded weights are in pinned host memory.
     """
@@ -49,9 +49,9 @@ class StackBudget:
     @property
     def text(self) -> str:
         """One line for a person."""
-        stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay, " if self.blocks else ""
+        stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay on the GPU, " if self.blocks else ""
         copied = f"{sum(self.offloaded) / GIB:.2f} GiB are copied each time" if self.offloaded else "all of it stays"
-        slow = "" if self.pinned else "; the host has too little memory to pin its weights, so copying is slow"
+        slow = "" if self.pinned else "; the host has too little memory to pin the weights, so copying is slow"
         return f"{self.name}: {stays}{copied}; about {self.peak / GIB:.2f} GiB while it computes{slow}"
 
 
@@ -63,13 +63,13 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
             return budget
     needed = math.ceil(10 * budget.peak * SPARE / (SPARE - 1) / GIB) / 10
     raise ValueError(
-        f"the {name} needs {needed} GiB of GPU memory, even with its weights offloaded block by block, and the budget "
+        f"the {name} needs {needed} GiB of GPU memory, even with its weights offloaded block by block, but the budget "
         f"is {budget_bytes / GIB:.1f} GiB; give {needed} GiB or more, or use the CPU"
     )
 
 
 def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
-    """The memory, beside weights, in which an engine reads a prompt of `tokens`, about; item: bytes of a number.
+    """About how much memory, besides weights, an engine needs to read a prompt of `tokens`; item: bytes of a number.
 
     Keys and values of every layer, the three wide rows of a feed-forward, a few rows of the model's width, the mask.
     """

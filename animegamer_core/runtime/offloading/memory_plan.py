@@ -52,7 +52,7 @@ class MemoryPlan:
         model is offloaded already.
         """
         if is_offloaded(model):
-            raise ValueError("this model is offloaded already; load another one to offload it elsewhere")
+            raise ValueError("this model is already offloaded; load it again to offload it elsewhere")
         parts = parts_of(model, self.budget_bytes)
         pinned = _host_can_pin(total_bytes(tensors_of(model)))
         budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
@@ -71,7 +71,7 @@ class MemoryPlan:
         return sum(stack.cached_bytes for stack in self._stacks)
 
     def make_room(self, stack: Stack) -> None:
-        """Copy a stack's staying weights to the GPU, and free what is in their way."""
+        """Copy a stack's resident weights to the GPU, and free memory for them."""
         if self._stacks[-1] is stack and stack.cached_bytes:
             return
         others = [other for other in self._stacks if other is not stack]
@@ -114,15 +114,15 @@ def _needs_tiles(decoder: ShotDecoder, budget_bytes: int) -> bool:
 
 
 def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
-    """Make torch keep to the budget on this GPU; ValueError if it is no GPU or has less memory free."""
+    """Make torch keep to the budget on this GPU; ValueError if it is not a GPU or has less memory free."""
     if device.type != "cuda":
-        raise ValueError(f"offloading needs an NVIDIA or AMD GPU, and the device is {device}")
+        raise ValueError(f"offloading needs an NVIDIA or AMD GPU, but the device is {device}")
     free, total = torch.cuda.mem_get_info(device)
     available = free + torch.cuda.memory_reserved(device)
     if available < budget_bytes:
         raise ValueError(
-            f"{device} has {available / GIB:.1f} GiB free, and the budget is {budget_bytes / GIB:.1f} GiB; close other "
-            "programs that use it, or give a smaller budget"
+            f"{device} has {available / GIB:.1f} GiB free, but the budget is {budget_bytes / GIB:.1f} GiB; close "
+            "other programs that use it, or give a smaller budget"
         )
     if device.index is not None:  # diffusers makes its streams on the current device and synchronizes that one
         torch.cuda.set_device(device)
@@ -130,7 +130,7 @@ def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
 
 
 def _host_can_pin(weights: int) -> bool:
-    """Whether the host has the memory to pin so many bytes of weights, and some to spare."""
+    """Whether the host has enough memory to pin this many bytes of weights, with some to spare."""
     from accelerate.utils import get_max_memory
 
     return get_max_memory()["cpu"] > weights + weights // 4 + 2 * GIB

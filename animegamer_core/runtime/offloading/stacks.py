@@ -16,7 +16,7 @@ from .budget import StackBudget
 @dataclass(frozen=True)
 class Part:
     """A stack's modules in their model. root: its forward runs all blocks once. entries: the stack begins to compute
-    when one of these modules is called. working: bytes beside the weights while it computes.
+    when one of these modules is called. working: bytes besides the weights while it computes.
     """
 
     name: str

@@ -22,7 +22,7 @@ def compiler_reason(device: str) -> str:
     if _capability(device) < TRITON_FROM:
         return f"{device} is too old for triton"
     if sys.platform == "linux" and not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        return "triton finds no C compiler (gcc, clang, or CC)"
+        return "triton cannot find a C compiler (gcc, clang, or CC)"
     return ""
 
 
@@ -38,7 +38,7 @@ def flash3_reason(device: str) -> str:
     import torch
 
     if not torch.cuda.is_available() or _capability(device) != HOPPER:
-        return f"{device} is no Hopper GPU"
+        return f"{device} is not a Hopper GPU"
     module = flash3_module()
     return "" if isinstance(module, ModuleType) else module
 

@@ -41,14 +41,12 @@ class Optimization:
 
 OPTIMIZATIONS: dict[str, Optimization] = {
     "halves": Optimization(
-        "CFG parallel: the halves of guidance on two GPUs", transformer.use_second_gpu, device="cuda", device_only=True
+        "CFG parallel: the two guidance passes on two GPUs", transformer.use_second_gpu, device="cuda", device_only=True
     ),
     "fused": Optimization("one matrix product for query, key and value", transformer.fuse_projections),
-    "layout": Optimization(
-        "the VAE's convolutions with channels last (on a GPU: only if compiled)", vae.use_channels_last
-    ),
+    "layout": Optimization("channels-last convolutions in the VAE (on a GPU: only if compiled)", vae.use_channels_last),
     "onednn": Optimization(
-        "all of the VAE's convolutions with oneDNN",
+        "oneDNN for all convolutions of the VAE",
         vae.use_onednn,
         device="cpu",
         device_only=True,
@@ -63,9 +61,7 @@ OPTIMIZATIONS: dict[str, Optimization] = {
         dtypes=("bfloat16",),
         reason=requirements.flash3_reason,
     ),
-    "gelu": Optimization(
-        "GELU in the same kernel as its matrix product", transformer.fuse_gelu, device="cuda", device_only=True
-    ),
+    "gelu": Optimization("GELU fused into its matrix product", transformer.fuse_gelu, device="cuda", device_only=True),
     "blocks": Optimization(
         "compiled transformer blocks", transformer.compile_blocks, device="cuda", reason=requirements.compiler_reason
     ),
@@ -102,13 +98,13 @@ def _check_requirements(name: str, constant: Tensor) -> None:
     optimization, dtype, device = OPTIMIZATIONS[name], dtype_name(constant.dtype), str(constant.device)
     if optimization.dtypes and dtype not in optimization.dtypes:
         raise ValueError(
-            f"optimization {name} needs {' or '.join(optimization.dtypes)}, and this decoder computes in {dtype}; "
-            f"leave it out, or compute in {optimization.dtypes[0]}"
+            f"optimization {name} needs {' or '.join(optimization.dtypes)}, but this decoder computes in {dtype}; "
+            f"drop it, or compute in {optimization.dtypes[0]}"
         )
     if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
         device = "cuda"  # an offloaded decoder is on the CPU for now
     if optimization.device_only and (reason := missing_requirement(name, device)):
-        raise ValueError(f"optimization {name} is not available: {reason}; leave it out")
+        raise ValueError(f"optimization {name} is not available: {reason}; drop it")
 
 
 def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:
@@ -124,7 +120,7 @@ def check_names(names: Sequence[str]) -> None:
         raise ValueError(f"unknown optimization {unknown[0]!r}; choose from {', '.join(OPTIMIZATIONS)}")
     if set(names) >= EXCLUSIVE:
         first, second = sorted(EXCLUSIVE)
-        raise ValueError(f"optimizations {first} and {second} do not work together; leave one of them out")
+        raise ValueError(f"optimizations {first} and {second} do not work together; drop one of them")
 
 
 def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
@@ -135,10 +131,10 @@ def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple
     reasons = {}
     for name in names:
         is_for = OPTIMIZATIONS[name].is_for(device)
-        if reason := missing_requirement(name, device, dtype) if is_for else f"of no use on {device}":
+        if reason := missing_requirement(name, device, dtype) if is_for else f"no benefit on {device}":
             reasons[name] = reason
     if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
-        reasons["layout"] = "it slows a GPU down unless the VAE is compiled"
+        reasons["layout"] = "it is slower on a GPU unless the VAE is compiled"
     return tuple(name for name in names if name not in reasons), reasons
 
 
@@ -146,10 +142,10 @@ def missing_requirement(name: str, device: str, dtype: str = "") -> str:
     """Why a machine cannot run an optimization; empty if it can. dtype: as for `supported`."""
     optimization = OPTIMIZATIONS[name]
     if dtype and optimization.dtypes and dtype not in optimization.dtypes:
-        return f"of no use with {dtype}"
+        return f"no benefit with {dtype}"
     if optimization.is_for(device):
         return optimization.reason(device)
-    return f"it runs on {optimization.device} only, not on {device}" if optimization.device_only else ""
+    return f"it runs only on {optimization.device}, not on {device}" if optimization.device_only else ""
 
 
 def approximations(names: Sequence[str]) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def cache_first_block(decoder: ShotDecoder, threshold: float = FIRST_BLOCK_THRES
 
     if not hasattr(hooks, "FirstBlockCacheConfig"):
         raise ValueError(
-            "optimization first_block needs diffusers with FirstBlockCacheConfig; pip install -U diffusers, or leave "
-            "it out"
+            "optimization first_block needs diffusers with FirstBlockCacheConfig; run `pip install -U diffusers`, or "
+            "drop it"
         )
     decoder.transformer.enable_cache(hooks.FirstBlockCacheConfig(threshold=threshold))

@@ -40,8 +40,8 @@ class Camera:
     def offset(self, target: float, turn: float) -> tuple[float, float]:
         """Return the near layer's displacement in frame pixels at time `turn` (0..1 in a shot).
 
-        Longer than a shot the drawing goes on: a figure of eight repeats itself, a pan turns round at the end of every
-        shot, since the places are no wider.
+        Longer than a shot the drawing continues: a figure of eight repeats itself, a pan turns round at the end of
+        every shot, since the places are no wider.
         """
         speed = self.gain * target**self.power / MEASURE_SCALE
         if self.pan:
