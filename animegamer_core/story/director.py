@@ -4,7 +4,8 @@ The rule: for each act that the world knows, it computes the stats after it. Act
 middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something entertaining. Acts
 of the last turns are unlikely, and an act that filled 3 of the last 20 turns is skipped. A place lasts two or three
 turns, then comes the one that was not visited for longest; times of day and friends take turns in the same way. Pairs
-that never appear together in the world's training data are not proposed.
+that never appear together in the world's training data are not proposed, with two exceptions: a friend starts an act
+for two that is new to the main character, and a main character with too few places visits the others as well.
 
 The random generator is seeded with the seed, the turn's number and the last turns, so the same game with the same seed
 gets the same proposals. How an act changes the stats is the engine's last prediction for it, or else what the world
@@ -26,6 +27,7 @@ from ..state import GameSession, Instruction, StateChange, Turn
 
 LOOKS_BACK = 40  # turns that a proposal depends on
 SPAN, MOST_OF_SPAN = 20, 3  # an act fills at most 3 of 20 turns, so at most 15 % of a long game
+FEWEST_PLACES = math.ceil(SPAN / MOST_OF_SPAN)  # with fewer, one fills more than 15 %
 LOW = 40  # a stat below it is given as the reason of a proposal
 CALM = 12.0  # points from the middle at which a stat starts to matter
 PLACE_TURNS, TIME_TURNS = (2, 3), (3, 5)  # turns that a place and a time of day last
@@ -87,8 +89,10 @@ class Director:
 
     def _tried(self, act: Act, main: str, place: str) -> bool:
         words = self.words
-        possible = not act.company or bool(_friends(words, main, place))
-        return possible and words.tried(main, act.phrase) and words.tried(act.phrase, place)
+        if not words.tried(act.phrase, place):
+            return False
+        begins = [main, *_friends(words, main, place)] if act.company else [main]
+        return len(begins) > act.company and any(words.tried(name, act.phrase) for name in begins)
 
     def _proposal(
         self,
@@ -184,18 +188,19 @@ def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str)
     places = [turn.place for turn in past if turn.place in words.places]
     times = [turn.time for turn in past if turn.time in words.times]
     known = [place for place in words.places if words.tried(main, place)]
-    place = _go_on(rng, places, known or words.places, PLACE_TURNS)
+    place = _go_on(rng, places, known if len(known) >= FEWEST_PLACES else words.places, PLACE_TURNS)
     return place, _go_on(rng, times, words.times, TIME_TURNS)
 
 
 def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts: tuple[int, int]) -> str:
-    """The last one again, until it has lasted long enough; then the one that was absent for longest."""
+    """The last one again, until it has lasted long enough or came too often; then the one that was absent for longest."""
     if not known:
         return ""
     if not past:
         return rng.choice(known)
     stayed = next((index for index, name in enumerate(reversed(past)) if name != past[-1]), len(past))
-    if stayed < lasts[0] or (stayed < lasts[1] and rng.random() < 0.5):
+    may_last = len(known) < FEWEST_PLACES or past[-SPAN:].count(past[-1]) < MOST_OF_SPAN
+    if stayed < lasts[0] or (stayed < lasts[1] and may_last and rng.random() < 0.5):
         return past[-1]
     return _oldest(rng, past, [name for name in known if name != past[-1]] or known)
 
@@ -208,20 +213,29 @@ def _oldest(rng: random.Random, past: Sequence[str], known: Sequence[str]) -> st
 
 
 def _main(past: Sequence[_Past], words: Words, seed: int) -> str:
-    """The main character, who stays."""
-    last = next((turn.characters[0] for turn in reversed(past) if turn.characters), None)
-    return last or random.Random(f"animegamer/director/{seed}/main").choice(words.characters)
+    """The main character, who stays: a turn that shows them with a friend who begins it changes nothing."""
+    main = ""
+    for turn in past:
+        if turn.characters and main not in turn.characters:
+            main = turn.characters[0]
+    return main or random.Random(f"animegamer/director/{seed}/main").choice(words.characters)
 
 
 def _characters(
     rng: random.Random, act: Act, past: Sequence[_Past], words: Words, main: str, place: str
 ) -> tuple[str, ...]:
-    """The main character, and with an act for two the friend who was not met for longest."""
+    """The main character, and with an act for two the friend who was not met for longest.
+
+    The friend comes first if the act is new to the main character.
+    """
     others = [name for name in words.characters if name != main]
     if not act.company or not others:
         return (main,)
-    met = [name for turn in past for name in turn.characters[1:]]
-    return main, _oldest(rng, met, _friends(words, main, place) or others)
+    met = [name for turn in past for name in turn.characters if name != main]
+    friends = _friends(words, main, place) or others
+    if words.tried(main, act.phrase):
+        return main, _oldest(rng, met, friends)
+    return _oldest(rng, met, [name for name in friends if words.tried(name, act.phrase)] or friends), main
 
 
 def _friends(words: Words, main: str, place: str) -> list[str]:

@@ -32,6 +32,7 @@ from animegamer_core.story.everyday import director_for, words_for  # noqa: E402
 from animegamer_core.story.player import Player  # noqa: E402
 from animegamer_core.story.story import Story  # noqa: E402
 
+FIRST = "Character: {}; Motion: run; Background: day forest."  # of a game whose main character is chosen
 LOW, HIGH = 5, 95
 EARLY = 100  # the turn after which memory should stay the same
 
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--shots", type=int, default=0, help="of the first turns to draw")
     parser.add_argument("--steps", type=int, help="sampling steps of the shots")
     parser.add_argument("--seed", type=int, default=0, help="of the director")
+    parser.add_argument("--main", help="the main character; by default the director chooses")
     parser.add_argument("--stated", action="store_true", help="change the stats as the world states, without an engine")
     parser.add_argument("--published", action="store_true", help="with --stated: the published rules, without drift")
     args = parser.parse_args()
@@ -62,7 +64,9 @@ def stated(world: World, rules: Rules, args: argparse.Namespace) -> GameSession:
     session = GameSession(opening=CharacterState(**rules.start), rules=rules)
     words = words_for(world.life, world.spec.name, session)
     director = Director(words, args.seed)
-    for _ in range(args.turns):
+    if args.main:
+        session = session.step(FIRST.format(args.main), GameState(None, 2, StateChange()))
+    for _ in range(args.turns - session.next_number + 1):
         text = director(session)[0].instruction
         act = words.act_of(PUBLISHED.fullmatch(text)["motion"])
         session = session.step(text, GameState(None, 2, StateChange(**act.change)))
@@ -76,7 +80,9 @@ def play(world: World, folder: Path, args: argparse.Namespace) -> GameSession:
     director = director_for(world.life, world.spec.name, player.session, args.seed)
     process, begun, early = psutil.Process(), time.perf_counter(), 0
     with story.lock():
-        for number in range(1, args.turns + 1):
+        if args.main:
+            player.step(FIRST.format(args.main), draw=args.shots > 0)
+        for number in range(player.session.next_number, args.turns + 1):
             next(player.autoplay(director, 1, draw=number <= args.shots))
             if number == min(EARLY, args.turns):
                 early = process.memory_info().rss
