@@ -35,7 +35,8 @@ FILMS = "films"  # folder of films within a story's own
 class FilmOptions:
     """How a film looks.
 
-    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt beside it).
+    subtitles: none, burned (drawn into the pictures) or soft (a track in the mp4, and the same as .srt beside it), in
+    the words that the player typed.
     stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which the
     pictures are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: pictures a second,
     0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: begin with the clip of turn
@@ -80,7 +81,7 @@ class Film:
 
 @dataclass(frozen=True)
 class _Scene:
-    """A drawn turn with its clip."""
+    """A drawn turn with its clip; its instruction is what the player typed."""
 
     turn: Turn
     path: Path
@@ -116,7 +117,8 @@ class _Reel:
         from ..media.overlay import LEGIBLE_HEIGHT
 
         self.story, self.options = story, options
-        self.scenes, self.undrawn = _scenes(story, session.turns)
+        turns = [story.as_typed(turn, drawn=options.subtitles == "burned") for turn in session.turns]
+        self.scenes, self.undrawn = _scenes(story, turns)
         self.drawn = len(self.scenes)
         if options.opening and (clip := story.opening_clip(session)) is not None:
             self.scenes.insert(0, _Scene(session.turns[0], clip, _facts_of(clip)))
