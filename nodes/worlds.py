@@ -167,8 +167,8 @@ def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
         return f"world {name!r} cannot be played: {otherwise}"
     return (
         f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button of Load AnimeGamer, "
-        f"the node Get AnimeGamer Weights, or in {PACK} the command `{fetch_command(film, folder)}`; or choose toybox, which needs no "
-        f"download. It is published at {ADDRESSES}"
+        f"the node Get AnimeGamer Weights, or in {PACK} the command `{fetch_command(film, folder)}`; or choose "
+        f"toybox, which needs no download. It is published at {ADDRESSES}"
     )
 
 
