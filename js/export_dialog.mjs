@@ -1,6 +1,6 @@
 // The dialog that exports a story: as clips with a contact sheet, or as a film to share.
 
-import { el, wordButton } from "./dom.mjs";
+import { el, iconButton, wordButton } from "./dom.mjs";
 
 const SHEET = "sheet"; // the story as one clip, and a contact sheet
 const KINDS = [SHEET, "mp4", "gif", "webp"];
@@ -11,8 +11,8 @@ const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
 const LARGEST_GIF_RATE = 50;
 
 /**
- * A dialog: open(hasOpening) shows it; `write(film, showOpening)` gets the chosen film, as inputs of ExportGameStory, or null
- * for a sheet, and whether it begins with turn 0.
+ * A dialog: open(hasOpening) shows it; `write(film, showOpening)` gets the chosen film, as inputs of ExportGameStory with
+ * the file of its sound as `music`, or null for a sheet, and whether it begins with turn 0.
  */
 export function createExport(say, write) {
   const kind = choice(KINDS, (value) => (value === SHEET ? say("exportSheet") : value));
@@ -21,6 +21,20 @@ export function createExport(say, write) {
   const scale = choice(SCALES, (value) => (value ? `${value} \u00d7` : say("asText")));
   const title = el("input", { type: "text", maxlength: 200, placeholder: say("noTitle") });
   const stats = el("input", { type: "checkbox" });
+  const music = el("input", { type: "file", name: "music", accept: "audio/*,video/*" });
+  const repeat = el("input", { type: "checkbox", name: "repeat-music", checked: true });
+  const noMusic = iconButton("times", say("noMusic"), () => {
+    music.value = "";
+    fit();
+    music.focus();
+  });
+  const repeatLine = el("label", { class: "ag-check" }, repeat, el("span", { text: say("repeatMusic") }));
+  const sound = el(
+    "div",
+    { class: "ag-film-sound" },
+    field(say("music"), el("span", { class: "ag-opening-file" }, music, noMusic)),
+    repeatLine,
+  );
   const opening = el("input", { type: "checkbox", name: "show-opening" });
   const first = el("label", { class: "ag-check", hidden: true }, opening, el("span", { text: say("showOpening") }));
   const look = el(
@@ -39,8 +53,8 @@ export function createExport(say, write) {
     { class: "ag-export-form", on: { submit, change: fit } },
     field(say("exportAs"), kind),
     look,
+    sound,
     first,
-    el("p", { class: "ag-faint", text: say("exportSound") }),
     el("div", { class: "ag-buttons" }, go, close),
   );
   const element = el(
@@ -51,9 +65,11 @@ export function createExport(say, write) {
   );
   fit();
 
-  /** A GIF or WebP cannot have soft subtitles, and a GIF is limited to 50 frames per second. */
+  /** A GIF or WebP cannot have sound or soft subtitles, and a GIF is limited to 50 frames per second. */
   function fit() {
     look.hidden = kind.value === SHEET;
+    sound.hidden = kind.value !== "mp4";
+    noMusic.hidden = repeatLine.hidden = !music.files.length;
     const soft = subtitles.options[SUBTITLES.indexOf("soft")];
     soft.disabled = kind.value !== "mp4";
     if (soft.disabled && subtitles.value === "soft") subtitles.value = "burned";
@@ -75,6 +91,7 @@ export function createExport(say, write) {
       title: title.value.trim(),
       scale: Number(scale.value),
       fps: Number(rate.value),
+      ...(kind.value === "mp4" && music.files.length ? { music: music.files[0], loop_sound: repeat.checked } : {}),
     };
   }
 

@@ -36,7 +36,7 @@ export function createForm(say, act, more) {
     on: { click: act.stop },
   });
   const status = createStatus(say, act);
-  const help = el("p", { class: "ag-unseen", id: "ag-form-help", text: say("instructionHelp") });
+  const help = el("p", { class: "ag-unseen", id: "ag-form-help" });
   const element = el(
     "form",
     // The browser's validation cannot show errors in a folded section; `values` and the server check all settings.
@@ -117,6 +117,7 @@ export function createForm(say, act, more) {
     stop.hidden = !now.busy;
     several.hidden = now.busy;
     several.querySelector("span").textContent = say("severalTakes", { count: now.choices.takes });
+    help.textContent = say("instructionHelp", { count: now.choices.takes });
     if ((focused === stop && !now.busy) || ((focused === playOne || focused === several) && now.busy)) text.focus();
     if (event === "turn" && !fields.element.open) text.value = oneLine(text.value) === sent ? "" : text.value;
     if (event === "turn") sent = "";
@@ -281,7 +282,13 @@ function createStatus(say, act) {
 
   function show(session, event) {
     const { job, take, done } = session.progress;
-    doing.hidden = !job;
+    const uploading = !job && session.uploading; // of an export's sound
+    doing.hidden = !job && !uploading;
+    if (uploading) {
+      words.textContent = say("uploadingSound");
+      set(bar, { "aria-valuenow": null, "aria-label": words.textContent, class: "ag-bar ag-unknown" });
+      fill.style.width = "";
+    }
     if (job) {
       const about = { number: job.after + 1, value: job.value, max: job.max };
       const isRunning = job.running || act.isFinishing();

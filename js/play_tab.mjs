@@ -204,7 +204,8 @@ function createGame(say, session, clips, page) {
     restored = true;
     suggestions.show(now, page.autoplay.on ? page.autoplay.left : 0);
     if (event === "progress") return; // nothing else changed
-    name.textContent = name.title = now.story;
+    name.textContent = now.story;
+    name.title = `${now.story} \u00b7 ${now.world}`; // where both do not fit, the world is left out
     world.textContent = now.world;
     undo.disabled = !now.here.parent || now.busy;
     write.disabled = graph.disabled = !now.here.parent || now.busy;

@@ -5,6 +5,7 @@ import { pathTo } from "./tree.mjs";
 export const WORLD_NODE = "animegamer-world";
 export const TURN_NODE = "animegamer-turn";
 const OPENING_NODE = "animegamer-opening";
+const SOUND_NODE = "animegamer-sound";
 const TAKE_STRIDE = 1009; // between the seeds of two takes; a story's turn n is drawn with seed + n - 1
 const WINDOW = -1; // default: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
@@ -12,7 +13,7 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory; with `autoplay` that many turns are played as `director` proposes them. Of
+ * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many turns are played as `director` proposes them. Of
  * more than one of `takes` the best is kept. `opening` is the uploaded {name, subfolder, film, at, text} that a new story
  * begins with.
  */
@@ -27,9 +28,9 @@ export function turnPrompt({ world, film, opening, ...turn }) {
 }
 
 /** The nodes that read an opening: a picture, or two seconds of a film. */
-function openingNodes({ name, subfolder, film, at, text }) {
+function openingNodes({ film, at, text, ...uploaded }) {
   const [file, span] = [`${OPENING_NODE}-file`, `${OPENING_NODE}-span`];
-  const path = subfolder ? `${subfolder}/${name}` : name;
+  const path = inputPath(uploaded);
   const encode = (inputs) => ({
     [OPENING_NODE]: { class_type: "EncodeShot", inputs: { model: [WORLD_NODE, 0], motion_text: text, ...inputs } },
   });
@@ -107,11 +108,20 @@ export function errorSentence(error, otherwise) {
 }
 
 /** The turns of a branch up to `after` as a film. */
-function filmPrompt(film, { story, line, after, showOpening }) {
+function filmPrompt({ sound, ...film }, { story, line, after, showOpening }) {
   const usual = { name: "film", format: "mp4", subtitles: "none", stats: false, title: "", scale: 0, scaling: "lanczos" };
   const opening = showOpening ? { show_opening: true } : {};
   const inputs = { story, line, turns: after, ...usual, fps: 0, loop_sound: true, fade: 1.5, ...film, ...opening };
-  return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
+  if (!sound) return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
+  return {
+    [SOUND_NODE]: { class_type: "LoadAudio", inputs: { audio: inputPath(sound) } },
+    [TURN_NODE]: { class_type: "ExportGameStory", inputs: { ...inputs, audio: [SOUND_NODE, 0] } },
+  };
+}
+
+/** The path of an uploaded file in ComfyUI's input folder. */
+function inputPath({ name, subfolder }) {
+  return subfolder ? `${subfolder}/${name}` : name;
 }
 
 function gameInputs({

@@ -30,7 +30,7 @@ export function createServer(api) {
       return await answer("/upload/image", { method: "POST", body });
     } catch (error) {
       if (error.status !== TOO_LARGE) throw error;
-      throw new Error(`${file.name} is larger than ComfyUI takes (--max-upload-size, by default 100 MB). Choose a shorter film.`);
+      throw new Error(`${file.name} is larger than ComfyUI takes (--max-upload-size, by default 100 MB). Choose a shorter one.`);
     }
   }
 

@@ -18,6 +18,7 @@ export class PlaySession {
   #started = null; // the promise of `start`
   #opening = false;
   #drawnAhead = null; // see `early`
+  #wantedSound = null; // stands for the upload that an export waits for
 
   constructor(port, store, onChange) {
     Object.assign(this, { port, onChange, storage: createStorage(store) });
@@ -99,11 +100,12 @@ export class PlaySession {
       words: {},
       error: "",
     });
+    this.#wantedSound = null;
     this.#clear();
   }
 
   get busy() {
-    return this.jobs.length > 0 || this.batch !== null;
+    return this.jobs.length > 0 || this.batch !== null || (this.uploading && Boolean(this.story));
   }
 
   /** Whether one of our prompts is running. */
@@ -182,11 +184,20 @@ export class PlaySession {
   }
 
   /**
-   * Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet.
-   * `showOpening`: beginning with turn 0.
+   * Export the story up to the current turn: as a `film` (see `turnPrompt`), or as one clip and a contact sheet. `music`
+   * of a film is the file of its sound; it is uploaded. `showOpening`: beginning with turn 0.
    */
   async exportStory(film = null, showOpening = false) {
-    await this.#send([{ after: this.here.number, line: this.line, exported: true, film, showOpening }]);
+    if (this.busy) return;
+    const request = { after: this.here.number, line: this.line, exported: true, film, showOpening };
+    if (film?.music) {
+      const { music, ...look } = film;
+      const wanted = (this.#wantedSound = {});
+      const sound = await this.#guard(() => this.#upload({ file: music }));
+      if (!sound || this.#wantedSound !== wanted) return; // it failed, was stopped, or another story is open
+      request.film = { ...look, sound };
+    }
+    await this.#send([request]);
   }
 
   /** Save some of the form's settings for a reload. */
@@ -219,7 +230,8 @@ export class PlaySession {
   /** Interrupt the running prompt and cancel the waiting ones. */
   async stop() {
     const ids = this.jobs.map((job) => job.id);
-    this.batch = null;
+    this.batch = this.#wantedSound = null;
+    this.uploading = false;
     await this.#guard(() => this.port.cancel(ids));
     const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
     const ended = this.jobs.filter((job) => !running.includes(job.id) && !waiting.includes(job.id));

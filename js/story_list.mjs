@@ -38,7 +38,8 @@ export function createStoryList(say, session, page) {
 
   function entry(story) {
     const values = { story: story.name };
-    const facts = story.error ?? `${story.world} \u00b7 ${say("turns", { count: story.turns })}`;
+    const turns = say(story.turns === 1 ? "oneTurn" : "turns", { count: story.turns });
+    const facts = story.error ?? `${story.world} \u00b7 ${turns}`;
     const picture = story.clip
       ? thumbs.of(story.name, story.clip)
       : el("i", { class: "ag-thumb ag-blank pi pi-sparkles", "aria-hidden": "true" });

@@ -103,6 +103,7 @@ const STYLE = `
 .ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
 .ag-library { display: flex; flex-direction: column; gap: 10px; container-type: inline-size; }
 .ag-library .ag-stories { margin-top: 0 !important; }
+.ag-library > [role=status]:empty { margin-top: -10px; }
 .ag-library li { display: flex; gap: 4px; align-items: center; }
 .ag-library .ag-story { flex: 1; min-width: 0; grid-template-columns: 72px 1fr; padding: 6px 12px 6px 6px !important; }
 .ag-library .ag-story span { grid-column: 2; align-self: end; }
@@ -125,14 +126,14 @@ const STYLE = `
 .ag-check { display: flex; gap: 8px; align-items: center; }
 .ag-play .ag-check input { width: 16px; height: 16px; flex: none; }
 .ag-export { width: min(480px, 94vw); }
-.ag-export-form, .ag-look { display: flex; flex-direction: column; gap: 12px; border: 0; margin: 0; padding: 0; min-width: 0; }
-.ag-command { font-size: 12px; overflow-wrap: anywhere; user-select: text; }
+.ag-export-form, .ag-look, .ag-film-sound { display: flex; flex-direction: column; gap: 12px; border: 0; margin: 0; padding: 0; min-width: 0; }
+.ag-dialog .ag-command { display: block; margin-top: 4px; font: 12px/1.5 ui-monospace, monospace; color: var(--ag-ink); overflow-wrap: anywhere; user-select: text; }
 
 .ag-game { display: flex; flex-direction: column; min-height: 0; flex: 1; }
 .ag-top { display: flex; gap: 6px; align-items: center; padding: 10px 12px; border-bottom: 1px solid var(--ag-edge); }
-.ag-title-words { flex: 1; min-width: 0; padding: 0 4px; display: flex; align-items: baseline; gap: 8px; }
-.ag-name { font-size: 15px; line-height: 1.3; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.ag-chip { font-size: 11px; color: var(--ag-faint); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; flex: 0 1000 auto; }
+.ag-title-words { flex: 1; min-width: 0; padding: 0 4px; display: flex; flex-wrap: wrap; align-items: baseline; gap: 8px; height: 20px; overflow: hidden; }
+.ag-name { font-size: 15px; line-height: 20px; max-width: 100%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.ag-chip { font-size: 11px; line-height: 20px; color: var(--ag-faint); max-width: 100%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-scroll { flex: 1; min-height: 0; overflow: hidden auto; padding: 12px; display: flex; flex-direction: column; gap: 16px; scrollbar-width: thin; }
 .ag-scroll > * { flex: none; }
 .ag-stage { display: flex; flex-direction: column; gap: 10px; }
@@ -219,6 +220,10 @@ const STYLE = `
   .ag-play .ag-rows { grid-template-columns: minmax(0, 1fr) 26px 30px; grid-auto-flow: dense; gap: 4px 6px; }
   .ag-play .ag-label { grid-column: 1; } .ag-play .ag-value { grid-column: 2; } .ag-play .ag-change { grid-column: 3; } .ag-play .ag-word { grid-column: 2 / -1; }
   .ag-play :is(.ag-track, .ag-scope) { grid-column: 1 / -1; margin-bottom: 4px; } }
+@media (max-height: 620px) { /* as at a zoom of 200 %: the buttons stay in view, the proposals stand side by side */
+  .ag-frame { max-height: 40vh; } .ag-text { min-height: 36px; max-height: 90px; } .ag-form { gap: 6px; padding-block: 6px 8px; }
+  .ag-play .ag-proposals { flex-direction: row; overflow: auto hidden; scrollbar-width: thin; padding: 3px; margin: -3px; }
+  .ag-proposal { flex: none; max-width: 96%; } .ag-play .ag-proposals .ag-story .ag-story-name { white-space: nowrap; } }
 @container (max-width: 420px) { .ag-quiet span { display: none; } }
 @container (min-width: 430px) { .ag-clip { width: 96px; } }
 .ag-training { height: 100%; display: flex; flex-direction: column; gap: 10px; padding: 10px 16px; background: var(--ag-paper); container-type: inline-size; overflow: auto; }

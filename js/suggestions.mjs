@@ -10,7 +10,14 @@ import { instructionLines } from "./instruction.mjs";
  * itself. `show` follows the session; proposals of another turn are removed.
  */
 export function createSuggestions(say, clips, act) {
-  const list = el("div", { class: "ag-proposals", role: "group", "aria-label": say("proposals"), hidden: true });
+  const intoView = ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }); // one that is cut off
+  const list = el("div", {
+    class: "ag-proposals",
+    role: "group",
+    "aria-label": say("proposals"),
+    hidden: true,
+    on: { focusin: intoView },
+  });
   const loaded = el("div", { hidden: true }); // clips that were drawn ahead, so that they are there at a click
   const ask = wordButton("lightbulb", say("suggest"), {
     class: "ag-quiet ag-suggest",

@@ -15,7 +15,8 @@ export function createWeights(job, say, installed) {
   const sources = el("ul", { class: "ag-weights-facts" });
   const accept = el("input", { type: "checkbox", on: { change: () => show() } });
   const acceptLine = el("label", { class: "ag-check" }, accept, el("span", { text: say("acceptLicences") }));
-  const command = el("p", { class: "ag-faint ag-command" });
+  const command = el("code", { class: "ag-command" });
+  const otherwise = el("span");
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const fill = el("span", { class: "ag-fill" });
   const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
@@ -37,7 +38,7 @@ export function createWeights(job, say, installed) {
     alert,
     doing,
     el("div", { class: "ag-buttons" }, get, stop, close),
-    command,
+    el("p", { class: "ag-faint" }, otherwise, command),
   );
   let told = false;
 
@@ -74,7 +75,8 @@ export function createWeights(job, say, installed) {
     facts.replaceChildren(...factsOf(offer, complete));
     notice.textContent = offer.notice.replace(/\n(?!-|$)/g, " "); // its lines are those of a terminal
     sources.replaceChildren(...offer.sources.map((href) => link(href)));
-    command.textContent = `${say("orCommand")} ${offer.command}`;
+    otherwise.textContent = say("orCommand", { folder: offer.command_folder });
+    command.textContent = offer.command;
     acceptLine.hidden = complete;
     const focused = document.activeElement;
     get.hidden = busy || complete;
@@ -91,7 +93,7 @@ export function createWeights(job, say, installed) {
     return [
       el("p", { text: say("toDownload", { size, free, folder }) }),
       offer.fits ? null : el("p", { class: "ag-alert", text: say("noRoom") }),
-      el("ul", {}, ...offer.missing.map((piece) => el("li", { text: `${piece.path} \u00b7 ${piece.what} \u00b7 ${piece.size}` }))),
+      el("ul", {}, ...offer.missing.map(({ path, what, size }) => el("li", { text: [path, say(what), size].join(" \u00b7 ") }))),
     ].filter(Boolean);
   }
 

@@ -6,7 +6,7 @@ import typing
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import ahead_routes, comfyui, routes, story_routes, templates
+from . import ahead_routes, comfyui, page_files, routes, story_routes, templates
 from .ahead import DrawTurnsAhead
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
@@ -65,4 +65,5 @@ class AnimeGamerExtension(ComfyExtension):
         story_routes.register()
         ahead_routes.register()
         templates.register()
+        page_files.register()
         return list(NODE_CLASS_MAPPINGS.values())

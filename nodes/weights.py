@@ -116,6 +116,7 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         "sources": [f"https://huggingface.co/{repo}" for repo in dict.fromkeys(piece.repo for piece in known)],
         "notice": base_folders.LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
         "command": worlds.fetch_command(weights, folder, towers),
+        "command_folder": str(comfyui.PACK),
     }
 
 

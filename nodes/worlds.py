@@ -167,14 +167,17 @@ def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
         return f"world {name!r} cannot be played: {otherwise}"
     return (
         f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button on Load AnimeGamer, "
-        f"the node Get AnimeGamer Weights, or {fetch_command(film, folder)}; or choose toybox, which needs no "
-        f"download. It is published at {ADDRESSES}"
+        f"the node Get AnimeGamer Weights, or in {PACK} the command `{fetch_command(film, folder)}`; or choose "
+        f"toybox, which needs no download. It is published at {ADDRESSES}"
     )
 
 
 def fetch_command(what: str, folder: Path, encoders: bool = False) -> str:
-    """The exact command that downloads weights; it continues where it was stopped. what: a film, or BASE_WEIGHTS."""
+    """The exact command that downloads weights, to be run in PACK; it continues where it was stopped.
+
+    what: a film, or BASE_WEIGHTS.
+    """
     chosen = "--base" if what == BASE_WEIGHTS else what
     program = f"{shlex.quote(sys.executable)} {PROGRAM.partition(' ')[2]}"
     towers = " --towers" if encoders and what != BASE_WEIGHTS else ""
-    return f"in {PACK} the command `{program} fetch {chosen} --out {shlex.quote(str(folder))}{towers}`"
+    return f"{program} fetch {chosen} --out {shlex.quote(str(folder))}{towers}"

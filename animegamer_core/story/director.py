@@ -193,7 +193,7 @@ def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str)
 
 
 def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts: tuple[int, int]) -> str:
-    """The last one again, until it has lasted long enough or came too often; then the one that was absent for longest."""
+    """The last one again, until it has lasted long enough or came too often; then the one absent for longest."""
     if not known:
         return ""
     if not past:

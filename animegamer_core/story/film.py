@@ -35,11 +35,11 @@ FILMS = "films"  # folder of films within a story's own
 class FilmOptions:
     """How a film looks.
 
-    subtitles: none, burned (drawn into the frames) or soft (a track in the mp4, and the same as .srt next to it).
-    stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole number by which frames
-    are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps: frames per second, 0: as
-    drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start with the clip of turn 0, if
-    the story has it.
+    subtitles: what the player typed: none, burned (drawn into the frames) or soft (a track in the mp4, and the same as
+    .srt next to it). stats: motion and stats in a corner. title: of a card in front; empty for none. scale: whole
+    number by which frames are enlarged, 0: as much as text needs to be legible. scaling: lanczos or nearest. fps:
+    frames per second, 0: as drawn; others are interpolated, which needs OpenCV. sound: of the film. opening: start
+    with the clip of turn 0, if the story has it.
     """
 
     subtitles: str = "none"
@@ -80,7 +80,7 @@ class Film:
 
 @dataclass(frozen=True)
 class _Scene:
-    """A drawn turn with its clip."""
+    """A drawn turn with its clip; its instruction is what the player typed."""
 
     turn: Turn
     path: Path
@@ -116,7 +116,8 @@ class _Reel:
         from ..media.overlay import LEGIBLE_HEIGHT
 
         self.story, self.options = story, options
-        self.scenes, self.undrawn = _scenes(story, session.turns)
+        turns = [story.as_typed(turn, drawn=options.subtitles == "burned") for turn in session.turns]
+        self.scenes, self.undrawn = _scenes(story, turns)
         self.drawn = len(self.scenes)
         if options.opening and (clip := story.opening_clip(session)) is not None:
             self.scenes.insert(0, _Scene(session.turns[0], clip, _facts_of(clip)))

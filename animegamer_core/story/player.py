@@ -414,5 +414,6 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
     join_clips(list(clips.values()), whole)
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
-    save_picture(contact_sheet(shown, frames, story.name), picture)
+    typed = [story.as_typed(turn, drawn=True) for turn in shown]
+    save_picture(contact_sheet(typed, frames, story.name), picture)
     return [*paths, whole, picture]

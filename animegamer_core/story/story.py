@@ -283,6 +283,16 @@ class Story:
             self._make_current()
         self._publish_all()
 
+    def as_typed(self, turn: Turn, drawn: bool = False) -> Turn:
+        """A turn of the branch with the words that the player typed as its instruction, for people to read.
+
+        drawn: keep the instruction if no font of this computer has the letters of what was typed.
+        """
+        from ..media.text import is_drawable
+
+        typed = self.entries[turn.number - 1].typed if turn.number > 0 else ""
+        return turn if not typed or (drawn and not is_drawable(typed)) else replace(turn, instruction=typed)
+
     def clips(self) -> dict[int, Path]:
         """The clips of the branch: turn number -> file, for the turns that are drawn."""
         numbered = enumerate(self.entries, start=1)

@@ -207,3 +207,32 @@ def test_a_subgraph_blueprint_plays_a_turn(comfy, server):
     outputs = list(server.get("/history").values())[-1]["outputs"]
     assert any("animegamer_state" in shown for shown in outputs.values())
     comfy.shot("subgraph")
+
+
+def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server):
+    page = comfy.page
+    if not page.evaluate("() => app.extensionManager.command.commands.some(({ id }) => id === 'Comfy.ToggleLinear')"):
+        version = page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
+        assert tuple(map(int, version.split(".")[:2])) < (1, 48)
+        return
+    page.evaluate(script("one_turn_as_app"), WORLD)
+    try:
+        page.wait_for_timeout(1000)
+        if page.get_by_text("Skip", exact=True).count():  # the tour of a first visit
+            page.get_by_text("Skip", exact=True).click()
+        inputs = page.get_by_test_id("app-mode-widget-item")
+        inputs.nth(3).wait_for()
+        named = [words.split("\n")[0] for words in inputs.all_inner_texts()]
+        assert named == ["character", "motion", "place", "seed"]
+        inputs.nth(1).locator("input, textarea").first.fill("dance")
+        before = len(server.get("/history"))
+        page.get_by_test_id("linear-run-button").get_by_role("button", name="Run").click()
+        server.wait_until(lambda: len(server.get("/history")) > before)
+        entry = list(server.get("/history").values())[-1]
+        assert entry["status"]["status_str"] == "success"
+        assert "dance" in [values["inputs"].get("motion") for values in entry["prompt"][2].values()]
+        page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth)")
+        comfy.shot("app-mode")
+    finally:
+        page.evaluate("() => app.extensionManager.command.execute('Comfy.ToggleLinear')")
+        comfy.open()

@@ -256,3 +256,65 @@ def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
     rows = tab.locator(".ag-story").all_inner_texts()
     assert any("torn" in row and "not a turn <b>of</b> a story" in row for row in rows)
     assert any("whole" in row and "toybox" in row for row in rows)
+
+
+PROPOSALS = """() => {
+  const words = ["run", "talk to a friend from before", "ride a swing"];
+  const say = (motion) => ({ instruction: `Character: Miko; Motion: ${motion}; Background: night forest.` });
+  const suggestions = words.map(say);
+  const read = session.port.getJson;
+  session.port.getJson = (path) => (path.includes("/suggestions") ? Promise.resolve({ suggestions }) : read(path));
+  document.body.style.cssText = "margin: 0; height: 100vh";
+}"""
+OUTSIDE = """(element, around) => {
+  const [inner, outer] = [element.getBoundingClientRect(), element.closest(around).getBoundingClientRect()];
+  const beside = [inner.left < outer.left - 1, inner.right > outer.right + 1];
+  return [...beside, inner.bottom > outer.bottom + 1, inner.bottom > innerHeight];
+}"""
+
+
+def test_at_a_zoom_of_200_percent_the_buttons_and_much_of_the_clip_are_in_view(tab):
+    tab.set_viewport_size({"width": 314, "height": 412})  # the sidebar of a page of 1400 x 900
+    tab.evaluate(PROPOSALS)
+    begin(tab)
+    play(tab, "Character: Miko; Motion: dance; Background: night forest.")
+    tab.wait_for_selector(".ag-proposal")
+    for name in (".ag-form .ag-main", ".ag-form .ag-text", ".ag-autoplay"):
+        assert not any(tab.locator(name).evaluate(OUTSIDE, ".ag-game")), name
+    assert tab.locator(".ag-scroll").evaluate("(place) => place.clientHeight") > 110
+    tab.focus(".ag-text")
+    for number in range(6):
+        tab.keyboard.press("Tab")
+        focused = tab.locator(".ag-proposal button").nth(number)
+        assert focused.evaluate("(button) => button === document.activeElement")
+        assert not any(focused.evaluate(OUTSIDE, ".ag-proposals")), number
+    tab.set_viewport_size({"width": 400, "height": 900})
+
+
+@pytest.mark.parametrize("letters", [4, 20, 60])
+def test_the_world_is_shown_whole_beside_the_storys_name_or_not_at_all(tab, letters):
+    begin(tab, "a" * letters)
+    parts = (".ag-title-words", ".ag-name", ".ag-chip")
+    place, name, world = (tab.locator(f".ag-top {part}").bounding_box() for part in parts)
+    end, right = place["y"] + place["height"], place["x"] + place["width"]
+    assert place["y"] <= name["y"] < end and name["width"] > 25 and name["x"] + name["width"] <= right + 1
+    shown = world["y"] < end
+    assert shown == (letters == 4)
+    assert tab.locator(".ag-chip").evaluate("(chip) => chip.scrollWidth <= chip.clientWidth + 1")
+    assert "toybox" in tab.locator(".ag-name").get_attribute("title")
+
+
+def test_a_story_of_one_turn_has_one_turn(tab):
+    begin(tab)
+    play(tab, "one")
+    tab.wait_for_selector(".ag-stage .ag-number:visible")
+    tab.click(".ag-top button >> nth=0")
+    assert "1 turn" in tab.locator(".ag-story .ag-faint").all_inner_texts()[0].splitlines()[0]
+    assert "1 turns" not in tab.locator(".ag-stories").inner_text()
+
+
+def test_the_help_of_the_field_says_how_many_takes_the_key_draws(tab):
+    begin(tab)
+    tab.evaluate("() => { session.choices.takes = 5; session.notify(); }")
+    assert "draw 5 takes" in tab.locator("#ag-form-help").text_content()
+    assert tab.locator(".ag-buttons .ag-second:visible").inner_text() == "5 takes"

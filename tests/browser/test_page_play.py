@@ -2,7 +2,9 @@
 
 import re
 import urllib.parse
+import wave
 
+import av
 import pytest
 from graphs import PLAY, load, node
 from pages import faint_texts, script
@@ -116,7 +118,7 @@ def test_export_gives_a_clip_and_a_contact_sheet(game):
     assert sorted(exported(game)) == ["image/png", "video/mp4"]
 
 
-def test_export_as_a_film(game):
+def test_export_as_a_film(game, tmp_path):
     page = game.page
     page.click(".ag-top .pi-download")
     dialog = page.locator("dialog.ag-export")
@@ -127,10 +129,18 @@ def test_export_as_a_film(game):
     subtitles.select_option("soft")
     dialog.locator("input[type=text]").fill("By the sea")
     dialog.locator(".ag-look input[type=checkbox]").check()
+    song = tmp_path / "song.wav"
+    with wave.open(str(song), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes(bytes(range(256)) * 30)
+    dialog.locator("[name=music]").set_input_files(song)
+    assert dialog.locator("[name=repeat-music]").is_checked()
     game.comfy.shot("export-dialog")
     kinds = exported(game)
     film = game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4"
     assert "video/mp4" in kinds and len(kinds) == 2 and film.with_suffix(".srt").exists()
+    with av.open(str(film)) as container:
+        assert len(container.streams.audio) == 1
     page.click(".ag-top .pi-download")
     page.keyboard.press("Escape")
     assert not page.locator("dialog.ag-export[open]").count()

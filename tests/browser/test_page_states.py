@@ -101,8 +101,10 @@ def test_a_story_node_in_a_subgraph_shows_each_turn_as_it_is_played(comfy, world
 def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):
     graph = {"1": load(world=world), "2": node("GameHistory", **NEW_GAME), "3": predict(["2", 0], WAVE, model="1")}
     graph |= {"4": draw(["3", 0], model="1"), "5": node("PreviewImage", images=["4", 0])}
-    for _ in range(2):  # the second time all of it is cached
-        comfy.load_prompt(graph)
+    comfy.load_prompt(graph)
+    # The second time all of it is cached, and ComfyUI tells the page only of its output nodes. So after loading the
+    # graph again, this node would show nothing, unless the page had kept something.
+    for _ in range(2):
         comfy.run_graph()
         # A turn that was drawn ahead may have ended since.
         shown = [entry["outputs"]["4"] for entry in server.get("/history").values() if "4" in entry["outputs"]][-1]

@@ -38,6 +38,16 @@ def play(server, *args, **more):
     return answer
 
 
+def test_browsers_ask_again_for_the_pages_modules(server):
+    for name in ("session.mjs", "animegamer.js"):
+        address = f"{server.url}/extensions/ComfyUI-AnimeGamer/{name}"
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert answer.headers["Cache-Control"] in ("no-cache", "no-store"), name
+            known = {"If-None-Match": answer.headers["ETag"]}
+        with pytest.raises(urllib.error.HTTPError, match="304"):
+            urllib.request.urlopen(urllib.request.Request(address, headers=known), timeout=60)
+
+
 def test_templates_are_listed_by_their_numbers(server):
     for path in ("/workflow_templates", "/api/workflow_templates"):
         names = server.get(path)["ComfyUI-AnimeGamer"]

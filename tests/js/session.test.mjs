@@ -336,6 +336,39 @@ test("a film shows the branch up to the current turn", async () => {
   assert.deepEqual([session.files[0].filename, session.here.number], ["film.gif", 1]);
 });
 
+test("the sound of a film is uploaded first, and goes into it through ComfyUI's own node", async () => {
+  const { server, session } = await begun({ played: ["one"] });
+  const music = { name: "song.mp3" };
+  const exporting = session.exportStory({ format: "mp4", music, loop_sound: false });
+  assert.deepEqual([session.uploading, session.busy], [true, true]);
+  await session.exportStory({ format: "gif" }); // a second one does not begin
+  await exporting;
+  assert.deepEqual(server.uploads, [music]);
+  const { "animegamer-sound": load, "animegamer-turn": film } = server.sent.at(-1);
+  assert.deepEqual(load, { class_type: "LoadAudio", inputs: { audio: "song.mp3" } });
+  assert.deepEqual([film.inputs.audio, film.inputs.loop_sound], [["animegamer-sound", 0], false]);
+  assert.ok(!("music" in film.inputs) && !("sound" in film.inputs));
+  await server.run(session);
+  assert.deepEqual([session.files[0].filename, session.busy], ["film.mp4", false]);
+});
+
+test("an export whose sound is not uploaded, or is stopped or left meanwhile, is not queued", async () => {
+  const { server, session } = await begun({ played: ["one"] });
+  const before = server.sent.length;
+  const film = { format: "mp4", music: { name: "song.mp3" } };
+  server.failure = "The server answered 413 to /upload/image";
+  await session.exportStory(film);
+  assert.match(session.error, /413/);
+  server.failure = "";
+  for (const act of ["stop", "close"]) {
+    const exporting = session.exportStory(film);
+    await session[act]();
+    await exporting;
+    assert.equal(session.busy, false, act);
+  }
+  assert.equal(server.sent.length, before);
+});
+
 test("other people's prompts are none of ours", async () => {
   const { server, session } = await begun();
   await session.play("one");

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from animegamer_core.checkpoint.pieces import base_pieces, world_pieces
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for path in (ROOT / "js").glob("*") if path.suffix in (".js", ".mjs"))
 FORBIDDEN = {
@@ -80,6 +82,14 @@ def test_every_text_in_the_table_is_used():
     table = english_texts()
     code = "".join(path.read_text("utf-8") for path in SOURCES if not path.name.startswith("translations"))
     assert not [word for word in re.findall(r'(\w+): "', table) if f'"{word}"' not in code]
+
+
+def test_what_is_missing_of_a_download_is_translated(tmp_path):
+    pieces = (*world_pieces(tmp_path, "qiqi", encoders=True), *base_pieces(tmp_path))
+    table = (ROOT / "js" / "translations.mjs").read_text("utf-8")
+    named = {piece.what for piece in pieces} - {"T5"}  # a name
+    assert len(named) > 6
+    assert {what: table.count(f'  "{what}": "') for what in named} == dict.fromkeys(named, 3)
 
 
 @pytest.mark.parametrize("language", ["zh", "ja"])
