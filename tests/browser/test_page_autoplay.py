@@ -112,7 +112,7 @@ def test_a_setting_says_how_many_takes_the_second_button_draws(life):
     assert button.inner_text() == "3 takes"
     life.comfy.set("AnimeGamer.PlayTab.Takes", 2)
     try:
-        life.page.get_by_text("2 takes").wait_for()
+        life.page.get_by_text("2 takes", exact=True).wait_for()
         life.page.fill(".ag-text", "Miko naps twice")
         before = number_of(life)
         button.click()
@@ -123,7 +123,7 @@ def test_a_setting_says_how_many_takes_the_second_button_draws(life):
         )
     finally:
         life.comfy.set("AnimeGamer.PlayTab.Takes", 3)
-    life.page.get_by_text("3 takes").wait_for()
+    life.page.get_by_text("3 takes", exact=True).wait_for()
 
 
 def test_the_setting_asks_the_endpoint_and_says_what_is_missing(life):
