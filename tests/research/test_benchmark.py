@@ -214,7 +214,7 @@ def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
         ),
         ({"dtype": torch.bfloat16, "each": ("onednn",)}, "no benefit with bfloat16"),
         ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
-        ({"device": torch.device("cuda:0"), "each": ("onednn",)}, "it runs on cpu only, not on cuda:0"),
+        ({"device": torch.device("cuda:0"), "each": ("onednn",)}, "it runs only on cpu, not on cuda:0"),
     ],
 )
 def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sentence, monkeypatch):
