@@ -80,7 +80,7 @@ def _check_json(path: Path | None) -> None:
     folder = next((folder for folder in path.absolute().parents if folder.exists()), None)
     if folder is None or folder.is_file():
         above = "no folder" if folder is None else "a file"
-        raise ValueError(f"--json {path} is below {above}, which is not a folder; give a file in a folder")
+        raise ValueError(f"--json {path} is below {above}; give a file in a folder")
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:

@@ -86,7 +86,7 @@ def _check_free(root: Path, name: str, remedy: str = "choose another name") -> N
 
 
 def _taken(name: str, remedy: str = "choose another name") -> str:
-    return f"there is already a story or folder {name!r}; {remedy}"
+    return f"there is a story or folder {name!r} already; {remedy}"
 
 
 def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:

@@ -141,7 +141,7 @@ class Story:
     def use(self, branch: str) -> None:
         """Continue with another branch; it becomes the current one on disk with the next turn."""
         if branch not in self.branches():
-            known = "; it has " + ", ".join(self.branches()) if self.branches() else GONE
+            known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
             raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
         self._open_branch(branch)
 

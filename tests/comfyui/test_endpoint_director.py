@@ -67,7 +67,7 @@ def test_an_interrupt_ends_the_wait_for_an_answer(server, stub):
 def test_a_reply_that_cannot_be_played_is_told_in_a_sentence(server, stub):
     stub.script[:] = [Say("I cannot do that.")] * 6
     text = server.refusal(play("no", autoplay=1))
-    assert "endpoint gpt proposed nothing that can be played" in text and "I cannot do that" in text
+    assert "endpoint gpt proposed nothing playable" in text and "I cannot do that" in text
     with pytest.raises(urllib.error.HTTPError) as refused:
         server.get("/animegamer/suggestions?world=tiny&story=a+life&director=endpoint")
     assert refused.value.code == 400 and "proposed nothing" in json.loads(refused.value.read())["error"]

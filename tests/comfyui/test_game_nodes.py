@@ -115,7 +115,7 @@ def test_the_toybox_reads_chinese_and_japanese(server):
     assert [shown(entry, name)["instruction"] for name in ("first", "show")] == [WAVE, RUN]
     assert shown(entry)["unknown_words"] == []
     prompt["predict2"]["inputs"]["instruction"] = "美子在海滩弹钢琴"
-    assert "has words that this world does not know: 弹钢琴; say it with its own" in server.refusal(prompt)
+    assert "has words that this world does not know: 弹钢琴; use words that it knows" in server.refusal(prompt)
     prompt["play"] = node(
         "PlayGameStory", model=["load", 0], instructions=f"{WAVE}\n美子在海滩弹钢琴", story="not played", **PLAY
     )

@@ -411,7 +411,7 @@ def test_sound_alone_is_not_a_film(tmp_path):
     assert "zero frames" in sentence(write_film(tmp_path / "film.mkv", [], sound=1.0))
     with av.open(str(tmp_path / "song.m4a"), "w") as container:
         mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"), "fltp")
-    assert "has no video beside its sound" in sentence(tmp_path / "song.m4a")
+    assert "has no video besides its sound" in sentence(tmp_path / "song.m4a")
 
 
 def test_a_song_with_a_cover_picture_is_not_a_film(tmp_path):
@@ -423,7 +423,7 @@ def test_a_song_with_a_cover_picture_is_not_a_film(tmp_path):
         cover.disposition = av.stream.Disposition.attached_pic
         container.mux([*cover.encode(av.VideoFrame.from_ndarray(numbered(1)[0], format="rgb24")), *cover.encode()])
         mux_silence(container, voice, "s16p")
-    assert "has only a cover picture beside its sound" in sentence(song)
+    assert "has only a cover picture besides its sound" in sentence(song)
 
 
 def test_texts_pictures_folders_and_nothing_are_distinguished(tmp_path):

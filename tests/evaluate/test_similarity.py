@@ -166,9 +166,9 @@ def test_texts_of_any_length_and_kind_are_read(clip_folder):
 @pytest.mark.parametrize(
     "name, sentence",
     [
-        ("preprocessor_config.json", "lacks preprocessor_config.json of transformers' format"),
-        ("model.safetensors", "lacks model.safetensors of transformers' format"),
-        ("config.json", r"open_clip_config.json, open_clip_model.safetensors of open_clip's; .*huggingface.co/laion"),
+        ("preprocessor_config.json", "preprocessor_config.json is missing for transformers' format"),
+        ("model.safetensors", "model.safetensors is missing for transformers' format"),
+        ("config.json", r"open_clip_config.json, open_clip_model.safetensors for open_clip's; .*huggingface.co/laion"),
     ],
 )
 def test_a_clip_folder_that_lacks_a_file_says_which(clip_folder, tmp_path, name, sentence):

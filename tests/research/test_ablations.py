@@ -401,7 +401,7 @@ def test_what_another_process_held_until_the_time_was_over_is_not_called_scored(
     runs.scores_file(FULL, GAMES).unlink()
     with runs.run_dir.lock(f"{runs.variant_name(FULL)}/scoring", NEVER):
         assert not run_ablations(VariantScorer(runs.run_dir, TOWERS), [VARIANTS[FULL]], [0], Deadline(0.001))
-    assert "full, seed 0: the time is over while another process scores its games" in said
+    assert "full, seed 0: time is up while another process scores its games" in said
 
 
 def test_a_folder_of_another_job_is_refused(material):

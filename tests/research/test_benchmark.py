@@ -214,7 +214,7 @@ def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
         ),
         ({"dtype": torch.bfloat16, "each": ("onednn",)}, "no benefit with bfloat16"),
         ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
-        ({"device": torch.device("cuda:0"), "each": ("onednn",)}, "it runs on cpu only, not on cuda:0"),
+        ({"device": torch.device("cuda:0"), "each": ("onednn",)}, "it runs only on cpu, not on cuda:0"),
     ],
 )
 def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sentence, monkeypatch):
@@ -253,14 +253,14 @@ def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
     assert all(f"\n{part} " in printed.out for part in PARTS) and "random weights" in printed.out
     assert "preset exact:" in printed.out and "preset live: about a quarter of the steps" in printed.out
     assert "steps 1 instead of the preset's 12" in printed.out and "optimizations: layout" in printed.out
-    assert "skipped blocks, vae" in printed.err
+    assert "skipped flash3, gelu, blocks, vae" in printed.err
 
 
 @pytest.mark.parametrize(
     ("place", "says"),
     [
         (".", "is a folder; give a file, such as "),
-        ("f/x", "lies below a file"),
+        ("f/x", "is below a file"),
         pytest.param(
             "/proc/bench/b.json",
             ": /proc is not writable",

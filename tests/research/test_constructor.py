@@ -212,7 +212,7 @@ def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path
     aside = tmp_path / "games.txt.set-aside.jsonl"
     (values,) = map(json.loads, aside.read_text().splitlines())
     assert values["story"] == "taro-002" and values["character"] == "Taro" and values["reply"] == f"<S>Taro</S>{EVIL}"
-    assert values["reason"].startswith("2 invalid replies; in the last one, the reply has 1 lines")
+    assert values["reason"].startswith("2 invalid replies; the last one: the reply has 1 lines")
     stub.good = good
     write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
     assert len(stub.asks) == 5, "its tries are used up"

@@ -341,7 +341,7 @@ def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
         "no finished game in common": [runs[0], other],
         "a story takes 5 turns": [runs[0], short],
         "different lines for these games: game-001": [runs[0], longer],
-        "is given twice": [runs[0], runs[0]],
+        "is listed twice": [runs[0], runs[0]],
         "no run.json": [tmp_path],
         "passes is 0": [*runs, "--passes", "0"],
         "--limit is 0": [*runs, "--limit", "0"],

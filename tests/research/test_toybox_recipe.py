@@ -284,7 +284,7 @@ def test_a_build_without_what_it_trained_is_refused(tmp_path):
     save_world(work.world, TINY_HARD.spec)
     work.note("vae", 1.0, finished=True)
     work.note("data", 1.0, finished=True)
-    with pytest.raises(ValueError, match="stage vae is finished, but .* lacks vae"):
+    with pytest.raises(ValueError, match="stage vae is finished, but .* is missing vae"):
         build(work, ["warmup"], Deadline())
 
 

@@ -208,7 +208,7 @@ def test_a_deleted_story_takes_it_along(world, models, game, tmp_path):
 
 
 def test_no_story_may_have_its_name(world, tmp_path):
-    with pytest.raises(ValueError, match=r"'.ahead' is the folder of turns that are drawn ahead"):
+    with pytest.raises(ValueError, match=r"'.ahead' is reserved for the folder of turns that are drawn ahead"):
         Story.open(tmp_path, AHEAD, world.spec.name, world.fingerprint)
 
 

@@ -229,7 +229,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
     assert main(["export", folder, "--branch", "main", "--subtitles", "soft", "--title", "A tale"]) == 0
     written = capsys.readouterr()
     assert written.out.splitlines() == [str(root / "tale" / "films" / name) for name in ("film.mp4", "film.srt")]
-    assert "8 pictures a second" in written.err
+    assert "8 frames per second" in written.err
     shutil.copy(root / "tale" / "story.json", sound)
     for words, expected in (
         (["--out", str(tmp_path / "a.avi")], "choose mp4, gif, webp"),

@@ -96,8 +96,8 @@ def test_every_wrong_line_is_named_up_to_twenty():
         (f"# name: ../up\n{LINE}", "line 1: '../up' is not a valid name for a game"),
         (f"# name: con\n{LINE}", "line 1: game name 'con' is not a valid folder name"),
         (f"# name: Qiqi\n{LINE}", "not a valid name for a game"),
-        (f"# name: a\n{LINE}\n\n# name: a\n{LINE}", "line 4: the name a is taken"),
-        (f"# name: game-002\n{LINE}\n\n{LINE}", "line 4: the name game-002 is taken"),
+        (f"# name: a\n{LINE}\n\n# name: a\n{LINE}", "line 4: the name a is used"),
+        (f"# name: game-002\n{LINE}\n\n{LINE}", "line 4: the name game-002 is used"),
         (f"# name: a\n# name: b\n{LINE}", "line 2: a second name"),
         (f"# name: a\n\n{LINE}", "line 1: the name a has no turns below it"),
     ],
@@ -109,7 +109,7 @@ def test_names_are_file_names_and_belong_to_one_game(text, expected):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "games.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BenchmarkError, match="games.txt is not a text file in UTF-8"):
+    with pytest.raises(BenchmarkError, match="games.txt is not a UTF-8 text file"):
         read_benchmark(tmp_path / "games.txt")
 
 

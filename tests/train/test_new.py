@@ -309,7 +309,9 @@ def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
 def test_later_mistrals_are_refused_by_their_vocabulary(src, tmp_path):
     shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
     made.write_mistral(src / "Mistral-7B-Instruct-v0.1", rows=32768)
-    refuse(src, tmp_path / "w", "model.safetensors: holds 32768 token rows; expected 32000 of Mistral-7B-Instruct-v0.1")
+    refuse(
+        src, tmp_path / "w", "model.safetensors: has 32768 token rows; expected the 32000 of Mistral-7B-Instruct-v0.1"
+    )
 
 
 def test_a_vae_of_other_latents_is_refused(src, tmp_path):

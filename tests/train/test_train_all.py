@@ -301,7 +301,9 @@ def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
 def test_a_disk_without_room_is_refused_before_anything_is_written(places, tmp_path):
     full, out, said = SimpleNamespace(total=2**30, used=2**30, free=2**10), tmp_path / "run", []
     with mock.patch("shutil.disk_usage", lambda path: full):
-        with pytest.raises(ValueError, match=r"needs about .* MiB for checkpoints, .* 1.0 KiB are free; make room"):
+        with pytest.raises(
+            ValueError, match=r"needs about .* MiB for checkpoints, .* 1.0 KiB are free; free some space"
+        ):
             train("all", *places, out, LORA, said.append)
     assert not out.exists() and said[0].startswith("plan: ")
 

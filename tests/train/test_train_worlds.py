@@ -104,7 +104,7 @@ def test_an_own_folder_of_the_embedded_worlds_name_is_asked_about_and_trained(
 ):
     shutil.copytree(kept_world, tmp_path / "toybox")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="toybox is a world of this package and a folder here; give ./toybox"):
+    with pytest.raises(ValueError, match="toybox is both a built-in world and a folder here; give ./toybox"):
         train("joint", dataset, "toybox", Path("run"), "")
     before, kept = open_world("./toybox").fingerprint, ages(kept_world)
     assert train("predict", dataset, "./toybox", tmp_path / "run", FEW) == 0
