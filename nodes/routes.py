@@ -90,7 +90,8 @@ def _answering(handler: Handler) -> Callable[..., typing.Any]:
         except ValueError as error:
             status, values = 400, {"error": str(error)}
         except OSError as error:
-            status = 507 if error.errno in FULL else 500
+            gone = isinstance(error, FileNotFoundError)  # a story that was moved or deleted at this moment
+            status = 507 if error.errno in FULL else 409 if gone else 500
             values = {"error": brief(f"{error.filename or 'the disk'}: {error.strerror or error}")}
         return web.Response(text=values) if isinstance(values, str) else web.json_response(values, status=status)
 
@@ -240,7 +241,7 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     """A story in the list, with `error` if it cannot be read. world_of: `played_world`, cached."""
     try:
         story = Story.read(comfyui.output_folder(), name)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
     world, _ = world_of(story.world_name, story.fingerprint)
     drawn = (entry.shot for entry in reversed(story.entries) if entry.shot is not None)
