@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from safetensors import SafetensorError
 
+from .messages import brief
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -37,8 +39,8 @@ def check_folder_name(name: str, what: str = "story") -> str:
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
         raise ValueError(
-            f"{what} name {name!r} cannot be a folder's name; use up to 80 letters, digits, spaces, - and _, and no "
-            "device name of Windows such as CON"
+            f"{what} name {brief(repr(name), 120)} cannot be a folder's name; use up to 80 letters, digits, spaces, - "
+            "and _, and no device name of Windows such as CON"
         )
     return name
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from ..messages import brief
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
 from ..story.endpoint import MODEL, URL, stated
@@ -17,6 +18,7 @@ from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
 
 AUTO, EDIT = "@auto", "@edit"
+_DIGITS = 9  # of a number that is typed
 
 
 def add_director_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,16 +120,16 @@ class Suggestions:
         command, _, number = line.rpartition(" ")
         if command not in ("", EDIT) or not number.isdecimal() or not self.shown:
             return line
-        if not 1 <= int(number) <= len(self.shown):
-            _note(f"there is no proposal {number}; choose 1 to {len(self.shown)}")
+        if len(number) > _DIGITS or not 1 <= int(number) <= len(self.shown):
+            _note(f"there is no proposal {brief(number, 20)}; choose 1 to {len(self.shown)}")
             return ""
         chosen = self.shown[int(number) - 1].instruction
         return edited(chosen) if command == EDIT else chosen
 
     def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
-        """Play the turns of `@auto N`; Ctrl-C gives the game back to the player."""
+        """Play the turns of `@auto N`; Ctrl-C, or no proposal, gives the game back to the player."""
         _, _, number = line.partition(" ")
-        if not number.isdecimal():
+        if not number.isdecimal() or len(number) > _DIGITS:
             _note(f"how many turns? {AUTO} 5 plays five")
             return
         try:
@@ -141,6 +143,8 @@ class Suggestions:
                 on_turn(played)
         except KeyboardInterrupt:
             _note("stopped; the turn in progress is not kept")
+        except ValueError as error:  # such as a model that does not answer any more
+            _note(str(error))
 
 
 def edited(text: str) -> str:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from ..spec import DecoderSpec
-from ..state import GameSession, GameState, OpeningClip, clean_text
+from ..state import GameSession, GameState, OpeningClip, check_length, clean_text
 
 if typing.TYPE_CHECKING:
     import numpy as np
@@ -47,6 +47,7 @@ def open_game(
     words, decoder = clean_text(text), encoder.spec.decoder
     if not words:
         raise ValueError("the opening has no text; say what happens in the picture")
+    check_length(words)
     read = _frame_number(frame, count)
     shown = shown_frames(count, read, fps, decoder)
     picture = frame_at(read)

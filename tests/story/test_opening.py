@@ -120,6 +120,11 @@ def test_an_opening_needs_a_text(tiny_encoder):
         opening(tiny_encoder, text=" \n")
 
 
+def test_a_text_that_the_engine_could_not_read_is_refused_before_anything_is_kept(tiny_encoder):
+    with pytest.raises(ValueError, match="has 17999 letters; shorten it"):
+        opening(tiny_encoder, text="Miko is waving for ever " * 750)
+
+
 def test_the_clip_has_the_size_and_rate_of_a_shot_and_the_middle_of_the_picture(tiny_encoder):
     wide = np.zeros((64, 300, 3), np.uint8)
     wide[:, 102:198] = 200  # as wide as a shot is for this height
@@ -253,6 +258,12 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match="is not a file"):
         read_opening(tmp_path / name, None, DECODER)
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+    for name in ("own.png", "own.mp4"):
+        with pytest.raises(ValueError, match="no such file|No such file"):
+            read_opening(tmp_path / name, None, DECODER)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -163,6 +163,8 @@ def open_picture(path: Path) -> Image.Image:
             if upright.mode in ("RGB", "L", "1") and "transparency" not in upright.info:
                 return upright.convert("RGB")
             upright = upright.convert("RGBA")
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: there is no such file; name a picture") from error
     except SizeError as error:
         raise ValueError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
