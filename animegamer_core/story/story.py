@@ -29,6 +29,7 @@ from pathlib import Path
 from ..files import replacing
 from ..json_files import to_type
 from ..life import PUBLISHED_RULES, Rules
+from ..messages import brief
 from ..recall import OPENING, Memory
 from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, OpeningClip, Turn, clean_text
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
@@ -146,7 +147,7 @@ class Story:
         """Go on with another branch; it becomes the current one on disk with the next turn."""
         if branch not in self.branches():
             known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
-            raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
+            raise ValueError(f"story {self.name!r} has no branch {brief(repr(branch), 80)}{known}")
         self._open_branch(branch)
 
     def session(self, count: int, window: int | None, memory: Memory | None = None) -> GameSession:
