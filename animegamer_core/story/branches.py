@@ -61,7 +61,7 @@ class Branch:
         self.path = path
         self.entries: list[BranchEntry] = []
         self._size = 0
-        if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
+        if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
             raise ValueError(f"{path} is no file, so it holds no turns of a story; remove it")
         try:
             texts = _texts_of(path)
