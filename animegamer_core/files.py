@@ -15,15 +15,18 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from safetensors import SafetensorError
+
+from .messages import brief
 
 if TYPE_CHECKING:
     from PIL import Image
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
+_TRIES = 20  # to make a folder that others remove
 _PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
 _DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
 _NAME = re.compile(r'[^\x00-\x1f\ud800-\udfff<>:"/\\|?*]{1,80}')
@@ -36,8 +39,8 @@ def check_folder_name(name: str, what: str = "story") -> str:
     fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
     if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
         raise ValueError(
-            f"{what} name {name!r} is not a valid folder name; use up to 80 letters, digits, spaces, - and _, and no "
-            "Windows device name such as CON"
+            f"{what} name {brief(repr(name), 120)} is not a valid folder name; use up to 80 letters, digits, spaces, - "
+            "and _, and no Windows device name such as CON"
         )
     return name
 
@@ -151,7 +154,7 @@ def append_line(path: Path, text: str) -> None:
     """
     assert text.endswith("\n"), text
     data, is_new = text.encode("utf-8"), not path.exists()
-    with path.open("a+b", buffering=0) as file:
+    with _open_to_append(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size:
             file.seek(-1, os.SEEK_END)
@@ -168,6 +171,27 @@ def append_line(path: Path, text: str) -> None:
         sync_folder(path.parent)
 
 
+def _open_to_append(path: Path) -> BinaryIO:
+    """A file to read and append to, unbuffered; OSError for a link, which could name a file anywhere, and a pipe."""
+    what = "a link" if path.is_symlink() else "no file" if path.exists() and not path.is_file() else ""
+    if what:
+        raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
+    no_link = getattr(os, "O_NOFOLLOW", 0)  # it may become one meanwhile
+    return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
+
+
+def _open_in_new_folder(path: Path) -> BinaryIO:
+    """As `_open_to_append`; makes the folder, and again if somebody removes it at that moment."""
+    for tries_left in range(_TRIES, -1, -1):
+        try:
+            make_folder(path.parent)
+            return _open_to_append(path)
+        except (FileNotFoundError, FileExistsError):
+            if not tries_left:
+                raise
+    raise AssertionError("unreachable")
+
+
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG, atomically."""
     with replacing(path) as part:
@@ -181,8 +205,7 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
     The system releases the lock when the process ends, so none is ever stale. On file systems without locks (some
     network shares) nobody is refused.
     """
-    make_folder(path.parent)
-    with path.open("a+b") as file:
+    with _open_in_new_folder(path) as file:
         try:
             _lock(file.fileno())
         except OSError as error:

@@ -40,7 +40,8 @@ class MotionScope(IntEnum):
         for scope in cls:
             if word in (scope.name, str(scope.value)):
                 return scope
-        raise ValueError(f"unknown motion scope {text!r}; choose {', '.join(s.name.lower() for s in cls)} or 1..5")
+        names = ", ".join(scope.name.lower() for scope in cls)
+        raise ValueError(f"unknown motion scope {brief(repr(text), 80)}; choose {names} or 1..5")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,12 @@ const AHEAD = "AnimeGamer.Ahead.Mode";
 const AHEAD_TURNS = "AnimeGamer.Ahead.Turns";
 const AHEAD_SECONDS = "AnimeGamer.Ahead.Seconds";
 
+/** A whole number of a setting, whose file people may edit: within these bounds, or the usual one. */
+function whole(value, min, max, usual) {
+  const number = typeof value === "number" ? Math.round(value) : NaN;
+  return Number.isNaN(number) ? usual : Math.min(max, Math.max(min, number));
+}
+
 /**
  * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
  * `aheadChanged(changed)` with one of {mode, turns, seconds}, `playChanged(changed)` with one of {takes, director}.
@@ -55,7 +61,7 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       type: "slider",
       attrs: { min: 2, max: 8, step: 1 },
       defaultValue: 3,
-      onChange: (takes) => playChanged({ takes }),
+      onChange: (takes) => playChanged({ takes: whole(takes, 2, 8, 3) }),
     },
     {
       id: MESSAGES,
@@ -78,7 +84,7 @@ function aheadSettings(changed) {
     type: "slider",
     attrs: { min: 1, max, step: 1 },
     defaultValue,
-    onChange,
+    onChange: (value) => onChange(whole(value, 1, max, defaultValue)),
   });
   return [
     number(

@@ -2,20 +2,43 @@
 // prompts of turns that are drawn ahead.
 
 const KEY = "animegamer.play";
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isText = (value) => typeof value === "string";
+const listOf = (is) => (value) => Array.isArray(value) && value.every(is);
+// What may be kept. Other pages of this address, and older versions of this one, may have written anything.
+const KINDS = {
+  story: isText,
+  world: isText,
+  line: isText,
+  number: Number.isInteger,
+  jobs: listOf((job) => isObject(job) && isText(job.id)),
+  settings: isObject,
+  opening: (value) => isObject(value) && isText(value.name) && isText(value.text ?? ""),
+  ids: listOf(isText),
+  sending: () => true,
+};
 
-/** read() returns what write(state) has saved in `store` (storage of the browser), or {}. Neither of them throws. */
+/**
+ * read() returns what write(state) has saved in `store` (storage of the browser), without values of another kind, or {}.
+ * Neither of them throws.
+ */
 export function createStorage(store, key = KEY) {
   return {
     read() {
-      try {
-        return JSON.parse(attempt(() => store.getItem(key)) ?? null) ?? {};
-      } catch (error) {
-        if (error instanceof SyntaxError) return {};
-        throw error;
-      }
+      const saved = parsed(attempt(() => store.getItem(key)));
+      return isObject(saved) ? Object.fromEntries(Object.entries(saved).filter(([name, value]) => KINDS[name]?.(value))) : {};
     },
     write: (state) => attempt(() => store.setItem(key, JSON.stringify(state))),
   };
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text ?? null);
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
 }
 
 /** If storage is full or forbidden, only the state after a reload is lost. */

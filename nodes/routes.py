@@ -46,6 +46,7 @@ if typing.TYPE_CHECKING:
     Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
 
 MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
+LONGEST_ERROR = 1000  # letters of a sentence, which may name what was asked for
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
 DOCS = "/animegamer/docs"
@@ -86,11 +87,12 @@ def _answering(handler: Handler) -> Callable[..., typing.Any]:
             _check_host(request.headers)
             status, values = await handler(request)
         except Refused as refused:
-            status, values = refused.status, {"error": str(refused)}
+            status, values = refused.status, {"error": brief(refused, LONGEST_ERROR)}
         except ValueError as error:
-            status, values = 400, {"error": str(error)}
+            status, values = 400, {"error": brief(error, LONGEST_ERROR)}
         except OSError as error:
-            status = 507 if error.errno in FULL else 500
+            gone = isinstance(error, FileNotFoundError)  # a story that was moved or deleted at this moment
+            status = 507 if error.errno in FULL else 409 if gone else 500
             values = {"error": brief(f"{error.filename or 'the disk'}: {error.strerror or error}")}
         return web.Response(text=values) if isinstance(values, str) else web.json_response(values, status=status)
 
@@ -240,8 +242,8 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     """A story in the list, with `error` if it cannot be read. world_of: `played_world`, cached."""
     try:
         story = Story.read(comfyui.output_folder(), name)
-    except ValueError as error:
-        return {"name": name, "world": "", "line": "", "turns": 0, "error": str(error)}
+    except (ValueError, OSError) as error:
+        return {"name": name, "world": "", "line": "", "turns": 0, "error": brief(error, LONGEST_ERROR)}
     world, _ = world_of(story.world_name, story.fingerprint)
     drawn = (entry.shot for entry in reversed(story.entries) if entry.shot is not None)
     shots = (story.shots.path(shot) for shot in drawn if story.shots.record(shot) is not None)

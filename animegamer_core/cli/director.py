@@ -17,6 +17,7 @@ from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
 
 AUTO, EDIT = "@auto", "@edit"
+_DIGITS = 9  # of a number that is typed
 
 
 def add_director_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,9 +134,9 @@ class Suggestions:
         return {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
 
     def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
-        """Play the turns of `@auto N`; Ctrl-C gives the game back to the player."""
+        """Play the turns of `@auto N`; Ctrl-C, or no proposal, gives the game back to the player."""
         _, _, number = line.partition(" ")
-        if not number.isdecimal():
+        if not number.isdecimal() or len(number) > _DIGITS:
             _note(f"how many turns? {AUTO} 5 plays five")
             return
         try:
@@ -149,6 +150,8 @@ class Suggestions:
                 on_turn(played)
         except KeyboardInterrupt:
             _note("stopped; the turn in progress is not kept")
+        except ValueError as error:  # such as a model that does not answer any more
+            _note(str(error))
 
 
 def edited(text: str) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 import typing
@@ -16,7 +17,7 @@ from ..recall import MEMORIES, RECALLED_TURNS, chosen_memory, turn_name
 from ..runtime.device import choose_device
 from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
-from ..state import MotionScope, MotionTable, read_instructions, scope_name
+from ..state import MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.ahead_store import AheadStore
 from ..story.batch import game_text
 from ..story.index import check_there
@@ -34,6 +35,7 @@ if typing.TYPE_CHECKING:
     from ..checkpoint import World
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
+_REPLACED = "\ufffd"  # what stands for bytes that are not UTF-8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -279,6 +281,7 @@ def _is_readable(player: Player, line: str) -> bool:
     """Whether an instruction can be read; prints why not, or which words the world does not know."""
     try:
         read = player.read(line)
+        check_length(read, len(player.world.tokenizer().encode_text(read)))
     except ValueError as error:
         _print_note(str(error))
         return False
@@ -287,7 +290,12 @@ def _is_readable(player: Player, line: str) -> bool:
 
 
 def _lines(suggestions: Suggestions) -> Iterator[str]:
-    """Typed lines, without blank lines and comments as in a file, and proposals that were chosen instead."""
+    """Typed lines, without blank lines and comments as in a file, and proposals that were chosen instead.
+
+    A line that cannot be read is named, and the game goes on.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     while True:
         suggestions.offer()
         if sys.stdin.isatty():
@@ -295,7 +303,15 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
         line = suggestions.read_line()
         if not line:
             return
-        yield from filter(None, map(suggestions.instruction_of, read_instructions(line)))
+        if _REPLACED in line:
+            _print_note("this line has bytes that are not UTF-8; type it again")
+            continue
+        try:
+            read = read_instructions(line)
+        except ValueError as error:  # far too long
+            _print_note(str(error))
+            continue
+        yield from filter(None, map(suggestions.instruction_of, read))
 
 
 class _Progress:

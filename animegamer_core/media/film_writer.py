@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import replacing, write_text
+from ..state import clean_text
 from .limits import OPTIONS
 from .soundtrack import Soundtrack, SoundWriter
 from .video import Frames
@@ -31,9 +32,7 @@ _MP4 = {"movflags": "use_metadata_tags+faststart"}
 _X264 = {"crf": "16", "preset": "medium"}
 _WEBP = {"quality": "90", "loop": "0", "compression_level": "3"}
 _GIF_COLOURS = 256
-# Players take {...} and <...> in subtitles for styles. These look alike and are text; those for < and > are as in
-# `clean_text`.
-_UNSTYLED = str.maketrans("{}<>", "\uff5b\uff5d\u2039\u203a")
+_UNSTYLED = str.maketrans("{}", "\uff5b\uff5d")  # players take {...} in subtitles for styles; these look alike
 # The encoder of mov_text takes the look of its text from the head of an ASS file.
 _ASS_HEADER = b"""[Script Info]
 ScriptType: v4.00+
@@ -60,8 +59,8 @@ class Caption:
 
     @property
     def unstyled(self) -> str:
-        """The text, in which no player finds a style."""
-        return self.text.translate(_UNSTYLED)
+        """The text on one line, in which no player finds a style or another caption."""
+        return clean_text(self.text).translate(_UNSTYLED)
 
 
 @dataclass(frozen=True)

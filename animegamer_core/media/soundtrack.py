@@ -36,6 +36,8 @@ class Soundtrack:
     def __post_init__(self) -> None:
         if not 0 <= self.fade <= 3600:
             raise ValueError(f"the fade-out is {self.fade:g} seconds; expected 0 to 3600")
+        if isinstance(self.source, Path) and self.source.exists() and not self.source.is_file():  # a pipe would wait
+            raise ValueError(f"{self.source}: is not a file; give an audio file such as .mp3, .wav or .flac")
 
     def pieces(self, seconds: float) -> Iterator[np.ndarray]:
         """Yield the sound of a film of this length as float32 (2, n) at RATE.

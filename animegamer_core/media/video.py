@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
-from ..files import replacing
+from ..files import FULL, replacing
 from .limits import OPTIONS, SizeError, check_pixels, limit_track
 from .soundtrack import Soundtrack, SoundWriter
 
@@ -143,27 +144,36 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
             heard.write_until(None)
 
 
-def _read_mp4(path: Path, size: tuple[int, int] | None) -> Clip:
+@contextmanager
+def _opened(path: Path) -> Iterator[InputContainer]:
+    """An open mp4 with a video; ValueError for another file, and for what cannot be read of it within the block."""
     import av
 
     try:
         with av.open(str(path), options=OPTIONS) as container:
             if not container.streams.video:
                 raise ValueError(f"{path}: no video in this file")
-            stream = container.streams.video[0]
-            frames = list(_decoded(container, stream, size))
-            sizes = {frame.shape for frame in frames}
-            if len(sizes) != 1:
-                raise ValueError(
-                    f"{path}: {len(frames)} frames with {len(sizes)} sizes; expected one or more frames of one size"
-                )
-            return Clip(np.stack(frames), float(stream.average_rate or 0), dict(container.metadata))
+            yield container
     except FileNotFoundError:  # names the file already
         raise
     except av.error.FFmpegError as error:
+        if error.errno in FULL:  # of the file that is written within the block
+            raise
         raise ValueError(f"{path}: not a readable mp4 ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a readable mp4 (its metadata is not UTF-8)") from error
+
+
+def _read_mp4(path: Path, size: tuple[int, int] | None) -> Clip:
+    with _opened(path) as container:
+        stream = container.streams.video[0]
+        frames = list(_decoded(container, stream, size))
+        sizes = {frame.shape for frame in frames}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"{path}: {len(frames)} frames with {len(sizes)} sizes; expected one or more frames of one size"
+            )
+        return Clip(np.stack(frames), float(stream.average_rate or 0), dict(container.metadata))
 
 
 def _decoded(container: InputContainer, stream: VideoStream, size: tuple[int, int] | None) -> Iterator[Frames]:
@@ -213,8 +223,10 @@ def _join_mp4(paths: Sequence[Path], out: Path) -> None:
     with av.open(str(out), "w", format="mp4", options=_MP4) as joined:
         track, first, start = None, None, 0
         for path in paths:
-            with av.open(str(path), options=OPTIONS) as clip:
+            with _opened(path) as clip:
                 source = clip.streams.video[0]
+                if source.codec_context is None or source.codec_context.name != "h264" or source.duration is None:
+                    raise ValueError(f"{path}: is no clip of a game; expected H.264 of a known length")
                 if track is None:
                     track, first = joined.add_stream_from_template(source), source.codec_context.extradata
                 if source.codec_context.extradata != first:

@@ -79,7 +79,7 @@ def prune_ahead(root: Path, largest: int = LARGEST_AHEAD, oldest: float = OLDEST
     for written, size, paths in stored:
         total += size
         if total > largest or time.time() - written > oldest:
-            with suppress(PermissionError):  # on Windows, while another program reads it
+            with suppress(OSError):  # on Windows, while another program reads it; a folder of another user
                 for path in paths:
                     path.unlink(missing_ok=True)
     for folder in (root / AHEAD).glob("*"):
@@ -96,6 +96,8 @@ def _stored(folder: Path) -> list[tuple[float, int, list[Path]]]:
     """(when it was written, bytes, files with the record first) of each address, and of each unfinished file."""
     found: dict[str, list[Path]] = {}
     for path in folder.glob("*/*/*"):
+        if path.parent.is_symlink() or path.parents[1].is_symlink() or folder.is_symlink():
+            continue  # these files lie elsewhere
         name = path.stem if _ADDRESS.fullmatch(path.stem) else path.name
         found.setdefault(f"{path.parent}/{name}", []).append(path)
     stored = []

@@ -61,7 +61,12 @@ class Branch:
         self.path = path
         self.entries: list[BranchEntry] = []
         self._size = 0
-        texts = _texts_of(path) if path.exists() else []
+        if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
+            raise ValueError(f"{path} is no file, so it holds no turns of a story; remove it")
+        try:
+            texts = _texts_of(path)
+        except FileNotFoundError:  # a new branch
+            texts = []
         last = max((number for number, text in enumerate(texts, start=1) if text.strip()), default=0)
         for number, text in enumerate(texts[:last], start=1):  # without blank lines that an editor added at the end
             if not text.endswith(b"\n"):  # torn

@@ -21,6 +21,7 @@ import msgspec
 
 from ..files import replacing, write_text
 from ..json_files import JsonError, read_json, to_type
+from ..messages import brief
 from ..state import CharacterState, GameSession, GameState, StateChange
 
 if typing.TYPE_CHECKING:
@@ -77,6 +78,8 @@ class OpeningKey:
 
 
 LARGEST_RECORD = 1 << 20  # bytes
+_AGAIN = "play this turn again to restore it"
+_BLOCK = 1 << 20  # bytes that are read at a time
 ATTACHED = "attached"  # what a record calls further files, by suffix
 Key = StateKey | ShotKey | OpeningKey
 
@@ -145,7 +148,7 @@ class ContentStore:
             if address_of(to_type(stored["key"], self.key_type, address)) != address:
                 return None
             path = self._path(address, stored["suffix"])
-            return record if path.stat().st_size == stored["bytes"] else None
+            return record if path.is_file() and path.stat().st_size == stored["bytes"] else None
         except (OSError, ValueError):
             return None
 
@@ -159,7 +162,7 @@ class ContentStore:
         """The file of an address; ValueError if it is missing or damaged."""
         record = self.record(address)
         if record is None:
-            raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to restore it")
+            raise ValueError(f"{self.folder / address}: missing or damaged; {_AGAIN}")
         return self._path(address, record["suffix"])
 
     def put(self, key: Key, suffix: str, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
@@ -196,7 +199,8 @@ class ContentStore:
         """The further file of an address; None if it has none, or if that is damaged."""
         entry = self._attachment(address, suffix)
         path = self._path(address, suffix)
-        return path if entry and path.is_file() and _digest(path) == entry.get("sha256") else None
+        there = path.is_file() and path.stat().st_size == entry.get("bytes")
+        return path if there and _digest(path) == entry.get("sha256") else None
 
     def _attachment(self, address: str, suffix: str) -> Mapping[str, typing.Any]:
         """The record's entry about the further file of an address; empty if there is none."""
@@ -241,7 +245,11 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    found = hashlib.sha256()
+    with path.open("rb") as file:  # a damaged file may be larger than memory
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 _Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
@@ -288,7 +296,17 @@ def write_representation(representation: Tensor | None, path: Path) -> None:
 
 
 def read_representation(path: Path) -> Tensor:
-    """The (N, D) representation in a file, on the CPU."""
+    """The (N, D) representation in a file, on the CPU; ValueError if the file holds something else.
+
+    Its checksum lies beside it, so a file that was changed by hand may have the right one.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    return load_file(path)["representation"].clone()  # a view would keep the file open on Windows
+    try:
+        found = load_file(path)["representation"].clone()  # a view would keep the file open on Windows
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{path}: is no saved state ({brief(error)}); {_AGAIN}") from error
+    if found.ndim != 2 or not found.is_floating_point() or not found.isfinite().all():
+        raise ValueError(f"{path}: has values that are no state; {_AGAIN}")
+    return found

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib.util
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..data.clip_info import ClipInfo, read_clip_info
 from ..data.interpolation import at_rate, frame_count
 from ..files import is_part
 from ..media.film_writer import MOST_FPS, Caption, FilmFacts, write_film
-from ..state import GameSession, Turn
+from ..state import GameSession, Turn, clean_text
 from .story import Story
 
 if typing.TYPE_CHECKING:
@@ -115,7 +115,8 @@ class _Reel:
     def __init__(self, story: Story, session: GameSession, options: FilmOptions) -> None:
         from ..media.overlay import LEGIBLE_HEIGHT
 
-        self.story, self.options = story, options
+        self.story, self.options = story, replace(options, title=clean_text(options.title))
+        options = self.options
         turns = [story.as_typed(turn, drawn=options.subtitles == "burned") for turn in session.turns]
         self.scenes, self.undrawn = _scenes(story, turns)
         self.drawn = len(self.scenes)

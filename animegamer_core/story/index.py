@@ -116,7 +116,11 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     held, late = None, os.name == "nt"
     try:
         with locked(folder / LOCK, refusal):
-            held = folder.stat()
+            try:
+                held = folder.stat()
+            except FileNotFoundError as error:
+                raise ValueError(f"story {folder.name!r} was moved or deleted meanwhile; look at the list") from error
+            _check_no_links(folder)
             _remove_old_parts(folder)
             try:
                 yield
@@ -126,6 +130,17 @@ def exclusive_access(folder: Path, refusal: str) -> Iterator[None]:
     finally:
         if held is not None and late:
             _remove_if_empty(folder, held)
+
+
+def _check_no_links(folder: Path) -> None:
+    """ValueError for a link to a folder, since a story writes into its own only."""
+    with os.scandir(folder) as entries:
+        link = next((entry.name for entry in entries if entry.is_symlink() and entry.is_dir()), None)
+    if link is not None:
+        raise ValueError(
+            f"{folder / link} is a link to another folder, and a story is written into its own only; put that folder "
+            "in the link's place"
+        )
 
 
 def _remove_old_parts(folder: Path) -> None:
@@ -155,4 +170,8 @@ def _is_story(index: Path) -> bool:
 
 
 def _played_at(index: Path) -> int:
-    return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("lines/*.jsonl")))
+    """When a story was played last, 0 if it was removed meanwhile."""
+    try:
+        return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("lines/*.jsonl")))
+    except OSError:
+        return 0

@@ -40,6 +40,7 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix=PART, dir=root / TRASH, ignore_cleanup_errors=True) as folder:
             with exclusive_access(root / name, _refusal(name)):
+                check_there(root, name)  # it may have been moved before it was locked
                 _copy_folder(root / name, Path(folder, new), {})
             _rename(Path(folder, new), root / new)
     except OSError as error:
@@ -81,7 +82,9 @@ def restore_story(root: Path, ticket: str) -> str:
 
 
 def _check_free(root: Path, name: str, remedy: str = "choose another name") -> None:
-    if (root / check_story_name(name)).exists():
+    with contextlib.suppress(OSError):
+        (root / check_story_name(name)).rmdir()  # an empty folder is nobody's, and in the way
+    if (root / name).exists():
         raise ValueError(_taken(name, remedy))
 
 
@@ -92,11 +95,15 @@ def _taken(name: str, remedy: str = "choose another name") -> str:
 def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]) -> None:
     """Copy a story's folder without its lock and unfinished files. copies: of files with hard links, by disk and inode.
 
+    ValueError for links, which could name anything of any size, and for special files.
     shutil.copytree would make two files of a shot and its link `turn-00n`, continue after an error, and lose its
     number.
     """
     target.mkdir()
     for path in folder.iterdir():
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            what = "a link" if path.is_symlink() else "no file"
+            raise ValueError(f"{path} is {what}, so it is not copied; remove it, or put what it names in its place")
         if path.is_dir():
             _copy_folder(path, target / path.name, copies)
         elif path.name != LOCK and not is_part(path.name):
@@ -115,6 +122,8 @@ def _copy_file(path: Path, target: Path, copies: dict[tuple[int, int], Path]) ->
 def _move(folder: Path, target: Path) -> None:
     """Rename a story's folder unless it is being played. Windows cannot rename one with an open file (the lock)."""
     with exclusive_access(folder, _refusal(folder.name)):
+        if not (folder / INDEX).is_file():
+            raise ValueError(f"story {folder.name!r} was moved or deleted meanwhile; look at the list again")
         if os.name != "nt":
             _rename(folder, target)
     if os.name == "nt":

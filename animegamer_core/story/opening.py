@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from ..spec import DecoderSpec
-from ..state import GameSession, GameState, OpeningClip, clean_text
+from ..state import GameSession, GameState, OpeningClip, check_length, clean_text
 
 if typing.TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from ..data.films.film import FilmFrame
     from ..model.encoder import ShotEncoder
 
 DEFAULT_TEXT = "stands still"
 MOST_FPS = 1000.0
+LARGEST_PICTURE = 1 << 21  # pixels, those of Full HD; a shot has a sixth of that, and a span has 17 pictures
 _CLOSE = 1e-3  # seconds: times of films are rounded to milliseconds
+_LATE = 1.0  # seconds for which a film without a stated length shows its last frame
 
 
 def open_game(
@@ -33,7 +37,7 @@ def open_game(
 
     frame_at: frame i of `count`, (3, H, W) in [-1, 1] of any size; its middle is cropped to the shot's aspect ratio.
     frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: the shot's rate. ValueError: empty
-    text, invalid frame or rate.
+    text, invalid frame or rate, a frame with values that are not finite.
     """
     import torch
 
@@ -43,9 +47,13 @@ def open_game(
     words, decoder = clean_text(text), encoder.spec.decoder
     if not words:
         raise ValueError("the opening has no text; describe what happens in the picture")
+    check_length(words)
     read = _frame_number(frame, count)
     shown = shown_frames(count, read, fps, decoder)
-    state = GameState.of_picture(encoder.represent(words, frame_at(read)))
+    picture = frame_at(read)
+    if not picture.isfinite().all():
+        raise ValueError(f"frame {read} has values that are no finite numbers; look at the node that made it")
+    state = GameState.of_picture(encoder.represent(words, picture))
     pictures = {index: fitted(frame_at(index)[None], decoder) for index in dict.fromkeys(shown)}
     clip = to_uint8(torch.cat([pictures[index] for index in shown]))
     return GameSession().open_with(words, state, OpeningClip(clip, float(decoder.fps)))
@@ -77,9 +85,11 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     """The pictures (H, W, 3) uint8 of a film for a shot from second `at` on, and which of them is the one at `at`.
 
     Only this part of the film is decoded. At most as many as a shot has, at its rate; if the film ends before that,
-    they start earlier. FilmError, a ValueError: the file is not a film, or `at` is not in it.
+    they start earlier. Large ones are made smaller. FilmError, a ValueError: the file is not a film, or `at` is not in
+    it.
     """
     from ..data.films.film import frames_at, probe, read_frames
+    from ..media.limits import SizeError, check_pixels
 
     seconds = probe(path).seconds  # 0 if the header has none
     _check_second(str(path), at, seconds)
@@ -90,18 +100,53 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
         count = min(decoder.frames, before + following)
     times = [at + (number - before) / decoder.fps for number in range(count)]
     frames = read_frames(path, max(0.0, times[0]), times[-1] + 2 * _CLOSE)
-    return list(frames_at(frames, times)), before
+    if not seconds:
+        frames = _shown_at(str(path), at, frames)
+    pictures: list[np.ndarray] = []
+    before_it = None
+    for full in frames_at(frames, times):
+        pictures.append(pictures[-1] if full is before_it else _shrunk(full, decoder))
+        before_it = full
+        try:
+            check_pixels(pictures[0].shape[1], pictures[0].shape[0], len(pictures))
+        except SizeError as error:
+            raise ValueError(f"{path}: {error}") from error
+    return pictures, before
+
+
+def _shown_at(film: str, at: float, frames: Iterator[FilmFrame]) -> Iterator[FilmFrame]:
+    """The frames from second `at` on of a film without a stated length; ValueError if it has ended by then."""
+    first, second = next(frames, None), next(frames, None)
+    if first is not None and second is None and at > first.seconds + _LATE:
+        raise ValueError(
+            f"{film}: has no picture at second {at:g}, and its last one comes at second {first.seconds:.2f}; choose a "
+            "second within the film"
+        )
+    return chain((frame for frame in (first, second) if frame is not None), frames)
+
+
+def _shrunk(picture: np.ndarray, decoder: DecoderSpec) -> np.ndarray:
+    """A picture (H, W, 3) of at most LARGEST_PICTURE pixels, unless either side would be shorter than a shot's."""
+    import numpy as np
+    from PIL import Image
+
+    height, width = picture.shape[:2]
+    wanted = math.ceil(math.sqrt(height * width / LARGEST_PICTURE))
+    factor = min(wanted, height // decoder.height, width // decoder.width)
+    return picture if factor <= 1 else np.asarray(Image.fromarray(picture).reduce(factor))
 
 
 def frame_at_second(count: int, fps: float, at: float) -> int:
     """Which of `count` frames at `fps` is shown at second `at`; ValueError if none is."""
+    if count < 1 or not 0 < fps < math.inf:
+        raise ValueError(f"the film has {count} frames at {fps:g} a second; expected at least one, at a rate above 0")
     _check_second("the film", at, count / fps)
     return min(count - 1, int(at * fps + _CLOSE))
 
 
 def _check_second(film: str, at: float, seconds: float) -> None:
     """seconds: the film's length, 0 if it is unknown."""
-    if not at >= 0 or (seconds and at >= seconds):
+    if not 0 <= at < (seconds or math.inf):  # False for NaN
         length = f", and it has {seconds:.2f} seconds" if seconds else ""
         raise ValueError(f"{film}: has no frame at {at:g} s{length}; choose a time within the film")
 
@@ -120,7 +165,7 @@ def read_opening(path: Path, at: float | None, decoder: DecoderSpec) -> tuple[li
         raise ValueError(f"{path}: is a picture, so it has nothing at {at:g} s; drop the time, or name a film")
     import numpy as np
 
-    return [np.asarray(open_picture(path))], 0
+    return [_shrunk(np.asarray(open_picture(path)), decoder)], 0
 
 
 def frames_of_bytes(pictures: Sequence[np.ndarray]) -> Callable[[int], Tensor]:

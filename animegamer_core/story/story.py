@@ -29,8 +29,9 @@ from pathlib import Path
 from ..files import replacing
 from ..json_files import to_type
 from ..life import PUBLISHED_RULES, Rules
+from ..messages import brief
 from ..recall import OPENING, Memory
-from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, OpeningClip, Turn
+from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, OpeningClip, Turn, clean_text
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
     ContentStore,
@@ -132,7 +133,11 @@ class Story:
     def version(self) -> str:
         """A text that changes whenever the story's index or one of its branches does."""
         paths = [self.folder / INDEX, *sorted((self.folder / "lines").glob("*.jsonl"))]
-        return " ".join(f"{path.name}:{path.stat().st_mtime_ns}:{path.stat().st_size}" for path in paths)
+        facts = []
+        for path in paths:
+            with suppress(FileNotFoundError):  # removed at this moment
+                facts.append((path.name, path.stat()))
+        return " ".join(f"{name}:{found.st_mtime_ns}:{found.st_size}" for name, found in facts)
 
     def branches(self) -> list[str]:
         """The names of the story's branches, oldest first."""
@@ -142,7 +147,7 @@ class Story:
         """Continue with another branch; it becomes the current one on disk with the next turn."""
         if branch not in self.branches():
             known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
-            raise ValueError(f"story {self.name!r} has no branch {branch!r}{known}")
+            raise ValueError(f"story {self.name!r} has no branch {brief(repr(branch), 80)}{known}")
         self._open_branch(branch)
 
     def session(self, count: int, window: int | None, memory: Memory | None = None) -> GameSession:
@@ -162,7 +167,7 @@ class Story:
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
             recalled = tuple(key.get("recalled", ()))
-            line, window = key["instruction"], key["window"]
+            line, window = clean_text(key["instruction"]), key["window"]  # the file may have been changed by hand
             turn = Turn(number, line, entry.seed, state, character, entry.state, window, recalled).under(rules)
             character = turn.character
             turns.append(turn)
@@ -310,10 +315,13 @@ class Story:
         if record is None:
             raise self._lost_opening(parent)
         key = to_type(record["key"], OpeningKey, parent)
-        session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
+        try:
+            session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
+        except ValueError as error:  # the file was changed by hand
+            raise self._lost_opening(parent) from error
         if key.picture is None:
             return session
-        session = session.open_with(key.text, GameState.of_picture(None))
+        session = session.open_with(clean_text(key.text), GameState.of_picture(None))
         return replace(session, turns=(replace(session.turns[0], address=parent),))
 
     def _attach_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:

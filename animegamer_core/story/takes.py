@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ..json_files import JsonError, to_type
 from ..runtime.models import SEEDS
 
@@ -31,6 +33,9 @@ class ShotJudge(typing.Protocol):
         """Part -> how well it fits, 0..1. motion: the motion condition, px per frame."""
 
 
+_Fit = typing.Annotated[float, msgspec.Meta(ge=-1, le=2)]  # 0..1, with room for rounding; a file may hold any number
+
+
 @dataclass(frozen=True)
 class Judgement:
     """A judge's score of a shot. by: the judge's name. parts: what it looked at -> how well it fits, 0..1.
@@ -39,7 +44,7 @@ class Judgement:
     """
 
     by: str
-    parts: Mapping[str, float]
+    parts: Mapping[str, _Fit]
 
     @property
     def score(self) -> float:

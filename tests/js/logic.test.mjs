@@ -6,6 +6,8 @@ import { composeInstruction, exampleInstructions, instructionLines, oneLine, rea
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
+import { createSettings } from "../../js/settings.mjs";
+import { createStorage } from "../../js/storage.mjs";
 import { describeState, itemOfPath, readState, rememberedWords, savedState, signed } from "../../js/state.mjs";
 import {
   allTurns,
@@ -427,4 +429,35 @@ test("links keep their colours under a palette that does not name them", () => {
 test("notes of a foreign workflow are lines of text or nothing", () => {
   assert.deepEqual(readNotes(["one", 2, null]), ["one", "2", "null"]);
   for (const value of ["text", 3, null, undefined, { length: 2 }]) assert.deepEqual(readNotes(value), []);
+});
+
+test("what others wrote into the browser's storage is left out by kind", () => {
+  const read = (text) => createStorage({ getItem: () => text }).read();
+  for (const text of ["5", "[]", '"x"', "null", "{", "", null, "true"]) assert.deepEqual(read(text), {});
+  const whole = { story: "tale", world: "toybox", line: "main", number: 3, jobs: [{ id: "a", after: 2 }], settings: { seed: 1 }, ids: ["a"] };
+  assert.deepEqual(read(JSON.stringify(whole)), whole);
+  const wrong = { story: 5, world: [], line: {}, number: 1.5, jobs: [{ id: 3 }], settings: "x", opening: { name: 2 }, ids: "abc", other: 1 };
+  assert.deepEqual(read(JSON.stringify(wrong)), {});
+  assert.deepEqual(read(JSON.stringify({ ...whole, jobs: 7, settings: [] })).jobs, undefined);
+});
+
+test("numbers of settings stay within their bounds, whatever their file holds", () => {
+  const kept = {};
+  const settings = createSettings(() => {}, (changed) => Object.assign(kept, changed), (changed) => Object.assign(kept, changed));
+  const set = (id, value) => settings.find((setting) => setting.id === id).onChange(value);
+  for (const [value, takes, turns, seconds] of [
+    [1e9, 8, 3, 60],
+    [-5, 2, 1, 1],
+    [2.4, 2, 2, 2],
+    ["1e9", 3, 1, 30],
+    [null, 3, 1, 30],
+    [NaN, 3, 1, 30],
+    [Infinity, 8, 3, 60],
+    [[4], 3, 1, 30],
+  ]) {
+    set("AnimeGamer.PlayTab.Takes", value);
+    set("AnimeGamer.Ahead.Turns", value);
+    set("AnimeGamer.Ahead.Seconds", value);
+    assert.deepEqual(kept, { takes, turns, seconds });
+  }
 });

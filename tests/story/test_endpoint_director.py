@@ -1,5 +1,6 @@
 """A language model behind an endpoint proposes the turns; nothing of its reply is played unchecked."""
 
+import io
 import json
 import threading
 import time
@@ -170,3 +171,13 @@ def test_play_takes_the_endpoint_from_its_options(world, stub, tmp_path, capsys)
     assert "slowly mend a net" in capsys.readouterr().out and len(stub.asks) == 2
     assert main([*arguments, "--director-url", stub.url]) != 0
     assert "need --director endpoint" in capsys.readouterr().err
+
+
+def test_a_model_that_falls_silent_gives_a_typed_game_back(world, stub, tmp_path, capsys, monkeypatch):
+    stub.script[:] = [Say(NET), *[Say("nothing to say")] * TRIES]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"@auto 3\n{TALK}\n"))
+    words = ["play", "--world", str(world.folder), "--out", str(tmp_path), "--name", "life", "--steps", "1"]
+    assert main([*words, "--director", "endpoint", "--director-url", stub.url, "--director-model", "gpt"]) == 0
+    story = Story.read(tmp_path, "life")
+    assert [turn.instruction for turn in story.session(2, 0).turns] == [NET, TALK]
+    assert "proposed nothing playable" in capsys.readouterr().err

@@ -1,9 +1,12 @@
 """Stories are renamed, copied, thrown away and taken back whole, and never while they are played."""
 
+import contextlib
 import errno
 import json
 import os
+import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -148,3 +151,81 @@ def test_who_begins_a_story_of_the_old_name_keeps_its_lock(root, monkeypatch):
         pass
     begun.__exit__(None, None, None)
     assert not (root / "game").exists() and story_names(root) == ["moved"]
+
+
+# Hostile folders, and several who manage stories at once
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+@pytest.mark.parametrize("target", ["..", ".", "/dev/zero", "/etc/hostname", "nowhere"])
+def test_a_copy_follows_no_link(root, target):
+    (root / "game" / "turns" / "link").symlink_to(target)
+    with pytest.raises(ValueError, match="is a link, so it is not copied"):
+        duplicate_story(root, "game", "copy")
+    assert story_names(root) == ["game"] and list((root / TRASH).iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_copy_waits_for_no_pipe(root):
+    os.mkfifo(root / "game" / "pipe")
+    with pytest.raises(ValueError, match="is no file, so it is not copied"):
+        duplicate_story(root, "game", "copy")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_what_lies_behind_a_link_is_not_pruned(root, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "turns").mkdir()
+    (elsewhere / "turns" / "mine.txt").write_text("mine")
+    (root / ".ahead" / "world" / "turns" / "a folder").mkdir(parents=True)
+    (root / ".ahead" / "linked").symlink_to(elsewhere)
+    trash_story(root, "game")
+    assert (elsewhere / "turns" / "mine.txt").read_text() == "mine" and not (root / "game").exists()
+
+
+def test_an_empty_folder_is_not_in_the_way(root):
+    ticket = trash_story(root, "game")
+    (root / "game").mkdir()
+    assert restore_story(root, ticket) == "game" and Story.read(root, "game").entries
+
+
+def test_many_at_once_lose_no_story_and_leave_nothing(root):
+    """Each answer is done or a sentence; at the end every folder is a story, and each can be taken back."""
+    for number in range(3):
+        duplicate_story(root, "game", f"game {number}")
+    before, tickets, wrong = content(root / "game"), [], []
+
+    def do(rng, one, other):
+        match rng.randrange(4):
+            case 0:
+                rename_story(root, one, other)
+            case 1:
+                tickets.append(trash_story(root, one))
+            case 2:
+                restore_story(root, rng.choice(tickets or [""]))
+            case 3:
+                story_names(root)
+
+    def manage(seed):
+        rng = random.Random(seed)
+        for _ in range(150):
+            try:
+                do(rng, *(f"game {rng.randrange(4)}" for _ in range(2)))
+            except ValueError as error:
+                wrong.extend([str(error)] * (len(str(error)) < 20))
+            except OSError as error:
+                wrong.append(repr(error))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(manage, range(4)))
+    assert wrong == []
+    folders = sorted(path.name for path in root.iterdir() if path.name not in (TRASH, ".ahead"))
+    assert folders == sorted(story_names(root)), "a folder is left that is no story"
+    for name in folders:
+        rename_story(root, name, f"kept {name}")
+    for ticket in tickets:
+        with contextlib.suppress(ValueError):  # taken back before
+            name = restore_story(root, ticket)
+            rename_story(root, name, f"back {ticket}")
+    names = story_names(root)
+    assert len(names) == 4 and all(content(root / name) == before for name in names)

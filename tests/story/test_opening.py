@@ -1,5 +1,7 @@
 """A game that begins with a picture, a clip or a part of a film: what is read, what turn 0 shows, and what is kept."""
 
+import os
+import random
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ import av
 import numpy as np
 import pytest
 import torch
+from hostile import any_bytes
 from PIL import Image
 from stub_endpoint import StubEndpoint
 from test_play import GAME, content
@@ -23,7 +26,15 @@ from animegamer_core.story.ahead_store import AheadStore
 from animegamer_core.story.endpoint import MODEL, URL, model_at
 from animegamer_core.story.film import FilmOptions, export_film
 from animegamer_core.story.manage import duplicate_story
-from animegamer_core.story.opening import film_span, frames_of_bytes, open_game, read_opening, shown_frames
+from animegamer_core.story.opening import (
+    LARGEST_PICTURE,
+    film_span,
+    frame_at_second,
+    frames_of_bytes,
+    open_game,
+    read_opening,
+    shown_frames,
+)
 from animegamer_core.story.player import Player, PlaySettings, export, save_turn
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
@@ -109,6 +120,11 @@ def test_an_opening_needs_a_text(tiny_encoder):
         opening(tiny_encoder, text=" \n")
 
 
+def test_a_text_that_the_engine_could_not_read_is_refused_before_anything_is_kept(tiny_encoder):
+    with pytest.raises(ValueError, match="has 17999 letters; shorten it"):
+        opening(tiny_encoder, text="Miko is waving for ever " * 750)
+
+
 def test_the_clip_has_the_size_and_rate_of_a_shot_and_the_middle_of_the_picture(tiny_encoder):
     wide = np.zeros((64, 300, 3), np.uint8)
     wide[:, 102:198] = 200  # as wide as a shot is for this height
@@ -177,6 +193,108 @@ def test_a_moving_gif_is_a_film(tmp_path):
     pictures[0].save(tmp_path / "own.gif", save_all=True, append_images=pictures[1:], duration=100)
     found, frame = read_opening(tmp_path / "own.gif", 0.5, DECODER)
     assert len(found) == 17 and frame == 0 and numbers_of(found)[:3] == [5, 6, 7]
+
+
+# Openings that nobody should give
+
+
+def still_film(path, width, height, count=2):
+    """A film of one grey with frames of this size."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for _ in range(count):
+            container.mux(stream.encode(av.VideoFrame(width, height, "yuv420p")))
+        container.mux(stream.encode())
+    return path
+
+
+def test_a_films_large_pictures_are_made_smaller(tmp_path):
+    pictures, _ = film_span(still_film(tmp_path / "large.mp4", 4096, 2048), 0, DECODER)
+    assert [picture.shape for picture in pictures] == [(1024, 2048, 3)] * 2
+    pictures, _ = film_span(still_film(tmp_path / "hd.mp4", 1920, 1080), 0, DECODER)
+    assert pictures[0].shape == (1080, 1920, 3), "Full HD stays"
+
+
+def test_a_large_picture_is_made_smaller_but_no_lower_than_a_shot(tmp_path):
+    Image.new("1", (11000, 11000), 1).save(tmp_path / "bomb.png")
+    Image.new("1", (60000, 40), 1).save(tmp_path / "thin.png")
+    (picture,), _ = read_opening(tmp_path / "bomb.png", None, DECODER)
+    assert picture.size <= 3 * LARGEST_PICTURE and picture.shape[0] == picture.shape[1] and (picture == 255).all()
+    (picture,), _ = read_opening(tmp_path / "thin.png", None, DECODER)
+    assert picture.shape == (40, 60000, 3)
+
+
+def test_grey_of_16_bit_keeps_its_shades(tmp_path):
+    shades = np.linspace(0, 65535, 64 * 48).astype(np.uint16).reshape(48, 64)
+    Image.fromarray(shades).save(tmp_path / "deep.png")
+    (picture,), _ = read_opening(tmp_path / "deep.png", None, DECODER)
+    assert np.array_equal(picture, np.repeat((shades >> 8).astype(np.uint8)[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("at", [1e300, 1e18, 1e9, 60.0, float("inf")])
+@pytest.mark.parametrize("name", ["film.mp4", "own.gif"])
+def test_a_second_long_after_the_end_is_refused_also_where_no_length_is_stated(tmp_path, at, name):
+    if name == "film.mp4":
+        write_clip(tmp_path / name, np.stack(greys(8)), 8)
+    else:
+        Image.new("P", (40, 30)).save(tmp_path / name)
+    with pytest.raises(ValueError, match="has no picture at second .*choose a second within the film"):
+        read_opening(tmp_path / name, at, DECODER)
+
+
+@pytest.mark.parametrize(
+    "text", ["ffconcat version 1.0\nfile film.mp4\n", "#EXTM3U\n#EXTINF:9,\nfilm.mp4\n#EXT-X-ENDLIST\n"]
+)
+def test_a_list_of_other_files_is_no_film(film, text):
+    (film.parent / "list.mp4").write_text(text)
+    with pytest.raises(ValueError, match="is a list of other files|cannot be opened"):
+        read_opening(film.parent / "list.mp4", 0, DECODER)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["own.png", "own.mp4"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="is not a file"):
+        read_opening(tmp_path / name, None, DECODER)
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+    for name in ("own.png", "own.mp4"):
+        with pytest.raises(ValueError, match="no such file|No such file"):
+            read_opening(tmp_path / name, None, DECODER)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_frame_of_no_numbers_is_refused(tiny_encoder, value):
+    frame = torch.zeros(3, 40, 60)
+    frame[0, 3, 4] = value
+    with pytest.raises(ValueError, match="frame 0 has values that are no finite numbers"):
+        open_game(tiny_encoder, "Miko waves", lambda index: frame, 1)
+
+
+@pytest.mark.parametrize("count, fps", [(0, 8), (5, 0), (5, float("nan")), (5, float("inf"))])
+def test_a_film_without_frames_or_a_rate_has_no_second(count, fps):
+    with pytest.raises(ValueError, match="expected at least one, at a rate above 0"):
+        frame_at_second(count, fps, 0.0)
+
+
+def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
+    Image.fromarray(greys(1)[0]).save(tmp_path / "own.png")
+    pictures = [Image.fromarray(frame) for frame in greys(9)]
+    pictures[0].save(tmp_path / "own.gif", save_all=True, append_images=pictures[1:], duration=100)
+    for seed in range(60):
+        rng = random.Random(seed)
+        source = rng.choice([film, tmp_path / "own.png", tmp_path / "own.gif"])
+        path = tmp_path / f"damaged{source.suffix}"
+        data, what = any_bytes(source.read_bytes(), rng)
+        path.write_bytes(data)
+        try:
+            found, frame = read_opening(path, None, DECODER)
+            assert 0 <= frame < len(found) <= DECODER.frames, f"{seed}: {source.name} {what}"
+        except ValueError as error:
+            assert str(path) in str(error) and str(error).isprintable(), f"{seed}: {source.name} {what}"
 
 
 # What a story keeps

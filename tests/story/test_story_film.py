@@ -80,6 +80,15 @@ def test_soft_subtitles_are_in_the_film_and_beside_it(story, tmp_path):
     assert srt.startswith("1\n00:00:02,500 --> 00:00:04,625\n1. Miko") and srt.endswith(f"3. {GAME[2]}\n")
 
 
+@pytest.mark.parametrize("title", ["\ud800A\x1b[31m\n\x00 <tale>", "tale " * 30_000, "\x00", "\u202e\ufeff"])
+def test_a_title_is_text_and_nothing_else(story, tmp_path, title):
+    film = export_film(story, tmp_path / "film.mp4", FilmOptions("soft", title=title), 1)
+    with av.open(str(film.files[0])) as file:
+        kept = file.metadata["title"]
+    assert kept.isprintable() and not set("<>") & set(kept)
+    assert (film.seconds > 3) == bool(kept != "tale"), "no card without a text"
+
+
 def shown_subtitles(path):
     """The texts as a player gets them, with the styles that ffmpeg found in them."""
     with av.open(str(path)) as file:

@@ -160,6 +160,13 @@ def test_of_equal_takes_the_first_is_kept():
     assert best_take([0.5]) == 0
 
 
+@pytest.mark.parametrize("parts", [{"who": 1e308, "where": 1e308}, {"who": -5}, {"who": "1"}, [1], None])
+def test_a_score_that_no_judge_gives_is_none(parts):
+    """Two of 1e308 are infinite together, which is no JSON, and the page could not read the story."""
+    assert judgement_of({"judged": {"by": "me", "parts": parts}}) is None
+    assert judgement_of({"judged": {"by": "me", "parts": {"who": 1.0000001, "where": 0}}}).score == 0.50000005
+
+
 def test_a_shot_of_an_old_story_is_judged_when_takes_are_asked_for(world, tmp_path):
     story = Story.open(tmp_path, "game", world.spec.name, world.fingerprint)
     Player(world, story, PlaySettings(steps=2)).play(GAME[:1])

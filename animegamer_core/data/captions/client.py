@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...json_files import JsonError, to_type
-from ...messages import brief
+from ...messages import brief, quoted
 from ...network import PLAIN, limited, within
 from ...state import clean_text
 from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
@@ -33,7 +33,7 @@ from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailabl
 KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
 MOST_LATE = 24
-SHORTEST_SECRET = 8  # letters
+SHORTEST_SECRET, LONGEST_NAME = 8, 300  # letters
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
@@ -62,6 +62,11 @@ class EndpointSettings:
             raise ValueError(_BAD_URL)
         if not self.model.strip():
             raise ValueError("no model name for the endpoint; give one that the service lists at /v1/models")
+        if not self.model.isprintable() or len(self.model) > LONGEST_NAME:  # it is sent, shown and kept in stories
+            raise ValueError(
+                f"the endpoint's model is named {quoted(self.model)}; expected at most {LONGEST_NAME} printable "
+                "characters, as the service lists the name at /v1/models"
+            )
         if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1:
             raise ValueError(
                 f"timeout {self.timeout}, retries {self.retries}, max_tokens {self.max_tokens}; expected a timeout "
@@ -73,7 +78,7 @@ def _is_address(url: str) -> bool:
     """Whether a url has a host, a usable port if any, and no password."""
     try:
         parts = urlsplit(url)
-        found = parts.hostname and parts.hostname.encode("idna") and parts.port != 0
+        found = url.isprintable() and parts.hostname and parts.hostname.encode("idna") and parts.port != 0
     except ValueError:  # a port that is not a number, a host that cannot be a name
         return False
     return bool(found) and parts.scheme in ("http", "https") and not parts.username and not parts.password

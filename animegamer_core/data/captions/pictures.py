@@ -152,10 +152,19 @@ def _cell(reference: Reference) -> Image.Image:
 
 def open_picture(path: Path) -> Image.Image:
     """A picture in RGB, on white and upright; ValueError for any other file."""
+    if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
+        raise ValueError(f"{path}: is not a file; name a picture")
     try:
         with Image.open(path) as file:
             check_pixels(*file.size)
-            upright = ImageOps.exif_transpose(file).convert("RGBA")
+            upright = ImageOps.exif_transpose(file)
+            if upright.mode.startswith("I;16"):  # Pillow would cut off all above 255
+                return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
+            if upright.mode in ("RGB", "L", "1") and "transparency" not in upright.info:
+                return upright.convert("RGB")
+            upright = upright.convert("RGBA")
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: there is no such file; name a picture") from error
     except SizeError as error:
         raise ValueError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

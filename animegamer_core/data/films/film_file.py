@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
 _DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
 _DECODING_TIMES = ("avi",)  # formats with the times of decoding, not of display
+_LISTS = ("concat", "hls", "dash", "sdp")  # formats that only name other files, which must not be read unasked
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
 _MISSING = 1.0  # seconds that must be missing from the end before a file counts as cut off
 _LATE = 1.0  # seconds after the end that a time may be
@@ -151,7 +152,8 @@ class FilmFile:
 
         try:
             self.container.seek(math.floor(time / self.stream.time_base), stream=self.stream)
-        except av.error.FFmpegError:  # no index, or after the end: the caller tries an earlier time, then 0
+        # no index, after the end, or a time that no film has: the caller tries an earlier time, then 0
+        except (av.error.FFmpegError, OverflowError):
             return False
         return True
 
@@ -250,6 +252,8 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     from av.stream import Disposition
 
     kind = container.format.name
+    if kind in _LISTS:
+        raise FilmError(f"{path}: is a list of other files, not a film; name one of those")
     if kind == "tty" or kind.startswith("image2") or kind.endswith("_pipe"):
         raise FilmError(f"{path}: is a {'text' if kind == 'tty' else 'picture'}, not a film")
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]

@@ -1,0 +1,221 @@
+"""Stories that somebody changed by hand, checksums and addresses included: they are read, or named in a sentence."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from test_play import GAME
+
+from animegamer_core.media.video import write_clip
+from animegamer_core.state import GameSession, GameState, OpeningClip
+from animegamer_core.story.content_store import OpeningKey, ShotKey, StateKey, address_of, key_fields
+from animegamer_core.story.film import FilmOptions, export_film
+from animegamer_core.story.player import Player, PlaySettings, export
+from animegamer_core.story.story import Story
+
+SHAPE = (8, 32)
+INJECTED = "one\r\n\n7\n00:00:00,000 --> 00:00:09,000\n\x1b[31m{\\an8}<b>\x00two\u2028\u202ethree"
+
+
+@pytest.fixture(scope="module")
+def whole(world, tmp_path_factory):
+    """A played story that began with a picture and a clip."""
+    root = tmp_path_factory.mktemp("whole")
+    clip = OpeningClip(np.zeros((17, world.spec.decoder.height, world.spec.decoder.width, 3), np.uint8), 8.0)
+    began = GameSession().open_with("Miko waves", GameState.of_picture(torch.randn(SHAPE)), clip)
+    story = Story.open(root, "game", world.spec.name, world.fingerprint)
+    Player(world, story, PlaySettings(steps=1), opening=began).play(GAME[:2])
+    return root
+
+
+@pytest.fixture
+def root(whole, tmp_path):
+    shutil.copytree(whole / "game", tmp_path / "game")
+    return tmp_path
+
+
+def last_turn(root):
+    entry = json.loads((root / "game" / "lines" / "main.jsonl").read_text().splitlines()[-1])
+    return root / "game" / "turns" / f"{entry['state']}.safetensors"
+
+
+def opening_record(root):
+    return next((root / "game" / "openings").glob("*.json"))
+
+
+def with_its_checksum(path, record, within=lambda values: values):
+    values = json.loads(record.read_text())
+    within(values).update(bytes=path.stat().st_size, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    record.write_text(json.dumps(values))
+
+
+def change_turns(root, change=lambda key: None, change_opening=lambda key: None):
+    """Change the keys of all turns, and of the opening, and give each file the address that follows."""
+    game = root / "game"
+
+    def renamed(folder, address, key_type, values):
+        values["key"]["recalled"] = tuple(values["key"].get("recalled", ())) if key_type is StateKey else ()
+        values["key"] = {name: value for name, value in values["key"].items() if value != ()}
+        key = key_type(**values["key"])
+        for path in list((game / folder).glob(f"{address}.*")):
+            path.rename(path.with_name(address_of(key) + path.suffix))
+        text = json.dumps({**values, "key": key_fields(key)})
+        (game / folder / f"{address_of(key)}.json").write_text(text)
+        return address_of(key)
+
+    record = opening_record(root)
+    values = json.loads(record.read_text())
+    change_opening(values["key"])
+    parent, lines = renamed("openings", record.stem, OpeningKey, values), []
+    for entry in map(json.loads, (game / "lines" / "main.jsonl").read_text().splitlines()):
+        values = json.loads((game / "turns" / f"{entry['state']}.json").read_text())
+        values["key"]["parent"] = parent
+        change(values["key"])
+        parent = renamed("turns", entry["state"], StateKey, values)
+        shot = json.loads((game / "shots" / f"{entry['shot']}.json").read_text())
+        shot["key"]["state"] = parent
+        entry.update(state=parent, shot=renamed("shots", entry["shot"], ShotKey, shot))
+        lines.append(json.dumps(entry) + "\n")
+    (game / "lines" / "main.jsonl").write_text("".join(lines))
+
+
+def go_on(world, root):
+    story = Story.read(root, "game")
+    player = Player(world, story, PlaySettings(steps=1), after=2)
+    with story.lock():
+        return player.step(GAME[2])
+
+
+def test_a_story_with_other_addresses_that_fit_is_a_story(world, root):
+    change_turns(root)
+    assert go_on(world, root).turn.number == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"another": torch.zeros(SHAPE)},
+        {"representation": torch.full(SHAPE, float("nan"))},
+        {"representation": torch.full(SHAPE, float("inf"))},
+        {"representation": torch.zeros(SHAPE, dtype=torch.int64)},
+        {"representation": torch.zeros(())},
+        {"representation": torch.zeros(3, 3)},
+        b"no tensors at all",
+        b"",
+    ],
+)
+def test_a_representation_that_is_none_is_named(world, root, content):
+    path = last_turn(root)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        save_file(content, path)
+    with_its_checksum(path, path.with_suffix(".json"))
+    with pytest.raises(ValueError, match="is no saved state|are no state|has a representation of shape"):
+        go_on(world, root)
+    path.unlink()
+    path.with_suffix(".json").unlink()
+    story = Story.read(root, "game")
+    Player(world, story, PlaySettings(steps=1)).play(GAME[:2])  # what the message says
+    assert go_on(world, root).turn.number == 3
+
+
+def test_what_was_written_into_a_record_stays_text(root):
+    change_turns(root, lambda key: key.update(instruction=INJECTED), lambda key: key.update(text=INJECTED))
+    story = Story.read(root, "game")
+    session = story.session(2, 2)
+    assert all(turn.instruction.isprintable() and "<" not in turn.instruction for turn in session.turns)
+    _, subtitles = export_film(story, root / "film.mp4", FilmOptions("soft", opening=True)).files
+    lines = subtitles.read_text("utf-8").split("\n")
+    assert [line for line in lines if line.isdecimal()] == ["1", "2", "3"], "no caption was put in"
+    assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
+
+
+@pytest.mark.parametrize("key", [{"recalled": (999999,)}, {"recalled": (-5,)}, {"window": 2**62}, {"window": -1}])
+def test_turns_that_were_never_there_are_not_looked_for(world, root, key):
+    change_turns(root, lambda own: own.update(key))
+    assert go_on(world, root).turn.number == 3
+
+
+def test_an_opening_with_stats_that_none_can_have_is_lost(root):
+    change_turns(root, change_opening=lambda key: key.update(stamina=101))
+    with pytest.raises(ValueError, match="the game's opening .* is missing or damaged; begin the game again"):
+        Story.read(root, "game").session(2, 2)
+
+
+def another_size(path):
+    write_clip(path, np.zeros((4, 64, 64, 3), np.uint8), 8)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda path: path.write_text("no film"), lambda path: path.write_bytes(b""), another_size]
+)
+def test_an_openings_clip_that_is_none_stops_only_the_export_that_shows_it(world, root, write):
+    record = opening_record(root)
+    write(clip := record.with_suffix(".mp4"))
+    with_its_checksum(clip, record, lambda values: values["attached"][".mp4"])
+    story = Story.read(root, "game")
+    session = story.session(2, 2)
+    for shown in (
+        lambda: export(story, session, True),
+        lambda: export_film(story, root / "f.mp4", FilmOptions(opening=True)),
+    ):
+        with pytest.raises(ValueError, match=r"\.mp4: ") as raised:
+            shown()
+        assert "Errno" not in str(raised.value)
+    assert export(story, session) and go_on(world, root).turn.number == 3
+
+
+def test_a_clip_far_larger_than_its_record_says_is_not_read(root, monkeypatch):
+    clip = opening_record(root).with_suffix(".mp4")
+    with clip.open("r+b") as file:
+        file.truncate(1 << 40)  # a hole, which takes no space
+    story = Story.read(root, "game")
+    assert story.opening_clip(story.session(2, 2)) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("where", ["openings/*.json", "openings/*.mp4", "turns/*.json", "shots/*.mp4", "story.json"])
+def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
+    for path in list((root / "game").glob(where)):
+        path.unlink()
+        os.mkfifo(path)
+    try:
+        story = Story.read(root, "game")
+        session = story.session(len(story.entries), 2)
+        story.opening_clip(session)
+        export_film(story, root / "film.mp4", FilmOptions(opening=True))
+    except ValueError as error:
+        assert "missing" in str(error) or "it is no file" in str(error)
+    else:
+        assert where == "openings/*.mp4", "only this one can be missed"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_story_writes_nothing_through_a_link(world, root, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.copy(branch := root / "game" / "lines" / "main.jsonl", outside / "file")
+    branch.unlink()
+    branch.symlink_to(outside / "file")
+    before = (outside / "file").read_bytes()
+    with pytest.raises(OSError, match="is a link, and nothing is written to it"):
+        go_on(world, root)
+    assert (outside / "file").read_bytes() == before
+    branch.unlink()
+    shutil.copy(outside / "file", branch)
+    (lock := root / "game" / "story.lock").unlink(missing_ok=True)
+    lock.symlink_to(outside / "new")
+    with pytest.raises(OSError, match="is a link, and nothing is written to it"):
+        go_on(world, root)
+    lock.unlink()
+    (root / "game" / "shots").rename(outside / "shots")
+    (root / "game" / "shots").symlink_to(outside / "shots")
+    with pytest.raises(ValueError, match="is a link to another folder"):
+        go_on(world, root)
+    assert sorted(path.name for path in outside.iterdir()) == ["file", "shots"]
