@@ -296,7 +296,7 @@ def test_suggestions_for_a_new_story_of_the_toybox(server, story):
         ({"world": "tiny", "count": "99"}, "count is '99'"),
         ({"world": "tiny", "story": "../up"}, "story"),
         ({"world": "nowhere"}, "nowhere"),
-        ({"world": "tiny"}, "states no characters"),
+        ({"world": "tiny"}, "lists no characters"),
         ({"world": "tiny", "director": "cat"}, "unknown director 'cat'"),
         ({"world": "tiny", "director": "endpoint"}, "ANIMEGAMER_ENDPOINT_URL"),
     ],

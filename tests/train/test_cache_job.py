@@ -199,7 +199,7 @@ def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_
     bare = save_world(tmp_path / "bare", SPEC).folder
     refused("decoder is not complete", kept=bare)
     large = save_world(tmp_path / "large", SPECS["toybox"]).folder
-    refused(r"clips are \(17, 32, 48, 3\) .* spec 'toybox' reads", kept=large)
+    refused(r"clips have shape \(17, 32, 48, 3\) .* spec 'toybox' needs", kept=large)
 
 
 def test_a_clip_of_another_size_is_named(dataset, world, tmp_path):

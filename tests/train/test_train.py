@@ -241,7 +241,7 @@ def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, rea
     with pytest.raises(ValueError, match="compiles this stage incorrectly: .* train without --compile") as refused:
         run("joint", new_parts(ready), ready, tmp_path, compile=True)
     torch._dynamo.reset()
-    far, length = map(float, re.search(r"lies (\S+) from.* is (\S+) long", str(refused.value)).groups())
+    far, length = map(float, re.search(r"differs by (\S+) from.* norm is (\S+);", str(refused.value)).groups())
     assert far > 1.5 * length > 0
     assert not list_checkpoints(tmp_path / "checkpoints")
 

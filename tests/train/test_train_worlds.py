@@ -219,7 +219,7 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
         f"{tmp_path / 'first'} is finished, and {world} has its weights; choose another --out to train further"
     ]
     assert open_world(world).fingerprint == before
-    with pytest.raises(ValueError, match="from another stage"):
+    with pytest.raises(ValueError, match="with another stage"):
         train("towers", dataset, world, tmp_path / "first", f"{FEW} --resume")
     shutil.copytree(kept_world, tmp_path / "other")
     with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; .*--stage-file"):

@@ -160,7 +160,7 @@ def test_files_that_contradict_one_another_or_the_world_are_refused(published, f
     two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; use only one of them"
     with pytest.raises(ValueError, match=two):
         adapted(published, files, ("predict", "paper"), ("predict", "reference"))
-    world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; leave"
+    world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; drop"
     with pytest.raises(ValueError, match=world):
         adapted(published, files, ("adapt", "paper"))
     with pytest.raises(ValueError, match="adapt-reference.* with profile reference, and adapter .*predict-paper"):
