@@ -239,7 +239,7 @@ def test_a_second_long_after_the_end_is_refused_also_where_no_length_is_stated(t
         write_clip(tmp_path / name, np.stack(greys(8)), 8)
     else:
         Image.new("P", (40, 30)).save(tmp_path / name)
-    with pytest.raises(ValueError, match="has no picture at second .*choose a second within the film"):
+    with pytest.raises(ValueError, match="has no frame at .*choose a time within the film"):
         read_opening(tmp_path / name, at, DECODER)
 
 

@@ -164,7 +164,7 @@ def test_an_error_ahead_is_raised_in_its_turn(world, tmp_path, plain):
 def test_an_empty_instruction_stops_the_game_there(world, tmp_path, place, ahead):
     play(world, tmp_path, [], ahead)
     assert not (tmp_path / "game").exists(), "no instructions write nothing"
-    with pytest.raises(ValueError, match="empty instruction"):
+    with pytest.raises(ValueError, match="the instruction is empty"):
         play(world, tmp_path, [*GAME[:place], " \n", *GAME[place:]], ahead)
     assert (tmp_path / "game").exists() == bool(place) and len(opened(world, tmp_path).entries) == place
 
