@@ -149,7 +149,7 @@ def test_the_shipped_world_states_what_the_toybox_draws():
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():
     session = GameSession()
     assert words_for(Life(), "sosuke", session).characters == ("Sosuke", "Ponyo")
-    with pytest.raises(ValueError, match="states no characters"):
+    with pytest.raises(ValueError, match="lists no characters"):
         Director(words_for(Life(), "mine", session))
     session = session.step("Character: Kai, Mia; Motion: run; Background: day beach.", GameState(None, 3))
     assert Director(words_for(Life(), "mine", session))(session)[0].instruction.startswith("Character: Kai")
@@ -250,7 +250,7 @@ def test_a_typed_game_in_a_world_of_no_words_goes_on(world, tmp_path, capsys, mo
     monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
     assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
     printed = capsys.readouterr()
-    assert "states no acts" in printed.err and "Miko naps" in printed.out
+    assert "lists no acts" in printed.err and "Miko naps" in printed.out
 
 
 def test_a_game_that_plays_itself_leaves_a_typed_one_alone(world, tmp_path, monkeypatch):
