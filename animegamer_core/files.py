@@ -173,7 +173,7 @@ def append_line(path: Path, text: str) -> None:
 
 def _open_to_append(path: Path) -> BinaryIO:
     """A file to read and append to, unbuffered; OSError for a link, which could name a file anywhere, and a pipe."""
-    what = "a link" if path.is_symlink() else "no file" if path.exists() and not path.is_file() else ""
+    what = "a link" if path.is_symlink() else "not a file" if path.exists() and not path.is_file() else ""
     if what:
         raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
     no_link = getattr(os, "O_NOFOLLOW", 0)  # it may become one meanwhile

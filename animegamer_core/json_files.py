@@ -40,7 +40,7 @@ def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Val
     """The value in a JSON file. JsonError: missing, larger than `largest` bytes, damaged, or not a `kind`."""
     try:
         if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
-            raise JsonError(f"{path}: cannot be read (it is no file)")
+            raise JsonError(f"{path}: cannot be read (it is not a file)")
         with path.open("rb") as file:
             data = file.read(largest + 1)
     except OSError as error:

@@ -62,7 +62,7 @@ class Branch:
         self.entries: list[BranchEntry] = []
         self._size = 0
         if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
-            raise ValueError(f"{path} is no file, so it holds no turns of a story; remove it")
+            raise ValueError(f"{path} is not a file, so it holds no turns of a story; remove it")
         try:
             texts = _texts_of(path)
         except FileNotFoundError:  # a new branch

@@ -306,7 +306,7 @@ def read_representation(path: Path) -> Tensor:
     try:
         found = load_file(path)["representation"].clone()  # a view would keep the file open on Windows
     except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: is no saved state ({brief(error)}); {_AGAIN}") from error
+        raise ValueError(f"{path}: is not a saved state ({brief(error)}); {_AGAIN}") from error
     if found.ndim != 2 or not found.is_floating_point() or not found.isfinite().all():
-        raise ValueError(f"{path}: has values that are no state; {_AGAIN}")
+        raise ValueError(f"{path}: has values that are not a state; {_AGAIN}")
     return found

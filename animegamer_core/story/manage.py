@@ -102,7 +102,7 @@ def _copy_folder(folder: Path, target: Path, copies: dict[tuple[int, int], Path]
     target.mkdir()
     for path in folder.iterdir():
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            what = "a link" if path.is_symlink() else "no file"
+            what = "a link" if path.is_symlink() else "not a file"
             raise ValueError(f"{path} is {what}, so it is not copied; remove it, or put what it names in its place")
         if path.is_dir():
             _copy_folder(path, target / path.name, copies)

@@ -52,7 +52,7 @@ def open_game(
     shown = shown_frames(count, read, fps, decoder)
     picture = frame_at(read)
     if not picture.isfinite().all():
-        raise ValueError(f"frame {read} has values that are no finite numbers; look at the node that made it")
+        raise ValueError(f"frame {read} has values that are not finite; look at the node that made it")
     state = GameState.of_picture(encoder.represent(words, picture))
     pictures = {index: fitted(frame_at(index)[None], decoder) for index in dict.fromkeys(shown)}
     clip = to_uint8(torch.cat([pictures[index] for index in shown]))
@@ -119,8 +119,8 @@ def _shown_at(film: str, at: float, frames: Iterator[FilmFrame]) -> Iterator[Fil
     first, second = next(frames, None), next(frames, None)
     if first is not None and second is None and at > first.seconds + _LATE:
         raise ValueError(
-            f"{film}: has no picture at second {at:g}, and its last one comes at second {first.seconds:.2f}; choose a "
-            "second within the film"
+            f"{film}: has no frame at {at:g} s; its last frame is at {first.seconds:.2f} s; choose a time within the "
+            "film"
         )
     return chain((frame for frame in (first, second) if frame is not None), frames)
 

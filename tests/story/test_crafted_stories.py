@@ -116,7 +116,7 @@ def test_a_representation_that_is_none_is_named(world, root, content):
     else:
         save_file(content, path)
     with_its_checksum(path, path.with_suffix(".json"))
-    with pytest.raises(ValueError, match="is no saved state|are no state|has a representation of shape"):
+    with pytest.raises(ValueError, match="is not a saved state|are no state|has a representation of shape"):
         go_on(world, root)
     path.unlink()
     path.with_suffix(".json").unlink()
@@ -191,7 +191,7 @@ def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
         story.opening_clip(session)
         export_film(story, root / "film.mp4", FilmOptions(opening=True))
     except ValueError as error:
-        assert "missing" in str(error) or "it is no file" in str(error)
+        assert "missing" in str(error) or "it is not a file" in str(error)
     else:
         assert where == "openings/*.mp4", "only this one can be missed"
 

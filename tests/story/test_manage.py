@@ -168,7 +168,7 @@ def test_a_copy_follows_no_link(root, target):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_copy_waits_for_no_pipe(root):
     os.mkfifo(root / "game" / "pipe")
-    with pytest.raises(ValueError, match="is no file, so it is not copied"):
+    with pytest.raises(ValueError, match="is not a file, so it is not copied"):
         duplicate_story(root, "game", "copy")
 
 

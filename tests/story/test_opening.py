@@ -270,7 +270,7 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
 def test_a_frame_of_no_numbers_is_refused(tiny_encoder, value):
     frame = torch.zeros(3, 40, 60)
     frame[0, 3, 4] = value
-    with pytest.raises(ValueError, match="frame 0 has values that are no finite numbers"):
+    with pytest.raises(ValueError, match="frame 0 has values that are not finite"):
         open_game(tiny_encoder, "Miko waves", lambda index: frame, 1)
 
 
