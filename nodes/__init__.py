@@ -19,6 +19,7 @@ from .openings import EncodeShot, ReadFilmSpan
 from .play import PlayGameStory
 from .story import LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
+from .turn_values import GameTurnValues
 from .weights import GetAnimeGamerWeights
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
@@ -43,6 +44,7 @@ NODE_CLASS_MAPPINGS = {
     "PlayGameBatch": PlayGameBatch,
     "DrawTurnsAhead": DrawTurnsAhead,
     "ReadFilmSpan": ReadFilmSpan,
+    "GameTurnValues": GameTurnValues,
 }
 
 

@@ -181,6 +181,25 @@ def test_instructions_are_composed_and_listed(server):
     assert outputs["all"]["text"] == ["first line", "second line"]
 
 
+def test_a_turn_is_numbers_and_text_for_other_nodes(server, tiny):
+    values = ("turn", "instruction", "motion", "motion_level", "stamina", "social", "entertainment")
+    graph = {
+        "load": load(),
+        "start": node("GameHistory", **START | {"stamina": 30, "social": 40}),
+        "first": predict(["start", 0], WAVE),
+        "second": predict(["first", 1], RUN),
+        "show": node("StateDisplay", state=["second", 0]),
+        "values": node("GameTurnValues", state=["show", 0]),
+        **{name: node("PreviewAny", source=["values", index]) for index, name in enumerate(values)},
+    }
+    outputs = server.run(graph)["outputs"]
+    (state,) = outputs["show"]["animegamer_state"]
+    motion, gauges = state["motion"], state["gauges"]
+    wanted = [2, RUN, motion["scope"], motion["level"], *(gauges[name] for name in values[4:])]
+    assert [outputs[name]["text"][0] for name in values] == [str(value) for value in wanted]
+    assert len(set(gauges.values())) == 3, "no two stats are alike, so none stands for another"
+
+
 def test_the_toybox_knows_the_default_instructions(server):
     def default(kind, name):
         return server.get(f"/object_info/{kind}")[kind]["input"]["required"][name][1]["default"]
