@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -173,9 +173,11 @@ def append_line(path: Path, text: str) -> None:
 
 def _open_to_append(path: Path) -> BinaryIO:
     """A file to read and append to, unbuffered; OSError for a link, which could name a file anywhere, and a pipe."""
-    what = "a link" if path.is_symlink() else "not a file" if path.exists() and not path.is_file() else ""
-    if what:
-        raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode  # asked once: somebody else may remove it meanwhile
+        if not stat.S_ISREG(mode):
+            what = "a link" if stat.S_ISLNK(mode) else "not a file"
+            raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
     no_link = getattr(os, "O_NOFOLLOW", 0)  # it may become one meanwhile
     return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
 

@@ -316,7 +316,7 @@ def test_options_of_captioners_reach_them(monkeypatch):
         ("--captioner none --url http://localhost", "captioner 'none' has no option 'url'"),
         ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
         ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
-        ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' takes no 'device'"),
+        ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' has no option 'device'"),
         ("--captioner transformers --model nowhere --captioner-dtype bfloat16", "nowhere has no config.json"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -77,7 +77,7 @@ def test_frames_are_read_at_most_at_384_lines_and_never_enlarged():
 
 def test_a_missing_detector_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    with pytest.raises(ValueError, match="rapidocr, which is not installed; pip install 'rapidocr>=3.10,<4'"):
+    with pytest.raises(ValueError, match="rapidocr, which is not installed; run `pip install 'rapidocr>=3.10,<4'`"):
         check_installed()
     monkeypatch.delitem(sys.modules, "rapidocr")
     (tmp_path / "rapidocr").mkdir()

@@ -207,7 +207,7 @@ def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path, name, left)
 @pytest.mark.parametrize(
     "file, values, sentence",
     [
-        ("config.json", {"model_type": "siglip"}, "type 'siglip'; give one of type 'clip'"),
+        ("config.json", {"model_type": "siglip"}, "the model's type is 'siglip'; give one of type 'clip'"),
         ("config.json", [1], "config.json: expected an object, got a list"),
         (
             "preprocessor_config.json",

@@ -116,7 +116,7 @@ def test_a_representation_that_is_none_is_named(world, root, content):
     else:
         save_file(content, path)
     with_its_checksum(path, path.with_suffix(".json"))
-    with pytest.raises(ValueError, match="is not a saved state|are no state|has a representation of shape"):
+    with pytest.raises(ValueError, match="is not a saved state|are not a state|has a representation of shape"):
         go_on(world, root)
     path.unlink()
     path.with_suffix(".json").unlink()

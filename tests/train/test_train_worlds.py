@@ -174,9 +174,9 @@ def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tm
     parts = dataclasses.replace(new_parts(data), spec=spec)
     for models, stage, sentence in (
         ({"decoder": None, "engine": None}, "joint", "world has no decoder yet.*train stage vae first"),
-        ({"decoder": None, "engine": None}, "predict", "has not learned to .*stage predict.*train stage joint"),
+        ({"decoder": None, "engine": None}, "predict", "stage predict .*has not learned to .*train stage joint"),
         ({"engine": None}, "adapt", "world has no engine yet.*train stage predict first"),
-        ({}, "adapt", "has not learned to .*stage adapt.*train stage joint"),
+        ({}, "adapt", "stage adapt .*has not learned to .*train stage joint"),
     ):
         dataclasses.replace(parts, **models).save(save_world(world, spec))
         before = open_world(world).fingerprint

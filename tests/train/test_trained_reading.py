@@ -172,7 +172,7 @@ def test_files_that_contradict_one_another_or_the_world_are_refused(published, f
 
 def test_a_chosen_profile_plays_them_all_the_same_and_says_so(published, files):
     world = adapted(published, files, ("predict", "paper"), ("adapt", "reference"), profile="reference")
-    assert world.profile.name == "reference" and re.search("profile reference reads .* otherwise", world.warnings[0])
+    assert world.profile.name == "reference" and re.search("trained with profile .*, not reference", world.warnings[0])
     assert not adapted(published, files, ("predict", "paper"), profile="paper").warnings
     assert open_world(published.folder).with_profile("as_run").warnings
 
