@@ -226,6 +226,7 @@ def test_a_stop_ends_the_wait_for_the_rate_and_further_retries(stub):
     [
         ({"url": "localhost:8000/v1"}, "http://HOST"),
         ({"url": "http://me:pass@host/v1"}, "without a password"),
+        ({"url": "http://host/v1?key=secret"}, "a key goes into the environment"),
         ({"url": "http://localhost:80O0/v1"}, "http://HOST"),
         ({"url": "http://local..host/v1"}, "http://HOST"),
         ({"url": "http://\u2603.host/v1"}, "http://HOST"),

@@ -37,7 +37,10 @@ SHORTEST_SECRET, LONGEST_NAME = 8, 300  # letters
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
-_BAD_URL = "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password"
+_BAD_URL = (
+    "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password and without ?...; a key goes "
+    "into the environment variable OPENAI_API_KEY"
+)
 _SHOWN = 200  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 
@@ -75,13 +78,14 @@ class EndpointSettings:
 
 
 def _is_address(url: str) -> bool:
-    """Whether a url has a host, a usable port if any, and no password."""
+    """Whether a url has a host, a usable port if any, and neither a password nor a query, which messages would show."""
     try:
         parts = urlsplit(url)
         found = url.isprintable() and parts.hostname and parts.hostname.encode("idna") and parts.port != 0
     except ValueError:  # a port that is not a number, a host that cannot be a name
         return False
-    return bool(found) and parts.scheme in ("http", "https") and not parts.username and not parts.password
+    hidden = parts.username or parts.password or parts.query or parts.fragment
+    return bool(found) and parts.scheme in ("http", "https") and not hidden
 
 
 class RateLimiter:
