@@ -102,16 +102,17 @@ def test_it_gives_way_to_any_other_prompt(server, story):
 
 
 @pytest.mark.parametrize(
-    ("change", "finished"),
-    [({}, True), ({"seed": 1}, False), ({"instructions": SLEEP}, False), ({"model": "other"}, False)],
+    ("change", "steps"),
+    [({}, 990), ({"seed": 1}, 991), ({"instructions": SLEEP}, 992), ({"model": "other"}, 993)],
     ids=str,
 )
-def test_a_half_drawn_shot_is_finished_for_the_turn_that_shows_it(server, story, change, finished):
-    look = {"after": 0, "steps": 300}
+def test_a_half_drawn_shot_is_finished_for_the_turn_that_shows_it(server, story, change, steps):
+    """Each case has steps of its own, so that none finds the shot of another."""
+    look, finished = {"after": 0, "steps": steps}, not change
     ahead(server, story, instructions=[RUN, SLEEP], pieces=2)  # their states
     running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN, SLEEP], **look)})
     server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))
-    time.sleep(0.5)
+    time.sleep(0.2)
     assert not server.get(f"/history/{running}"), "the first shot is half drawn"
     inputs = {**PLAY, **look, "story": story, "instructions": RUN, **change}
     inputs["model"] = [change.get("model", "load"), 0]

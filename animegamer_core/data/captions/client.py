@@ -39,7 +39,7 @@ JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
 _BAD_URL = (
     "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password and without ?...; a key goes "
-    "into the environment variable OPENAI_API_KEY"
+    f"into the environment variable {KEY}"
 )
 _SHOWN = 200  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
