@@ -132,7 +132,7 @@ def test_what_was_typed_stands_below_the_instruction_that_it_was_read_as(tab):
 
 def test_a_story_that_cannot_be_stays_on_the_first_page_with_one_sentence(tab):
     assert tab.locator(".ag-new option").all_inner_texts() == ["toybox", "qiqi (not installed)"]
-    for story, world, why in (("bad/name?", "toybox", "cannot be"), ("b", "qiqi", "not installed")):
+    for story, world, why in (("bad/name?", "toybox", "not a valid"), ("b", "qiqi", "not installed")):
         tab.fill(".ag-new input", story)
         tab.select_option(".ag-new select", world)
         tab.click(".ag-new .ag-main")

@@ -59,7 +59,7 @@ def test_shots_are_walked_by_keys(page):
     page.locator(".ag-training-shots button").first.focus()
     page.keyboard.press("ArrowLeft")
     assert caption.inner_text() == "Shots at step 2"
-    assert page.locator(".ag-training-shots img").get_attribute("alt").startswith("Step 2: clips")
+    assert page.locator(".ag-training-shots img").get_attribute("alt").startswith("Step 2: dataset clips")
     page.locator(".ag-training-shots button").last.click()
     assert caption.inner_text() == "Shots at step 4" and page.locator(".ag-training-shots button").last.is_disabled()
 
