@@ -225,6 +225,16 @@ def test_a_large_picture_is_made_smaller_but_no_lower_than_a_shot(tmp_path):
     assert picture.shape == (40, 60000, 3)
 
 
+@pytest.mark.parametrize("name", ["wave.webp", "wave.png"])
+def test_an_animated_picture_is_refused_and_not_read_as_its_first_frame(tmp_path, name):
+    frames = [Image.new("RGB", (48, 32), (shade, 0, 0)) for shade in (0, 120, 240)]
+    frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], duration=125)
+    with pytest.raises(ValueError, match="is animated; save it as .mp4"):
+        read_opening(tmp_path / name, None, DECODER)
+    frames[1].save(tmp_path / name)
+    assert len(read_opening(tmp_path / name, None, DECODER)[0]) == 1
+
+
 def test_grey_of_16_bit_keeps_its_shades(tmp_path):
     shades = np.linspace(0, 65535, 64 * 48).astype(np.uint16).reshape(48, 64)
     Image.fromarray(shades).save(tmp_path / "deep.png")

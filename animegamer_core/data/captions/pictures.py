@@ -26,6 +26,7 @@ MOST_REFERENCES = 30  # more would be too small to tell apart on one sheet
 MOST_PICTURES = 3  # of one character, side by side
 SHEET_SIDE = 1344  # px; three tiles of 448, the size in which InternVL looks at pictures
 _CELL, _BAND, _GAP = 400, 56, 12  # px: a reference picture, the band with its number, the space between
+_MAY_MOVE = ("GIF", "PNG", "WEBP")  # not MPO, a photograph with a second picture in the same file
 _PAPER, _INK = "#ffffff", "#000000"
 
 
@@ -150,6 +151,10 @@ def _cell(reference: Reference) -> Image.Image:
     return cell
 
 
+class _Moves(Exception):
+    """A file holds several pictures, to be shown one after another."""
+
+
 def open_picture(path: Path) -> Image.Image:
     """A picture in RGB, on white and upright; ValueError for any other file."""
     if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
@@ -157,6 +162,8 @@ def open_picture(path: Path) -> Image.Image:
     try:
         with Image.open(path) as file:
             check_pixels(*file.size)
+            if file.format in _MAY_MOVE and getattr(file, "is_animated", False):
+                raise _Moves(path)
             upright = ImageOps.exif_transpose(file)
             if upright.mode.startswith("I;16"):  # Pillow would cut off all above 255
                 return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
@@ -167,6 +174,8 @@ def open_picture(path: Path) -> Image.Image:
         raise ValueError(f"{path}: there is no such file; name a picture") from error
     except SizeError as error:
         raise ValueError(f"{path}: {error}") from error
+    except _Moves as error:
+        raise ValueError(f"{path}: is animated; save it as .mp4, or one of its frames as PNG") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
     flat = Image.new("RGBA", upright.size, _PAPER)
