@@ -200,7 +200,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=30, help="turns of each measurement")
     parser.add_argument("--world", choices=("toybox", "tiny"), default="toybox", help="tiny: random weights, quick")
-    parser.add_argument("--steps", type=int, default=20, help="sampling steps of each shot")
+    parser.add_argument("--steps", type=int, default=16, help="sampling steps of each shot")
     parser.add_argument("--thinks", type=float, nargs="*", default=[2, 6, 12], help="seconds before a choice")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
