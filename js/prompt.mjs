@@ -13,9 +13,9 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 /**
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many turns are played as `director` proposes them. Of
- * more than one of `takes` the best is kept. `opening` is the uploaded {name, subfolder, film, at, text} that a new story
- * begins with.
+ * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many
+ * turns are played as `director` proposes them. Of more than one of `takes` the best is kept. `opening` is the uploaded
+ * {name, subfolder, film, at, text} that a new story begins with.
  */
 export function turnPrompt({ world, film, opening, ...turn }) {
   if (film) return filmPrompt(film, turn);

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import io
 
+from ..animegamer_core.life import STATS
 from ..animegamer_core.state import scope_name
 from .schemas import schema
 from .values import Moment, StateSocket
-
-STATS = ("stamina", "social", "entertainment")
 
 
 class GameTurnValues(io.ComfyNode):

@@ -120,8 +120,8 @@ def test_a_half_drawn_shot_is_finished_for_the_turn_that_shows_it(server, story,
     entry = server.run({name: loaded[name] for name in inputs["model"][:1]} | {"play": node("PlayGameStory", **inputs)})
     (found,) = server.wait(running)["outputs"]["ahead"]["animegamer_ahead"]
     assert bool(found["turns"][0]["clip"]) == finished and not found["turns"][1]["clip"]
-    (told,) = entry["outputs"]["play"]["animegamer_story"]
-    assert told["turns"] == 1
+    (played,) = entry["outputs"]["play"]["animegamer_story"]
+    assert played["turns"] == 1
 
 
 def test_an_interrupt_ends_it_within_a_step(server, story):
