@@ -112,9 +112,9 @@ class RunDir:
 
     def spec(self, variant: Variant) -> ModelSpec:
         """The sizes of a variant's models."""
-        base, steps = self.world.spec, self.budget.sampler_steps
+        base = self.world.spec
         return replace(
             base,
             encoder=replace(base.encoder, variant=variant.encoder),
-            decoder=base.decoder if steps is None else replace(base.decoder, steps=steps),
+            decoder=replace(base.decoder, **self.budget.decoder),
         )
