@@ -1,4 +1,4 @@
-"""The verb `new`: free base models become a world to train."""
+"""The verb `new`: free base models, or a small world with more words, become a world to train."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image e
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `new`."""
-    parser.add_argument(
-        "--cogvideox", metavar="DIR", type=Path, required=True, help="CogVideoX-2b in the diffusers layout"
-    )
-    parser.add_argument(
-        "--mistral", metavar="DIR", type=Path, required=True, help="Mistral-7B-Instruct-v0.1 for transformers"
-    )
+    parser.add_argument("--cogvideox", metavar="DIR", type=Path, help="CogVideoX-2b in the diffusers layout")
+    parser.add_argument("--mistral", metavar="DIR", type=Path, help="Mistral-7B-Instruct-v0.1 for transformers")
     parser.add_argument("--t5", metavar="DIR", type=Path, help="t5-v1_1-xxl; default: CogVideoX-2b's own text_encoder")
     parser.add_argument("--clip", metavar="DIR", type=Path, help="CLIP-ViT-B-16-laion2B-s34B-b88K, needed to train")
+    parser.add_argument(
+        "--from", dest="start", metavar="WORLD", help="instead of base models: begin with a small world, such as toybox"
+    )
+    parser.add_argument(
+        "--dataset", metavar="DIR", type=Path, help="with --from: the dataset whose words the new world knows too"
+    )
     parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to create or complete")
     parser.add_argument("--spec", choices=("release",), help="accept only models with the published sizes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random initial weights (default %(default)s)")
@@ -34,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the world with a progress line; print where it is, what it lacks, its licences and the next command."""
+    if args.start is not None:
+        return _extend(args)
+    if args.cogvideox is None or args.mistral is None or args.dataset is not None:
+        raise ValueError("give --cogvideox and --mistral, or --from and --dataset")
     folders = BaseFolders(args.cogvideox, args.mistral, args.t5, args.clip)
     with ProgressLine() as line:
         world = new_world(folders, args.out, line.show, spec=args.spec, seed=args.seed, precision=args.precision)
@@ -46,4 +52,21 @@ def run(args: argparse.Namespace) -> int:
             lines.append(f"its {name} is missing, which training needs; run this again with {option}")
     next_step = f"{PROGRAM} train warmup --dataset DATASET --world {shlex.quote(str(world.folder))} --out runs/warmup"
     sys.stdout.write("\n".join([*lines, "", world.licence, f"Next: {next_step}", ""]))
+    return 0
+
+
+def _extend(args: argparse.Namespace) -> int:
+    """Make a world that begins with another one's weights."""
+    from ..checkpoint import open_world
+    from ..data.dataset import DatasetFolder
+    from ..train.extended_world import extended_world
+
+    if args.dataset is None or any((args.cogvideox, args.mistral, args.t5, args.clip)):
+        raise ValueError("--from needs --dataset, and takes none of --cogvideox, --mistral, --t5 and --clip")
+    world = extended_world(open_world(args.start), DatasetFolder.open(args.dataset), args.out, args.seed)
+    folder, dataset = shlex.quote(str(world.folder)), shlex.quote(str(args.dataset))
+    sys.stdout.write(
+        f"{world.folder} has the weights of {args.start}, and knows the words of {args.dataset} too\n"
+        f"Next: {PROGRAM} train all --dataset {dataset} --world {folder} --out runs/{world.folder.name}\n"
+    )
     return 0

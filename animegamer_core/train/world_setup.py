@@ -105,16 +105,26 @@ def _represents_shots(world: World, start: Sequence[Path]) -> bool:
 
 def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokenizer:
     """A tokenizer of all words in a dataset's instructions; ValueError if they are more than the spec's vocabulary."""
+    return small_tokenizer(dataset_words(turns), spec)
+
+
+def dataset_words(turns: Sequence[ClipRecord]) -> list[str]:
+    """The lower-case words of captions and instructions, sorted."""
     from tokenizers.pre_tokenizers import Whitespace
 
     splitter = Whitespace()
     captioned = [turn for turn in turns if turn.captioned]
     texts = (clean_text(text).lower() for turn in captioned for text in (turn.caption, turn.instruction))
-    words = sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
+    return sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
+
+
+def small_tokenizer(words: Sequence[str], spec: ModelSpec) -> GameTokenizer:
+    """A tokenizer of these words; ValueError if they are more than the spec's vocabulary."""
     tokenizer = GameTokenizer.from_words(words, spec.state.tokens)
     if tokenizer.size > spec.engine.vocab_size:
+        count = len(set(words))
         raise ValueError(
-            f"the dataset has {len(words)} words, but the vocabulary of spec {spec.name!r} has room for "
-            f"{spec.engine.vocab_size - tokenizer.size + len(words)}; use a larger spec or fewer words"
+            f"the dataset has {count} words, but the vocabulary of spec {spec.name!r} has room for "
+            f"{spec.engine.vocab_size - tokenizer.size + count}; use a larger spec or fewer words"
         )
     return tokenizer

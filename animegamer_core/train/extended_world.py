@@ -1,0 +1,84 @@
+"""A small world that begins with another one's weights and also knows the words of a dataset.
+
+V vocabulary, H width.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoint import World, save_world
+from ..checkpoint.world import MANIFEST
+from ..data.dataset import DatasetFolder
+from ..model.prompt import GameTokenizer
+from .parts import WorldParts
+from .sampling import random_seed
+from .world_setup import dataset_words, small_tokenizer
+
+BEGAN_AS = "began as"  # key of the new world's provenance
+
+
+def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: int = 0) -> World:
+    """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
+
+    Every weight is the start's; the rows of new words are drawn from the normal distribution of its words' rows. The
+    motion table is the dataset's. Probes, scoring models and the rules of the life are left out: they are the start's.
+    ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
+    """
+    folder = Path(out)
+    if (folder / MANIFEST).is_file():
+        raise ValueError(f"{folder} already holds a world; choose another folder (--out)")
+    parts = WorldParts.load(start).in_memory()
+    engine, encoder = parts.of("engine"), parts.of("encoder")
+    parts.of("decoder")
+    old = engine.tokenizer
+    own = _words(old)
+    if not own:
+        raise ValueError(f"world {start.spec.name!r} spells any word, so it needs no new ones; train it on the dataset")
+    tokenizer = small_tokenizer([*own, *dataset_words(dataset.turns)], start.spec)
+    for name, table in {
+        "engine": engine.llm.get_input_embeddings(),
+        "engine output": engine.llm.get_output_embeddings(),
+        "text encoder": encoder.text_tower.get_input_embeddings(),
+    }.items():
+        _move_rows(table, old, tokenizer, own, random_seed(seed, name))
+    engine.tokenizer, encoder.tokenizer = tokenizer, tokenizer.backend
+    provenance = {BEGAN_AS: f"{start.spec.name} ({start.fingerprint[:12]})", "dataset": dataset.path.name}
+    world = save_world(
+        folder,
+        start.spec,
+        profile=start.profile.name,
+        motion_table=dataset.motion_table,
+        provenance=provenance | dataset.motion_provenance,
+        licence=start.licence,
+        trained_window=start.trained_window,
+    )
+    return parts.save(world)
+
+
+def _words(tokenizer: GameTokenizer) -> list[str]:
+    """The words of a word-level vocabulary in the order of their ids; empty for any other tokenizer."""
+    from tokenizers.models import WordLevel
+
+    if not isinstance(tokenizer.backend.model, WordLevel):
+        return []
+    entries = tokenizer.backend.get_vocab(with_added_tokens=True)
+    return [word for word in sorted(entries, key=entries.__getitem__) if not word.startswith("<")]
+
+
+@torch.no_grad()
+def _move_rows(table: nn.Module, old: GameTokenizer, new: GameTokenizer, own: list[str], seed: int) -> None:
+    """Give each entry of the new vocabulary the row that it had in the old one, and a new word a random row."""
+    before_VH: Tensor = table.weight.clone()
+    ids = old.backend.get_vocab(with_added_tokens=True)
+    words_VH = before_VH[[ids[word] for word in own]]
+    generator = torch.Generator().manual_seed(seed)
+    for index in range(new.size):
+        entry = new.backend.id_to_token(index)
+        if entry in ids:
+            table.weight[index] = before_VH[ids[entry]]
+        else:
+            table.weight[index] = torch.normal(words_VH.mean(0), words_VH.std(0), generator=generator)

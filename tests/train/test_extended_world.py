@@ -1,0 +1,96 @@
+"""`new --from`: a small world that begins with another's weights and knows a dataset's words too."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import open_world
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.extended_world import BEGAN_AS, extended_world
+
+OLD = "Character: Red; Motion: walk; Background: day field."
+NEW = "Character: Violet; Motion: juggle; Background: night harbour."
+
+
+@pytest.fixture(scope="module")
+def other(places):
+    """(the start, a dataset of the same clips with other words)."""
+    dataset = DatasetFolder.open(places[0])
+    turns = tuple(
+        dataclasses.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
+        for turn in dataset.turns
+    )
+    return open_world(places[1]), dataclasses.replace(dataset, turns=turns)
+
+
+def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other, tmp_path):
+    start, dataset = other
+    world = extended_world(start, dataset, tmp_path / "world")
+    before, after = (each.load_engine("cpu", torch.float32) for each in (start, world))
+    assert start.tokenizer().unknown_words(NEW) == ("Violet", "juggle", "night", "harbour")
+    assert not world.tokenizer().unknown_words(NEW) and not world.tokenizer().unknown_words(OLD)
+    one, two = before.predict([], OLD), after.predict([], OLD)
+    assert one.levels == two.levels
+    torch.testing.assert_close(one.representation, two.representation)
+    embed = after.llm.get_input_embeddings().weight
+    ids = [world.tokenizer().backend.token_to_id(word) for word in ("violet", "juggle", "harbour")]
+    assert len({tuple(embed[index].tolist()) for index in ids}) == 3  # each new word has a row of its own
+
+
+def test_both_encoders_read_old_words_as_before(other, tmp_path):
+    start, dataset = other
+    world = extended_world(start, dataset, tmp_path / "world")
+    size = start.spec.encoder.image.image_size
+    picture = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        one, two = (each.load_encoder("cpu", torch.float32)(["slowly walk"], picture) for each in (start, world))
+    torch.testing.assert_close(one, two)
+
+
+def test_the_same_seed_gives_the_same_world_and_provenance_says_where_it_began(other, tmp_path):
+    start, dataset = other
+    worlds = [extended_world(start, dataset, tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    assert worlds[0].fingerprint == worlds[1].fingerprint != worlds[2].fingerprint
+    assert worlds[0].provenance[BEGAN_AS] == f"{start.spec.name} ({start.fingerprint[:12]})"
+    assert worlds[0].motion_table == dataset.motion_table
+
+
+def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):
+    out = tmp_path / "world"
+    command = ["new", "--from", str(places[1]), "--dataset", str(places[0]), "--out", str(out)]
+    assert main(command) == 0
+    assert f"train all --dataset {places[0]} --world {out}" in capsys.readouterr().out
+    steps = "--steps 1 --batch 2 --lr-warmup 0 --set adapt.batch=2".split()
+    run = ["train", "all", "--dataset", str(places[0]), "--world", str(out), "--out", str(tmp_path / "runs")]
+    assert main([*run, "--stages", "predict,adapt", *steps]) == 0
+    assert main(command) == 2 and "already holds a world" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--from", "toybox"], "--from needs --dataset"),
+        (["--from", "toybox", "--dataset", "d", "--mistral", "m"], "takes none of --cogvideox"),
+        (["--cogvideox", "c"], "give --cogvideox and --mistral, or --from and --dataset"),
+        (["--cogvideox", "c", "--mistral", "m", "--dataset", "d"], "give --cogvideox and --mistral, or --from"),
+    ],
+)
+def test_half_a_request_is_refused(words, says, tmp_path, capsys):
+    assert main(["new", *words, "--out", str(tmp_path / "world")]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "world").exists()
+
+
+def test_more_words_than_its_vocabulary_has_room_for_are_refused_before_a_file_is_written(other, tmp_path):
+    start, dataset = other
+    turns = tuple(
+        dataclasses.replace(turn, motion=" ".join(f"word{number}x{index}" for index in range(40)))
+        for number, turn in enumerate(dataset.turns)
+    )
+    with pytest.raises(ValueError, match="the vocabulary of spec 'tiny' has room for"):
+        extended_world(start, dataclasses.replace(dataset, turns=turns), tmp_path / "world")
+    assert not (tmp_path / "world").exists()
