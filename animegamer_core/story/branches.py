@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,17 +109,23 @@ class Branch:
         write_text(path, b"".join(self._texts()[:count]).decode("utf-8"))
 
     def copy_shots(self, other: Branch, count: int) -> None:
-        """Take the shots of `other` for undrawn turns with the same state, among the first `count`."""
-        texts, others = self._texts(), other._texts()
+        """Take the shots of `other` for undrawn turns with the same state, among the first `count`.
+
+        Who proposed a turn and what was typed stay this branch's own.
+        """
+        texts = self._texts()
         pairs = list(enumerate(zip(self.entries, other.entries)))[:count]  # noqa: B905 up to the shorter branch's end
         undrawn = [index for index, (own, its) in pairs if own.shot is None and its.shot and own.state == its.state]
         if not undrawn:
             return
+        drawn = {}
         for index in undrawn:
-            texts[index] = others[index]
+            its = other.entries[index]
+            drawn[index] = replace(self.entries[index], shot=its.shot, seed=its.seed, takes=its.takes)
+            texts[index] = _text(drawn[index], json.loads(texts[index]))
         self._replace(texts)
-        for index in undrawn:
-            self.entries[index] = other.entries[index]
+        for index, entry in drawn.items():
+            self.entries[index] = entry
 
     def _texts(self) -> list[bytes]:
         return _texts_of(self.path)[: len(self.entries)] if self.entries else []

@@ -1,6 +1,7 @@
 """Stories in a folder, their branches, and openings."""
 
 import itertools
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,17 @@ def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_pa
     assert [entry.shot is not None for entry in undrawn.entries] == filled
     undrawn.append(turns[2], {})
     assert len(undrawn.entries) == 4 and Branch(undrawn.path).entries == undrawn.entries
+
+
+def test_a_turn_that_takes_a_shot_keeps_who_proposed_it_and_what_was_typed(tmp_path):
+    state, shot, first = ("a" * 64, "b" * 64, "c" * 64)
+    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "line-2.jsonl")
+    undrawn.append(BranchEntry(state, None, 1, typed="go home", proposed_by=""), {"instruction": "own"})
+    drawn.append(BranchEntry(state, shot, 7, (first, shot), "", "rules"), {"instruction": "other"})
+    undrawn.copy_shots(drawn, 1)
+    assert undrawn.entries == [BranchEntry(state, shot, 7, (first, shot), "go home", "")]
+    assert Branch(undrawn.path).entries == undrawn.entries
+    assert json.loads(undrawn.path.read_text())["instruction"] == "own"
 
 
 def test_an_undrawn_turn_gets_its_shot(tmp_path):
