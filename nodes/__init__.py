@@ -1,4 +1,4 @@
-"""The ComfyUI nodes. Only the module `comfyui` calls ComfyUI's own modules."""
+"""The ComfyUI nodes. Only the modules `comfyui` and `routes` call ComfyUI's own modules."""
 
 from __future__ import annotations
 
