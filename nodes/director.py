@@ -9,7 +9,7 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, GameSession
 from ..animegamer_core.story.director import SUGGESTIONS
-from ..animegamer_core.story.endpoint import MODEL, URL
+from ..animegamer_core.story.endpoint import MODEL, URL, give_up_after
 from ..animegamer_core.story.endpoint_director import DIRECTORS, RULES, proposer_for
 from ..animegamer_core.story.story import Story
 from . import comfyui
@@ -18,6 +18,7 @@ from .widgets import LAST_TURN, MAX_SEED, choice_input, optional_number_input
 
 MOST_AUTOPLAY = 10_000
 MOST_SUGGESTIONS = 10
+LONGEST_SUGGESTING = 90.0  # seconds
 
 
 def autoplay_inputs() -> list[io.Input]:
@@ -69,7 +70,8 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         facts = world_facts(query.get("world", ""))
         rules = facts.life.rules
         session = GameSession(opening=CharacterState(**rules.start), rules=rules)
-    director = proposer_for(query.get("director", RULES), facts.life, facts.spec_name, session, seed)
+    check = give_up_after(LONGEST_SUGGESTING)  # a page waits, and one of the server's threads with it
+    director = proposer_for(query.get("director", RULES), facts.life, facts.spec_name, session, seed, check)
     rules = session.rules or facts.life.rules
     found = [
         {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}

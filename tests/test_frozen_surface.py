@@ -164,6 +164,8 @@ def lost_arguments(old: Json, new: Json, where: str) -> Iterator[str]:
         renamed = f"--{now.get('dest', '').replace('_', '-')}"
         if renamed in new_flags and renamed not in old_flags and new_flags[renamed]["dest"] == now["dest"]:
             now["dest"] = facts["dest"]
+        if facts.get("required") and now:  # whoever gave it still may
+            now["required"] = facts["required"]
         yield from lost_facts(facts, now, f"{where} {flag}")
     yield from (
         f"{where} {flag}: new and required"

@@ -15,6 +15,7 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the film and its dataset")
     parser.add_argument("--spec", default="toybox", help="the spec that sets the clips' size (default %(default)s)")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read the film (default: one per core)")
+    parser.add_argument("--held-out", type=float, metavar="SHARE", help="fraction of the games to hold out")
     parser.add_argument("--yes", action="store_true", help="do not ask before the download")
 
 
@@ -35,6 +36,7 @@ def prepare_example(args: argparse.Namespace) -> list[str] | None:
     film = get_film(example, args.out)
     describe(example, args.out)
     print(f"{film}: {example.title}, {example.licence}")
-    workers = [] if args.workers is None else ["--workers", str(args.workers)]
-    options = ["--out", str(args.out / "dataset"), "--spec", args.spec, "--captioner", "script", *workers]
-    return ["build", str(film), *options, "--characters", str(args.out / CHARACTERS)]
+    given = {"--workers": args.workers, "--held-out": args.held_out}
+    options = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+    placed = ["--out", str(args.out / "dataset"), "--spec", args.spec, "--characters", str(args.out / CHARACTERS)]
+    return ["build", str(film), *placed, "--captioner", "script", *options]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
@@ -44,6 +45,17 @@ def model_at(url: str, model: str) -> VisionModel:
     from ..data.captions.client import EndpointModel, EndpointSettings
 
     return EndpointModel(EndpointSettings(url, model, timeout=TIMEOUT, retries=RETRIES, max_tokens=MOST_TOKENS))
+
+
+def give_up_after(seconds: float) -> Callable[[], None]:
+    """A `check` that raises a ValueError once that time has passed since this call."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > end:
+            raise ValueError(f"the endpoint gave no valid answer within {seconds:g} s; try again, or look at its log")
+
+    return check
 
 
 def answer_of(model: VisionModel, question: Question, attempt: int, check: Callable[[], None] = do_nothing) -> Reply:

@@ -30,8 +30,10 @@ from torch import nn  # noqa: E402
 
 from animegamer_core.checkpoint import open_world  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
+from animegamer_core.data.motion import motion_value  # noqa: E402
 from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import psnr  # noqa: E402
+from animegamer_core.evaluate.judges import MotionRule  # noqa: E402
 from animegamer_core.evaluate.toybox.batched_play import Script, play_games  # noqa: E402
 from animegamer_core.evaluate.toybox.context import Clips, EvalContext  # noqa: E402
 from animegamer_core.state import GameState  # noqa: E402
@@ -112,6 +114,13 @@ class Film:
             self.nearest(played),
         )
 
+    def levels(self, clips: Clips) -> list[int]:
+        """The motion level of each clip, measured as the dataset was."""
+        rule = MotionRule.of(self.world)
+        if rule.flow is None:
+            raise ValueError("the dataset's motion was not measured with OpenCV's DIS, which this script uses")
+        return [int(rule.table.level(motion_value(clip, **rule.flow.left_out))) for clip in clips]
+
     def draw(self, states: Sequence[GameState], seeds: Sequence[int]) -> Clips:
         """The shots of predicted states, at the values of their motion levels."""
         values = [self.world.motion_table.value(state.motion) for state in states]
@@ -150,8 +159,7 @@ def main() -> None:
 
 def report(film: Film, split: str, shots: Shots, probe: nn.Module, names: Sequence[str]) -> list[str]:
     """The figures of one split."""
-    measured = film.context.levels(film.context.measure(shots.played))
-    true_levels = film.context.levels(film.context.measure(shots.true))
+    measured, true_levels = film.levels(shots.played), film.levels(shots.true)
     error = [
         np.abs(np.subtract(astuple(state.change), astuple(turn.change)))
         for state, turn in zip(shots.states, shots.turns, strict=True)

@@ -15,7 +15,7 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.life import Act, Life, Words
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
-from animegamer_core.story.endpoint import MODEL, TRIES, URL, model_at
+from animegamer_core.story.endpoint import MODEL, TRIES, URL, give_up_after, model_at
 from animegamer_core.story.endpoint_director import proposer_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
@@ -124,6 +124,14 @@ def test_the_player_can_stop_while_the_model_thinks(stub):
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         proposed(director(stub, check=check))
+    assert time.monotonic() - began < 5
+
+
+def test_a_page_does_not_wait_for_ever_for_a_silent_endpoint(stub):
+    stub.script[:] = [Slow(20)]
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="gave no valid answer within 0.4 s"):
+        proposed(director(stub, check=give_up_after(0.4)))
     assert time.monotonic() - began < 5
 
 
