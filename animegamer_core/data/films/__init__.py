@@ -1,1 +1,1 @@
-"""A film read, understood and cut: from the file to the clips of its segments."""
+"""Reads films, finds their scenes and cuts them into clips."""

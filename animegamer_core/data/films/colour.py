@@ -1,6 +1,6 @@
-"""Converts a film's frames to the RGB that a screen shows: matrix, range, rotation, pixel aspect, HDR.
+"""Converts a film's frames to RGB for display: colour matrix, range, rotation, pixel aspect, HDR.
 
-H height, W width of the displayed frame. PyAV is imported where it is needed.
+H height, W width of the displayed frame. PyAV is only imported when a frame is converted.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _TO_709 = np.array(
     [[1.6605, -0.5876, -0.0728], [-0.1246, 1.1329, -0.0083], [-0.0182, -0.1006, 1.1187]], dtype=np.float32
 )
 _WHITE = 203.0  # cd/m2 of paper white in HDR (BT.2408), which becomes the brightest value of the result
-_PEAK = 1000.0  # cd/m2 that nearly all HDR films are graded for; headers often lack it
-_SHADES = 4096
+_PEAK = 1000.0  # cd/m2: peak brightness that most HDR films are graded for; headers often omit it
+_SHADES = 4096  # entries of the lookup tables (12 bits)
 
 
 class Display:
     """Converts the frames of one film to displayed RGB in the size of the first frame."""
 
     def __init__(self, frame: VideoFrame, stream: VideoStream) -> None:
-        """frame: the film's first decoded frame."""
+        """frame: the film's first decoded frame. SizeError if its pictures are too large."""
         from av.video.reformatter import VideoReformatter
 
         self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
@@ -52,7 +52,7 @@ class Display:
         return (self._width, self._height) if self.turns % 2 else (self._height, self._width)
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
-        """RGB (H, W, 3). PQ and HLG are tone-mapped to an ordinary screen."""
+        """A frame as RGB (H, W, 3); PQ and HLG are tone-mapped to standard dynamic range."""
         matrix, pixels = _matrix(frame), frame.format
         is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
         shown = self._reformatter.reformat(
@@ -61,7 +61,7 @@ class Display:
             self._height,
             "rgb48le" if self.hdr else "rgb24",
             src_colorspace=matrix,
-            # RGB has none, but PyAV before 17 looks at the source's only where the two differ.
+            # RGB has no matrix, but PyAV before 17 applies the source's matrix only if the two differ.
             dst_colorspace=_BT709 if matrix == _BT601 else _BT601,
             src_color_range=_FULL if is_full else _LIMITED,
             dst_color_range=_FULL,
@@ -74,21 +74,21 @@ class Display:
 
 @lru_cache(maxsize=1)
 def _one_thread() -> dict[str, int]:
-    """The option of PyAV 17 and later that keeps small conversions on one thread, which is many times faster."""
+    """The option that keeps conversions on one thread, many times faster for small frames; PyAV has it from 17 on."""
     import av
 
     return {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
 
 
 def _square_pixels(width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
-    """The size in square pixels, for pixels of this aspect (width : height); stretches, so that no detail is lost."""
+    """The size in square pixels. aspect: of a stored pixel (width : height). Only stretches, so no detail is lost."""
     if not aspect or aspect == 1:
         return width, height
     return (round(width * aspect), height) if aspect > 1 else (width, round(height / aspect))
 
 
 def _matrix(frame: VideoFrame) -> int | None:
-    """libswscale's YUV table for a frame; untagged pictures are BT.709 from 720 lines on, as in players."""
+    """libswscale's YUV table for a frame. Like players, takes untagged frames for BT.709 if they are HD."""
     if frame.format.is_rgb:
         return None
     untagged = _BT709 if frame.width >= 1280 or frame.height > 576 else _BT601
@@ -96,10 +96,10 @@ def _matrix(frame: VideoFrame) -> int | None:
 
 
 def tone_map(rgb_HW3: NDArray[np.uint16], transfer: str) -> NDArray[np.uint8]:
-    """A PQ or HLG picture (H, W, 3), 16 bit in BT.2020, as ordinary 8-bit BT.709.
+    """Convert a PQ or HLG picture (H, W, 3), 16-bit BT.2020, to 8-bit BT.709. transfer: 'pq' or 'hlg'.
 
     The curve of Report BT.2390 (section 5.4.1) compresses highlights from 1000 cd/m2 to paper white, per channel; the
-    system gamma of HLG (1.2) is per channel too. Darker tones stay.
+    system gamma of HLG (1.2) is per channel too. Darker tones are unchanged.
     """
     light = _light_table(transfer)[rgb_HW3 >> 4].reshape(-1, 3) @ _TO_709.T
     codes = (np.clip(light, 0.0, 1.0) * (_SHADES - 1) + 0.5).astype(np.uint16)
@@ -108,7 +108,7 @@ def tone_map(rgb_HW3: NDArray[np.uint16], transfer: str) -> NDArray[np.uint8]:
 
 @lru_cache(maxsize=2)
 def _light_table(transfer: str) -> NDArray[np.float32]:
-    """Code value (12 bit) -> light of the rolled-off picture, 0..1."""
+    """Code value (12 bit) -> linear light after the roll-off, 0..1; 1 is paper white."""
     code = np.linspace(0.0, 1.0, _SHADES)
     pq = code if transfer == "pq" else _pq_code(_PEAK * _hlg_scene(code) ** 1.2)
     peak, white = _pq_code(np.array([_PEAK, _WHITE]))
@@ -117,7 +117,7 @@ def _light_table(transfer: str) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _screen_table() -> NDArray[np.uint8]:
-    """Light -> 8-bit code for a screen of gamma 2.4 (BT.1886)."""
+    """Linear light (12 bit) -> 8-bit code for a display gamma of 2.4 (BT.1886)."""
     return np.rint(255 * np.linspace(0.0, 1.0, _SHADES) ** (1 / 2.4)).astype(np.uint8)
 
 
@@ -133,7 +133,7 @@ def _pq_code(light: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _hlg_scene(code: NDArray[np.floating]) -> NDArray[np.floating]:
-    """ARIB STD-B67: code 0..1 -> light of the scene 0..1."""
+    """ARIB STD-B67: code 0..1 -> scene light 0..1."""
     a, b, c = 0.17883277, 0.28466892, 0.55991073
     return np.where(code <= 0.5, code**2 / 3, (np.exp((code - c) / a) + b) / 12)
 

@@ -28,7 +28,7 @@ from .sound import sounds_at
 from .survey import FilmScene, ReadableFrames, Survey
 from .writing import MOST_TEXT, looked_at, reading_size
 
-SPAN_SECONDS = 20.0  # of a film that a process cuts at a time; seeking to a span costs about a second
+SPAN_SECONDS = 20.0  # seconds of film that a process cuts at a time; seeking to a span costs about a second
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class ClipShape:
 class Cut:
     """One segment of a film: a clip, or why it was dropped.
 
-    start, end: seconds in the film. clip: its path in the folder. value: motion value. signature: for near-duplicates.
+    start, end: seconds in the film. clip: its path relative to the dataset folder. value: motion value in px per frame.
+    signature: of its pictures, to find near-duplicates. dropped: the reason, None for a clip.
     """
 
     start: float
@@ -67,8 +68,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive scenes of one film that one process cuts. first: the number of the first. whole: whether the survey
-    could read the film to its end. most_text: fraction of the picture that text may cover; from 1 on it is not read."""
+    """Consecutive scenes of one film that one process cuts.
+
+    first: the number of the first scene. whole: whether the survey could read the film to its end. most_text: largest
+    fraction of the picture that text may cover; from 1 on, the clips are not searched for text.
+    """
 
     film: Path
     name: str
@@ -81,7 +85,7 @@ class Span:
 def spans_of(
     film: Path, name: str, survey: Survey, done: Collection[int], most_text: float = MOST_TEXT
 ) -> Iterator[Span]:
-    """The scenes that are not finished, in spans of about 20 seconds."""
+    """Yield the unfinished scenes in spans of about 20 seconds. done: numbers of the finished scenes."""
     held: list[FilmScene] = []
     for number, item in enumerate((*survey.scenes, None)):
         full = held and held[-1].scene.end - held[0].scene.start >= SPAN_SECONDS
@@ -93,7 +97,7 @@ def spans_of(
 
 
 def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tuple[Span, list[list[Cut]] | str]:
-    """Write the clips of a span; returns it and the segments of each scene, or the message why it cannot be read."""
+    """Write the clips of a span; returns the span, and the segments of each scene or a message if reading failed."""
     plans = [segments_of(item.scene, shape.frames, shape.fps) for item in span.scenes]
     times = [time for plan in plans for segment in plan for time in segment.times]
     if not times:
@@ -115,17 +119,17 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
 
 
 def clips_of(film: str) -> str:
-    """The beginning of the paths of a film's clips."""
+    """The path prefix of a film's clips."""
     return f"{CLIPS}/{film}/"
 
 
 def is_cut(clip: str, film: str) -> bool:
-    """Whether a clip of a film has a name that cutting gives; clips of people have other names."""
+    """Whether the clip's name is one that cutting gives; clips that a person added have other names."""
     return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
 class _Shown(NamedTuple):
-    """The frames of a segment at the clip's size, a few of them at the size at which text is read, and its sound."""
+    """A segment's frames at the clip's size, a few of them at the text detector's size, and its sound."""
 
     clip_FHWC: NDArray[np.uint8]
     pages: list[NDArray[np.uint8]]
@@ -135,7 +139,7 @@ class _Shown(NamedTuple):
 def _shown(
     pictures: Iterator[NDArray[np.uint8]], sound: NDArray[np.float32] | None, crop: Crop, shape: ClipShape, read: bool
 ) -> _Shown:
-    """Take a segment's frames from the film. read: whether to look for text in it."""
+    """Take the next segment's frames from `pictures`. read: whether the segment will be searched for text."""
     size, clip, pages = (shape.height, shape.width), [], []
     chosen = looked_at(shape.frames) if read else ()
     for index, picture in enumerate(itertools.islice(pictures, shape.frames)):
@@ -153,7 +157,7 @@ def _cut_segment(
     measure: Callable[[NDArray[np.uint8]], float],
     out: Path,
 ) -> Cut:
-    """The segment, written as a clip or dropped. Frames with a flash are not measured."""
+    """Write a segment as a clip, or drop it. Its motion is measured without the frames of flashes."""
     start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
     judged = np.delete(shown.clip_FHWC, segment.flashed, axis=0) if segment.flashed else shown.clip_FHWC
     value = measure(judged)

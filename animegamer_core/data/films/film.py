@@ -1,6 +1,6 @@
-"""Reading films: the header, and the frames as RGB in display order with their times.
+"""Reads films: the header, and the frames as RGB in display order with their times.
 
-The readers accept damaged files: what is readable comes first, then a FilmError. H height, W width as displayed.
+For a damaged file, the readers yield what is readable, then raise FilmError. H height, W width as displayed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .film_file import FilmError, FilmFile, Timed, opened
 FILM_SUFFIXES = tuple(
     ".3gp .avi .divx .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm .wmv".split()
 )
-AT = 1e-3  # seconds that a frame may be early, since containers round times to milliseconds
+AT = 1e-3  # seconds by which times may differ, since containers round them to milliseconds
 _BACK = (0.0, 2.0, 10.0, math.inf)  # seconds before the wanted time to seek to, tried in turn
 
 
@@ -27,7 +27,7 @@ _BACK = (0.0, 2.0, 10.0, math.inf)  # seconds before the wanted time to seek to,
 class FilmInfo:
     """A film's header and the shape of its first frame.
 
-    width, height: as displayed, after rotation, in square pixels. fps: on average. seconds: 0.0 if the header has no
+    width, height: as displayed, after rotation, in square pixels. fps: the average. seconds: 0.0 if the header has no
     length. rotation: counterclockwise degrees from the stored to the displayed picture: 0, 90, 180 or 270. variable:
     whether the frame rate varies, according to the header. hdr: '', 'pq' or 'hlg'.
     """
@@ -44,8 +44,11 @@ class FilmInfo:
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """One frame. index: its number in the film, or -1 if reading began later. seconds: since the first shown frame.
-    rgb: (H, W, 3)."""
+    """One frame.
+
+    index: its number in the film, or -1 if reading did not begin at the film's start. seconds: since the first shown
+    frame. rgb: (H, W, 3).
+    """
 
     index: int
     seconds: float
@@ -73,10 +76,11 @@ def probe(path: Path) -> FilmInfo:
 def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 0) -> Iterator[FilmFrame]:
     """Yield the frames of a film in display order, from the one shown at `start` to the last before `stop`.
 
-    start, stop: seconds since the first shown frame; None: to the end. threads: of the decoder, 0 for one per core; use
-    1 when several films are read at once. Times come from the file, so a variable frame rate stays; frames without a
-    time, or with one that does not rise, follow at the average rate. Interlaced pictures are not changed, undecodable
-    ones are left out. FilmError: before the first frame for what is not a film, after the last if the film breaks off.
+    start, stop: seconds since the first shown frame; stop None: to the end. threads: of the decoder, 0 for one per
+    core; use 1 if several films are read at once. Times come from the file, so a variable frame rate is preserved;
+    frames with no time, or with one that does not increase, follow at the average rate. Interlaced frames are not
+    deinterlaced, and undecodable frames are skipped. FilmError before the first frame if the file is not a film, after
+    the last one if the film breaks off.
     """
     for back in _BACK:
         begin = max(0.0, start - back)
@@ -103,10 +107,10 @@ def _from_shown(film: FilmFile, frames: Iterable[Timed], start: float, stop: flo
 
 
 def frames_at(frames: Iterable[FilmFrame], times: Sequence[float]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the picture at each of the times (seconds, never falling): the last frame with seconds <= time.
+    """Yield the picture at each time (seconds, in ascending order): the last frame with seconds <= time.
 
-    Before the first frame that is the first one. One frame past the last time is read from `frames`. ValueError without
-    frames.
+    For times before the first frame, that is the first frame. One frame past the last time is read from `frames`.
+    ValueError if there are no frames.
     """
     following = iter(frames)
     shown = coming = next(following, None)

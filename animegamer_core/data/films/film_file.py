@@ -1,6 +1,6 @@
 """An open film file: its video track, the times of its frames, and where it breaks off.
 
-`film` reads through this module. PyAV is imported where it is needed.
+`film` and `sound` read through this module. PyAV is only imported when a file is opened.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
 _DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
-_DECODING_TIMES = ("avi",)  # formats with the times of decoding, not of display
-_LISTS = ("concat", "hls", "dash", "sdp")  # formats that only name other files, which must not be read unasked
+_DECODING_TIMES = ("avi",)  # formats that store decoding times, not display times
+_LISTS = ("concat", "hls", "dash", "sdp")  # formats that only refer to other files, which must not be read unasked
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
-_MISSING = 1.0  # seconds that must be missing from the end before a file counts as cut off
-_LATE = 1.0  # seconds after the end that a time may be
+_MISSING = 1.0  # seconds that must be missing at the end before a file counts as truncated
+_LATE = 1.0  # seconds by which a time may exceed the film's length
 _BEFORE = 1.0  # seconds before the wanted sound to seek to
 _USUAL_FPS = 25.0
-_DOUBTED_FPS = 240.0  # from here on a header often has the ticks of its clock, as WebM's 1000
+_DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
 MOST_FPS = 1000.0  # frames per second
 
 
 class FilmError(ValueError):
-    """A film that cannot be read, or not to its end; the message names the file."""
+    """A film cannot be read, or not to its end; the message names the file."""
 
 
 class Timed(NamedTuple):
-    """A decoded frame with its number in the film (-1: unknown) and its seconds since the first shown one."""
+    """A decoded frame, its number in the film (-1: unknown), and its time in seconds since the first shown frame."""
 
     index: int
     seconds: float
@@ -118,8 +118,11 @@ class FilmFile:
         return self._first.time or 0.0
 
     def frames(self, start: float) -> Iterator[Timed]:
-        """Yield the film's frames (call this once): from a key frame about `start`, or all of them (`whole`) if `start`
-        is 0 or the file cannot be searched by time. Sets `broken` at the end."""
+        """Yield the film's frames; call this once. Sets `broken` at the end.
+
+        They begin at a key frame near `start` (seconds); `whole` is then false. All frames are yielded if `start` is 0
+        or the file's times cannot be relied on, none if seeking fails.
+        """
         origin = self._first.time
         file, may_jump = self.path.stat(), self.container.format.name in _MAY_JUMP
         jumps = start > 0 and may_jump and _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
@@ -152,13 +155,13 @@ class FilmFile:
 
         try:
             self.container.seek(math.floor(time / self.stream.time_base), stream=self.stream)
-        # no index, after the end, or a time that no film has: the caller tries an earlier time, then 0
+        # no index, past the end, or an impossible time: read_frames tries an earlier time, then 0
         except (av.error.FFmpegError, OverflowError):
             return False
         return True
 
     def _decode(self) -> Iterator[VideoFrame]:
-        """Yield the frames from here on; after damage none before the next key frame."""
+        """Yield the frames from here on; after a damaged one, skip to the next key frame."""
         damaged = False
         for frame in self._decode_all():
             damaged = frame.is_corrupt or (damaged and not frame.key_frame)
@@ -176,7 +179,7 @@ class FilmFile:
                 for frame in packet.decode():
                     frame.pts = due.popleft() if due else frame.pts
                     yield frame
-            except av.error.FFmpegError as error:  # skip the packet; if the film ends here, this is why
+            except av.error.FFmpegError as error:  # skip the packet; if the film ends here, this is the reason
                 self._failure = error.strerror
 
     def _packets(self) -> Iterator[Packet]:
@@ -215,12 +218,12 @@ def has_sound(path: Path) -> bool:
 
 
 def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
-    """The film's sound from about `start`, seconds of the file's own clock, as far as it can be decoded."""
+    """Yield the film's sound as far as it can be decoded, from shortly before `start` (seconds of the file's clock)."""
     import av
 
     with _container(path) as container:
         track = container.streams.audio[0]
-        with contextlib.suppress(av.error.FFmpegError):  # no index: it is read from its start
+        with contextlib.suppress(av.error.FFmpegError):  # no index: read from the start
             container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
         try:
             for packet in container.demux(track):
@@ -232,7 +235,11 @@ def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
 
 @lru_cache(maxsize=64)
 def _clock_jumps(path: Path, size: int, changed: int) -> bool:
-    """Whether the times of a film jump back; reads its packets once a process and decodes none."""
+    """Whether the times of a film jump back.
+
+    Reads all packets, without decoding them, once per process. size, changed: of the file, so that a changed file is
+    read again.
+    """
     import av
 
     last = -math.inf
@@ -242,7 +249,7 @@ def _clock_jumps(path: Path, size: int, changed: int) -> bool:
                 if packet.dts is not None and packet.dts < last:
                     return True
                 last = last if packet.dts is None else packet.dts
-        except av.error.FFmpegError:  # reading the film to there will report it
+        except av.error.FFmpegError:  # read_frames reports it
             return False
     return False
 
@@ -278,7 +285,10 @@ def _length(container: InputContainer, track: VideoStream) -> float:
 
 
 def frame_rate(stated: float, frames: int, seconds: float) -> float:
-    """Frames a second, below MOST_FPS: as stated, or if that is doubtful by the frames and seconds of the header."""
+    """Frames per second, below MOST_FPS.
+
+    As stated; if that is doubtful, from the header's frame count and length, else 25.
+    """
     if stated < _DOUBTED_FPS:
         return stated
     counted = (frames - 1) / seconds if seconds else 0.0
@@ -288,17 +298,17 @@ def frame_rate(stated: float, frames: int, seconds: float) -> float:
 class Clock:
     """Seconds since the first shown frame, always increasing even if the file's times are not.
 
-    One odd time (not rising, or far after the end) is ignored; from the second in a row on, the file's clock has jumped
-    and is shifted so that frames follow at the average rate.
+    A single odd time (not later than the one before, or far past the end) is ignored. Two in a row mean that the file's
+    clock has jumped: it is shifted so that frames follow at the average rate.
     """
 
     def __init__(self, origin: float | None, step: float, seconds: float) -> None:
         self._shift, self._step, self._odd = -(origin or 0.0), step, 0
-        self._last = self._good = -math.inf  # the last time given, and the last that the file's own clock gave
+        self._last = self._good = -math.inf  # the last time returned, and the last that came from the file's clock
         self._limit = seconds + _LATE if seconds else math.inf
 
     def read(self, time: float | None) -> float:
-        """The seconds of the next frame; time: from the file, None if it has none."""
+        """The next frame's time in seconds. time: as stored in the file, None if it has none."""
         seconds = math.nan if time is None else time + self._shift
         if self._good == -math.inf:
             self._last = self._good = 0.0 if time is None else seconds

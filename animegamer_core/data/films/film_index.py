@@ -1,11 +1,11 @@
 """The index of the films in a dataset folder: the survey of each, and its finished scenes, so that a build continues.
 
     films/<film>.json     the survey, and the settings that the film's clips are cut with
-    films/<film>.jsonl    one line a finished scene: its clips, and what was left out
+    films/<film>.jsonl    one line per finished scene: its clips, and the segments that were dropped
     films/<film>/         the strip of pictures
     clips/<film>/         the clips
 
-One program cuts a film at a time; several machines may cut different films.
+Only one program may cut a film at a time; several machines may cut different films.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .cutting import Cut, Span, is_cut
 from .survey import FilmScene, Survey
 
 FILMS = "films"
-SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys of how scenes are found: of all films, and of one film
-TEXT = "most_text"  # key in these: fraction of the picture that text may cover
+SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys for how scenes are found: in all films, and in one film
+TEXT = "most_text"  # key within them: largest fraction of the picture that text may cover
 LONGEST_NAME = 60
-# Half a character: how earlier versions wrote a byte of a file name that is not UTF-8. A pair of halves is a character.
+# A lone surrogate: earlier versions wrote a non-UTF-8 byte of a file name so. A surrogate pair is a character.
 _FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
 # Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
@@ -59,26 +59,26 @@ class FilmEntry:
         }
 
     def has_other_scene_settings(self, settings: Mapping[str, Any]) -> bool:
-        """Whether its scenes were found with other settings."""
+        """Whether the film's scenes were found with other settings than these."""
         return self.settings.get(SCENES) != settings[SCENES]
 
     def most_text(self, default: float) -> float:
-        """How much of the picture text may cover in its clips; the default for a film of an earlier version."""
+        """The largest fraction of a clip's picture that text may cover; the default for films of an earlier version."""
         scenes = self.settings.get(SCENES)
         value = scenes.get(TEXT) if isinstance(scenes, dict) else None
         return value if isinstance(value, int | float) else default
 
 
 def film_name(path: Path) -> str:
-    """The name of a film's folder and files: readable, safe on every system, always the same for a file name."""
+    """The name of a film's folder and files: readable, safe on every system, the same for the same file name."""
     name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
-    if len(name) > LONGEST_NAME:  # episodes may differ in their last letters alone
+    if len(name) > LONGEST_NAME:  # episodes may differ only in their last letters
         name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
     return f"film-{name}".rstrip("-") if not name or RESERVED.fullmatch(name) else name
 
 
 def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
-    """The films by their names; ValueError if two names are equal, whatever their case, which some disks ignore."""
+    """The films by name; ValueError if two names differ only in case, which some file systems ignore, or not at all."""
     named: dict[str, Path] = {}
     taken: dict[str, Path] = {}
     for film in films:
@@ -109,20 +109,20 @@ def _write(out: Path, name: str, entry: FilmEntry) -> None:
 
 
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
-    """Write a film's survey, and forget the finished scenes of an earlier one, which may have had others."""
+    """Write a film's survey, and delete the finished scenes of an earlier survey, whose scenes may differ."""
     _finished_path(out, name).unlink(missing_ok=True)
     _write(out, name, FilmEntry(_plain(film.name), film.stat().st_size, settings, survey))
 
 
 def strip_folder(out: Path, name: str) -> Path:
-    """Where the strip of pictures of a film is."""
+    """The folder of a film's strip of pictures."""
     return out / FILMS / name
 
 
 def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmScene]) -> None:
-    """Give a film (this is its entry) new scenes; scenes that it already had stay finished, the others must be cut.
+    """Replace a film's scenes; scenes that it already had stay finished, new ones must be cut. entry: the present one.
 
-    After a kill in between, some scenes are cut again, but a number never refers to a different scene.
+    If the program is killed meanwhile, some scenes are cut again, but a number never refers to a different scene.
     """
     path = _finished_path(out, name)
     before, finished = entry.survey.scenes, read_scenes(out, name)
@@ -134,7 +134,7 @@ def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmS
 
 
 def scenes_to_cut(out: Path) -> dict[str, int]:
-    """Film -> how many of its scenes are not cut yet, for those that have some."""
+    """Film -> how many of its scenes are not cut yet, without films whose scenes are all cut."""
     return {
         name: left
         for name, film in read_film_index(out).items()
@@ -143,7 +143,7 @@ def scenes_to_cut(out: Path) -> dict[str, int]:
 
 
 def remove_unused_clips(out: Path, name: str) -> None:
-    """Remove the clips that were cut from scenes which a finished film no longer has."""
+    """Remove clips that were cut from scenes that a finished film no longer has."""
     used = {cut.clip for cuts in read_scenes(out, name).values() for cut in cuts}
     for path in (out / CLIPS / name).glob("*"):
         clip = path.relative_to(out).as_posix()
@@ -152,7 +152,7 @@ def remove_unused_clips(out: Path, name: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """A file name, or a message with a path in it, as UTF-8 text: some systems have other names."""
+    """A file name, or a message that contains one, as valid UTF-8; on some systems names may hold other bytes."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
@@ -179,7 +179,7 @@ def check_same_settings(
 
 
 def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
-    """Film -> message for each film whose scenes were found with other settings; they stay."""
+    """Film -> message for each film whose scenes were found with other settings; those scenes are kept."""
     return {
         name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
         f"version, and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
@@ -190,7 +190,7 @@ def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> str:
-    """The differences between two settings, in words."""
+    """The differences between two settings as text: `name before, now after`."""
     differences = []
     for name in sorted({*before, *now}):
         one, other = before.get(name), now.get(name)
@@ -207,9 +207,9 @@ class _FinishedScene(TypedDict):
 
 
 def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
-    """The finished scenes of a film, by number in order, without a last line that a kill cut off.
+    """The finished scenes of a film by number, in order. A last line that was only partly written is ignored.
 
-    DatasetError names any other damaged line.
+    DatasetError for any other damaged line.
     """
     path = _finished_path(out, name)
     scenes = {}
@@ -237,7 +237,7 @@ def add_scenes(out: Path, span: Span, cuts: Sequence[Sequence[Cut]]) -> None:
 
 
 def tidy_film(out: Path, name: str) -> None:
-    """Sort the lines of a film whose scenes are all finished, and remove unfinished files that a kill left."""
+    """Sort the lines of a film whose scenes are all finished, and remove the partial files of a killed program."""
     path = _finished_path(out, name)
     lines = _lines(read_scenes(out, name))
     if path.is_file() and path.read_bytes() != lines.encode():

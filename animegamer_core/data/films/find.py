@@ -1,4 +1,4 @@
-"""Finding films among files and folders."""
+"""Finds films among files and folders."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .film_file import FilmError
 
 
 def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
-    """The films among files and, at any depth, in folders, sorted and without repeats.
+    """The films among these files and, at any depth, in these folders; sorted, without duplicates.
 
-    A named file counts whatever its suffix. In folders FILM_SUFFIXES decide; hidden files and the clips of datasets
-    (finished ones, and `out`) are skipped, unless the clips' folder is itself named. FilmError for an
-    unreadable path; ValueError if no film is found, or none in one of the folders.
+    A file in `paths` counts as a film whatever its suffix. In folders, only files with FILM_SUFFIXES count; hidden
+    files and the clips of datasets (finished ones, and the one in `out`) are skipped, unless a clips folder is itself
+    in `paths`. FilmError for an unreadable path; ValueError if there is no film at all, or none in one of the folders.
     """
     found: set[Path] = set()
     empty: list[Path] = []

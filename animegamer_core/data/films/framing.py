@@ -1,7 +1,7 @@
 """Crops the black borders of a film, scene by scene, and resizes the rest to the clip's shape.
 
-A border is black from side to side, and the picture begins right after it. Dark pictures, a lamp in the night and the
-letters of credits do not look like that: such scenes show no borders and take those of a scene near them.
+A border is black from side to side, and the picture begins right after it. Dark pictures, a lamp at night and the
+letters of credits do not look like that: such scenes show no borders and get those of a scene near them.
 F frames, H height, W width, C channels.
 """
 
@@ -21,8 +21,8 @@ from .scenes import Scene
 DARK = 28  # brightest channel of a black pixel: borders have noise, and some are not quite black
 FULL = 255
 _CLEAR = 0.3  # least fraction of bright pixels in the brighter lines of a picture that shows its borders
-_BORDER, _PICTURE = 0.35, 0.5  # fractions of that: most in a line of a border, least in a line of the picture
-_SOMETHING = 0.1  # least bright fraction of a line that shows anything
+_BORDER, _PICTURE = 0.35, 0.5  # relative to those lines: most in a line of a border, least in a line of the picture
+_SOMETHING = 0.1  # least fraction of bright pixels in a line that shows anything
 _SOFT = 4  # pixels over which a border may blend into the picture
 _ALIKE = 3  # pixels: borders that differ by less are the same
 _SCENES = 3  # scenes that must agree before opposite borders of different width are accepted
@@ -40,9 +40,9 @@ class Crop:
 
 @dataclass(frozen=True)
 class BorderSample:
-    """The rows and columns of a frame: (2, H) and (2, W), 0..255.
+    """Measurements of a frame's rows (2, H) and columns (2, W), 0..255.
 
-    First the fraction of the line that is not dark (255 is all of it), then its mean brightness.
+    Index 0: the fraction of the line that is not dark (255: all of it). Index 1: its mean brightness.
     """
 
     seconds: float
@@ -51,7 +51,7 @@ class BorderSample:
 
 
 def border_sample(frame: FilmFrame) -> BorderSample:
-    """The rows and columns of one frame; about three frames per second are enough."""
+    """Measure the rows and columns of one frame; about three frames per second are enough."""
     rgb = frame.rgb
     brightest = np.maximum(np.maximum(rgb[..., 0], rgb[..., 1]), rgb[..., 2])
     shares = (brightest > DARK).view(np.uint8) * np.uint8(FULL)
@@ -62,8 +62,8 @@ def border_sample(frame: FilmFrame) -> BorderSample:
 def crops_of_scenes(samples: Sequence[BorderSample], scenes: Sequence[Scene]) -> list[Crop]:
     """The crop of each scene.
 
-    A scene too dark or too short to show its borders takes the crop of the nearest scene that does, unless that would
-    cut off something visible. Without any such scene nothing is cropped.
+    A scene too dark or too short to show its borders gets the crop of the nearest scene that shows them, unless that
+    would cut off something visible. If no scene shows borders, nothing is cropped.
     """
     sides = [_sides(_inside(samples, scene)) for scene in scenes]
     upright = _agreed([rows for rows, _ in sides], scenes)
@@ -84,8 +84,11 @@ Pair = tuple[int, int]  # borders at two opposite sides
 
 @dataclass(frozen=True)
 class _Side:
-    """What a scene shows at two opposite sides: its borders (None: unknown), and the dark lines outside of everything
-    visible, which a crop may remove."""
+    """What a scene shows at two opposite sides, in pixels.
+
+    before, after: the borders, None if unknown. dark: how many dark lines are outside of everything visible, which a
+    crop may remove; None if nothing is visible.
+    """
 
     before: int | None = None
     after: int | None = None
@@ -96,12 +99,12 @@ class _Side:
         return None if self.before is None or self.after is None else (self.before, self.after)
 
     def allows(self, pair: Pair) -> bool:
-        """Whether borders of this width cut off nothing visible in this scene."""
+        """Whether cropping borders of this width removes nothing visible from this scene."""
         return self.dark is None or all(other < own + _ALIKE for own, other in zip(self.dark, pair, strict=True))
 
 
 def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
-    """The top and bottom, and the left and right side of one scene, from its frames."""
+    """The (top, bottom) and the (left, right) borders of one scene, from its frames."""
     if not samples:
         return _Side(), _Side()
     rows, columns = np.stack([sample.rows for sample in samples]), np.stack([sample.columns for sample in samples])
@@ -120,7 +123,8 @@ def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
 def _side(
     shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], is_clear: bool
 ) -> _Side:
-    """shares, light: of each line in most frames; fullest: the share in the fullest frame without a flash."""
+    """shares, light: of each line, the bright fraction and the brightness in the median frame. fullest: the bright
+    fraction in the brightest frames except flashes."""
     some = np.flatnonzero(fullest >= _SOMETHING)
     dark = (int(some[0]), int(len(fullest) - 1 - some[-1])) if some.size else None
     if not is_clear:
@@ -129,12 +133,12 @@ def _side(
 
 
 def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | None:
-    """Width of the border before the first line of the picture; None if the picture has a dark edge of its own."""
+    """Width of the border before the first line of the picture; None if it cannot be told from a dark picture."""
     if shares[0] >= _BORDER:
         return 0
     first = int(np.argmax(shares >= _PICTURE))
     outside = slice(0, max(1, first - _SOFT + 1))
-    near = slice(max(0, first - 2 * _SOFT), outside.stop)  # no text is here, and a picture's edge is brighter
+    near = slice(max(0, first - 2 * _SOFT), outside.stop)  # no text is here; a picture's edge would be brighter
     inside = light[first : first + _SOFT].max()
     dark = light[near].max() <= inside / 4 and light[outside].max() <= inside / 2
     return first if shares[first] >= _PICTURE and shares[outside].max() < _BORDER and dark else None
@@ -155,8 +159,11 @@ def _alike(pair: Pair, other: Pair | None) -> bool:
 
 
 def _is_plausible(pair: Pair, seen: Sequence[Pair | None]) -> bool:
-    """Whether opposite borders have about the same width, as real ones do. Others are usually a dark sky over a bright
-    ground, unless several scenes show the same and none shows even borders that share one of them."""
+    """Whether a pair can be real borders: usually, these have the same width on both sides.
+
+    Others are mostly a dark sky over bright ground. They count only if several scenes show the same, and no scene shows
+    even borders of which one has the same width.
+    """
     if _even(pair):
         return True
     contradicted = any(other and _even(other) and _meet(pair, other) for other in seen)
@@ -168,20 +175,23 @@ def _even(pair: Pair) -> bool:
 
 
 def _meet(pair: tuple[int | None, int | None], other: Pair) -> bool:
-    """Whether at least one border is the same."""
+    """Whether at least one border has the same width."""
     return any(one is not None and abs(one - two) < _ALIKE for one, two in zip(pair, other, strict=True))
 
 
 def _usual(pair: Pair, counts: Counter[Pair]) -> Pair:
-    """The median of all borders that are nearly the same, so that they do not vary by a pixel."""
+    """The median of all borders that are nearly the same, so that crops do not vary by a pixel."""
     same = np.array([other for other in counts.elements() if _alike(pair, other)])
     before, after = np.median(same, axis=0)
     return round(float(before)), round(float(after))
 
 
 def _borrowed(index: int, side: _Side, seen: Sequence[Pair | None], scenes: Sequence[Scene]) -> Pair:
-    """The borders of the nearest scene that this one allows, preferring those that share one of its own; without these
-    its own narrower border on both sides; else none."""
+    """Borders for a scene whose own are unknown or implausible.
+
+    The choices in order: those of the nearest scene with one border in common; its own narrower border on both sides;
+    those of the nearest scene; none. Borders that would cut off something visible are never used.
+    """
 
     def gap(other: int) -> float:
         return max(scenes[other].start - scenes[index].end, scenes[index].start - scenes[other].end)
@@ -194,9 +204,9 @@ def _borrowed(index: int, side: _Side, seen: Sequence[Pair | None], scenes: Sequ
 
 
 def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Crop a frame's borders, crop its centre to the aspect of `size`, and resize it to (height, width).
+    """Crop a frame's borders, centre-crop it to the aspect of `size` (height, width), and resize it to that size.
 
-    Reduced by area, enlarged by cubic interpolation. ValueError if the crop leaves nothing.
+    Uses area interpolation to shrink and cubic interpolation to enlarge. ValueError if the crop leaves nothing.
     """
     import cv2
 

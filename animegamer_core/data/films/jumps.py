@@ -1,6 +1,6 @@
 """Jumps: frames whose picture differs from the one before by more than motion explains; each is a cut or a flash.
 
-TransNetV2 takes many flashes for cuts, and misses some cuts between similar pictures; jumps settle both.
+TransNetV2 takes many flashes for cuts, and misses some cuts between similar pictures; jumps correct both.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class JumpSettings:
 
 
 class JumpFinder:
-    """Finds the jumps among thumbnails that are added in order, of which it keeps about a second.
+    """Finds the jumps among thumbnails that are added in order; keeps about the last second of them.
 
-    jumps: the frames of jumps without flashes, in order. flashed: the frames of flashes.
+    jumps: numbers of the frames with a jump that is no flash, in order. flashed: numbers of the frames of flashes.
     """
 
     def __init__(self, settings: JumpSettings) -> None:
@@ -48,25 +48,25 @@ class JumpFinder:
         self._change = lru_cache(maxsize=CACHED)(change)
 
     def add(self, thumbnail: Thumbnail) -> None:
-        """Add the next thumbnail; decides about the one AROUND frames before it."""
+        """Add the next thumbnail; decides whether the one AROUND frames before it is a jump."""
         self._differences.append(difference(self._thumbnails[-1], thumbnail) if self._thumbnails else 0.0)
         self._thumbnails.append(thumbnail)
         if len(self._thumbnails) > AROUND:
             self._decide(len(self._thumbnails) - 1 - AROUND)
 
     def finish(self) -> None:
-        """Decide about the last frames."""
+        """Decide which of the last frames are jumps; call this after the last frame."""
         count = len(self._thumbnails)
         for at in range(max(0, count - AROUND), count):
             self._decide(at)
 
     def _decide(self, at: int) -> None:
-        """Add the frame at this place of the thumbnails to the jumps or flashes if it is one."""
+        """Add the frame at this index of the thumbnails to the jumps or the flashes if it is one."""
         if not self._differs(at):
             return
         before, after = self._thumbnails[at - 1], self._thumbnails[at]
         own, found = self.settings.change * (before.contrast + after.contrast), self._change(before, after)
-        # Motion that begins stands out from the calm side too, but not by much: `own / 2` must remain.
+        # The start of a motion stands out from the calm side too, but not by much: `own / 2` must remain.
         if found <= own or not self._stands_out(at, found - own / 2):
             return
         flash = self._flash(at, found)
@@ -76,7 +76,7 @@ class JumpFinder:
             self.jumps.append(after.number)
 
     def _differs(self, at: int) -> bool:
-        """Whether a frame differs from the one before by more than its neighbours do."""
+        """Whether a frame differs from the one before by much more than its neighbours do."""
         near = [*range(max(1, at - NEAR), at), *range(at + 1, min(at + NEAR + 1, len(self._differences)))]
         return at > 0 and self._differences[at] * len(near) > RATIO * sum(self._differences[place] for place in near)
 
@@ -88,20 +88,21 @@ class JumpFinder:
         return found > self.settings.outstanding * calmer and (empties or found > PEAK * wilder)
 
     def _motion(self, first: int, end: int) -> float:
-        """The motion at these places: the second largest change, since one may be a cut, without flashes."""
+        """The motion at these indices: the second largest change without flashes, since the largest may be a cut."""
         changes = sorted(self._changes(first, end), key=lambda place_value: -place_value[1])
         moves = (value for place, value in changes if not self._flash(place, value))
         return next(itertools.islice(moves, 1, None), 0.0)
 
     def _changes(self, first: int, end: int) -> list[tuple[int, float]]:
-        """(place, change from the thumbnail before it) of the existing places from first up to end."""
+        """(index, change from the thumbnail before it) of the existing indices from first up to end."""
         places = range(max(1, first), min(len(self._thumbnails), end))
         return [(place, self._change(self._thumbnails[place - 1], self._thumbnails[place])) for place in places]
 
     def _flash(self, at: int, found: float) -> range:
-        """The places of the flash that begins or ends at this place; empty if there is none.
+        """The indices of the flash that begins or ends at this index; empty if there is none.
 
-        Either the picture before the flash comes back after it, or this one was there before it.
+        A flash begins here if the picture before it comes back soon, and ends here if this picture was there shortly
+        before.
         """
         around = [value for _, value in self._changes(at - AROUND, at + AROUND + 1) if value < found / 2]
         moving = sorted(around)[-2] if len(around) > 1 else 0.0

@@ -1,9 +1,9 @@
-"""A person's corrections of where a film's scenes change: a change added, or one taken away.
+"""A person's corrections of where a film's scenes change: a change that is added or removed.
 
 Lines of corrections.jsonl about a film:
 
-    {film, scene_change: [before, after]}    another scene begins between these two seconds, which no clip then shows
-    {film, no_scene_change: second}          the scene that begins at this second continues from the one before
+    {film, scene_change: [before, after]}    a scene begins between these times; clips leave out the time between them
+    {film, no_scene_change: second}          the scene that begins at this time continues the scene before it
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAME = 0.002  # seconds: times are written in milliseconds
 
 @dataclass(frozen=True)
 class SceneChange:
-    """A correction. before, after: seconds around the added change; equal where a change at this second is removed."""
+    """A correction. before, after: seconds around an added change; both are the time of a removed one."""
 
     film: str
     before: float
@@ -33,7 +33,7 @@ class SceneChange:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> SceneChange:
-        """The correction of a line; ValueError for an invalid one."""
+        """The correction in a line of corrections.jsonl; ValueError if it is invalid."""
         film, keys = row.get("film"), sorted(row.keys() - {"film"})
         if not isinstance(film, str) or keys not in ([ADDED], [REMOVED]):
             raise ValueError(f"expected film and {ADDED} or {REMOVED}, and nothing else in the line")
@@ -51,7 +51,7 @@ class SceneChange:
         return cls(film, float(value[0]), float(value[1]))
 
     def apply(self, scenes: Sequence[FilmScene]) -> list[FilmScene]:
-        """The corrected scenes; unchanged if the correction was applied before. ValueError if it fits no scene."""
+        """The corrected scenes; unchanged if the correction was applied before. ValueError if no scene matches."""
         return _without(scenes, self.before) if self.is_removed else _with(scenes, self.before, self.after)
 
 
@@ -60,7 +60,7 @@ def _is_second(value: Any) -> bool:
 
 
 def _with(scenes: Sequence[FilmScene], before: float, after: float) -> list[FilmScene]:
-    """The scenes with the one around the two seconds divided between them."""
+    """The scenes, with the one that contains both times split there."""
     if any(before < item.scene.start <= after + _SAME for item in scenes):
         return list(scenes)  # a scene begins there already
     for at, item in enumerate(scenes):
@@ -79,12 +79,12 @@ def _divided(item: FilmScene, before: float, after: float) -> tuple[FilmScene, F
 
 
 def _without(scenes: Sequence[FilmScene], second: float) -> list[FilmScene]:
-    """The scenes, with the one that begins at the second joined to the one before it."""
+    """The scenes, with the one that begins at `second` joined to the one before it."""
     at = next((at for at, item in enumerate(scenes) if abs(item.scene.start - second) <= _SAME), None)
     if at == 0 or not scenes or not scenes[0].scene.start < second < scenes[-1].scene.end:
         raise ValueError(f"no scene change at {second:g} s can be removed: the film starts or ends there")
     if at is None:
-        return list(scenes)  # taken away already
+        return list(scenes)  # removed already
     first, then = scenes[at - 1], scenes[at]
     flashes = first.scene.flashes + then.scene.flashes
     joined = dataclasses.replace(first.scene, end=then.scene.end, fade_out=then.scene.fade_out, flashes=flashes)

@@ -1,7 +1,7 @@
 """A film's scenes: where its cuts, dissolves and fades are, found in one pass over the frames.
 
-TransNetV2 (`transnet`) says how likely each frame ends a shot. `jumps` finds flashes, which are no cuts, and settles
-where the network doubts; `transitions` makes one list of all.
+TransNetV2 (`transnet`) gives the probability that a frame ends a shot. `jumps` finds flashes, which are not cuts, and
+decides where the network is unsure; `transitions` merges all of it into one list.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .transnet import TransNet
 if TYPE_CHECKING:
     import torch
 
-CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a tear between
+CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a broken frame between
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One scene: start and end in seconds; end is the first frame of the next scene.
+    """One scene: start and end in seconds; end is the time of the next scene's first frame, or the film's end.
 
-    begins is "start", "cut" or "fade". fade_in and fade_out: seconds at either end that a fade takes. flashes: (its
-    second, that of the next frame) of each frame with a flash, which must not count as motion.
+    begins: "start" (of the film), "cut" or "fade" (a dissolve too). fade_in, fade_out: seconds that a fade takes at
+    either end. flashes: (start, end) in seconds of each frame with a flash, which must not count as motion.
     """
 
     start: float
@@ -54,7 +54,7 @@ class SceneFinder:
     """Finds the scenes of a film whose frames are added in order; keeps thumbnails of the last few seconds."""
 
     def __init__(self, settings: SceneSettings, fps: float, device: str | torch.device = "cpu") -> None:
-        """fps: frames per second on average. device: of the network. ValueError: an impossible rate, no network."""
+        """fps: the average. device: of TransNetV2. ValueError if fps is impossible or its package is not installed."""
         if not 0 < fps < MOST_FPS:
             raise ValueError(f"a film with {fps} frames per second cannot be cut; give its average frame rate")
         self.settings, self.fps = settings, fps
@@ -64,7 +64,7 @@ class SceneFinder:
         self._blanks: list[str] = []
 
     def add(self, frame: FilmFrame) -> None:
-        """Add the film's next frame. ValueError: it is not later than the one before."""
+        """Add the film's next frame. ValueError if it is not later than the one before."""
         number = len(self._seconds)
         if number and frame.seconds <= self._seconds[-1]:
             raise ValueError(f"a frame at {frame.seconds} s follows one at {self._seconds[-1]} s; add frames in order")
@@ -77,7 +77,7 @@ class SceneFinder:
         self._blanks.append(thumbnail.blank)
 
     def finish(self, end_seconds: float) -> list[Scene]:
-        """The film's scenes in order, the last one ending at `end_seconds`; none without frames."""
+        """The film's scenes in order, the last one ending at `end_seconds`; empty if no frame was added."""
         self._jumps.finish()
         change_N, part_N = self._network.finish()
         flashed, longest = self._jumps.flashed, round(self.settings.fade_seconds * self.fps)
@@ -95,7 +95,7 @@ class SceneFinder:
 
 
 def _merged(transitions: Sequence[Transition]) -> list[Transition]:
-    """The transitions; cuts close together become one, since the frames between them belong to neither scene."""
+    """The transitions; cuts close together are merged, since the frames between them belong to neither scene."""
     merged: list[Transition] = []
     for item in transitions:
         if merged and merged[-1].kind == item.kind == "cut" and item.number - merged[-1].ends < CLOSE:
@@ -106,7 +106,7 @@ def _merged(transitions: Sequence[Transition]) -> list[Transition]:
 
 
 def _scenes(transitions: Sequence[Transition], flashed: Sequence[int], seconds: Sequence[float]) -> Iterator[Scene]:
-    """The scenes between the transitions. seconds: of each frame, and of the film's end."""
+    """Yield the scenes between the transitions. seconds: the time of each frame, then the film's end."""
     count = len(seconds) - 1
     opening = [replace(item, kind="start") for item in transitions if item.number == 0]
     closing = [item for item in transitions if item.number == count]

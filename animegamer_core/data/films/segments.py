@@ -1,4 +1,4 @@
-"""A scene's segments of two seconds, and the reasons to drop one: still, black, credits, duplicate.
+"""The two-second segments of a scene, and the reasons to drop one: still, black, credits, duplicate.
 
 F frames, H height, W width, C channels, S samples of a signature, P pixels of a sample.
 """
@@ -17,15 +17,15 @@ from ...messages import brief
 from .scenes import Scene
 from .writing import is_credits
 
-INSIDE = 0.005  # seconds before a scene's end when its last frame is shown, at any frame rate
-FADE_MARGIN = 0.08  # seconds: one or two faint frames at either end of a fade are not detected
-CLOSENESS = 1e-6  # seconds: times are sums of floats
+INSIDE = 0.005  # seconds before a scene's end: its last frame is still shown, at any frame rate
+FADE_MARGIN = 0.08  # seconds: at either end of a fade, one or two faint frames are not detected
+CLOSENESS = 1e-6  # seconds of tolerance, since times are sums of floats
 
-SAMPLES, ROWS, COLUMNS = 9, 8, 12  # of a signature: pictures, and pixels of one
+SAMPLES, ROWS, COLUMNS = 9, 8, 12  # of a signature: pictures, and the size of one in pixels
 LAGS = range(-5, 6)  # samples that a repeat may begin earlier or later
-ALIKE = 4.0  # mean grey levels; measured: repeats differ by up to 1.2, the most similar different scenes by 12
-ALIKE_SHARE = 0.1  # of a clip's own standard deviation, since dark scenes differ by few grey levels
-NEAR = 12.0  # the same for mean pictures, which differ more if a repeat begins earlier or later
+ALIKE = 4.0  # grey levels; measured: repeats differ by up to 1.2, the most similar different scenes by 12
+ALIKE_SHARE = 0.1  # the same as a fraction of the clip's standard deviation, since dark scenes differ less
+NEAR = 12.0  # the same for the mean over time, which differs more if a repeat begins earlier or later
 
 LOOKED_AT = 5  # frames of a segment that are tested for black
 STILL_HEIGHT = 96  # pixels: to separate motion from noise
@@ -35,9 +35,9 @@ STILL, STILL_SHARE, NOISE_RATIO, STILL_MOST = 1.3, 0.06, 4.0, 4.0  # see is_stil
 
 @dataclass(frozen=True)
 class Segment:
-    """Two seconds of a scene. start: its first second in the film.
+    """Two seconds of a scene. start: seconds in the film.
 
-    times: start + i / fps for each frame i; the last is clamped so that it still shows the scene. flashed: indices of
+    times: start + i / fps for each frame i, clamped so that the last frame still shows the scene. flashed: indices of
     frames with a flash; motion is measured without them.
     """
 
@@ -49,8 +49,8 @@ class Segment:
 def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     """The segments of a scene, one after another from the end of its fade-in to the start of its fade-out.
 
-    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A short scene has no segment. ValueError: fewer
-    than two frames, or no rate.
+    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A scene shorter than that has none. ValueError
+    for fewer than two frames, or fps below 1.
     """
     if frames < 2 or fps < 1:
         raise ValueError(
@@ -73,10 +73,10 @@ def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> S
 def why_left_out(
     frames_FHWC: NDArray[np.uint8], motion_value: float, pages: Sequence[NDArray[np.uint8]] = (), most_text: float = 1.0
 ) -> str | None:
-    """'black', 'credits' or 'still' for a segment to drop, None for any other.
+    """The reason to drop a segment: 'black', 'credits' or 'still'; None to keep it.
 
-    frames_FHWC is uint8 RGB, without frames with a flash. motion_value: in pixels per frame, measured on them. pages,
-    most_text: frames to look for text in, and how much of them it may cover; see `is_credits`.
+    frames_FHWC: uint8 RGB, without frames with a flash. motion_value: of these frames, in px per frame. pages,
+    most_text: frames to search for text, and the largest fraction of them that it may cover; see `is_credits`.
     """
     if is_black(frames_FHWC):
         return "black"
@@ -111,7 +111,7 @@ class Duplicates:
 
 
 def signature(frames_FHWC: NDArray[np.uint8]) -> str:
-    """A signature of a clip as text: nine small grey pictures, evenly over its time, in base64 (1152 letters)."""
+    """A clip's signature: nine small grey pictures, evenly spaced in time, as base64 text of 1152 characters."""
     import cv2
 
     picked = np.linspace(0, len(frames_FHWC) - 1, SAMPLES).round().astype(int)
@@ -121,7 +121,7 @@ def signature(frames_FHWC: NDArray[np.uint8]) -> str:
 
 
 def _unpacked(text: str) -> NDArray[np.int16]:
-    """The samples (S, P) of a signature."""
+    """The samples (S, P) of a signature; ValueError for any other text."""
     try:
         pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
         return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
@@ -130,7 +130,7 @@ def _unpacked(text: str) -> NDArray[np.int16]:
 
 
 def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
-    """The mean difference of two clips in grey levels, where one may begin up to 1.25 s later than the other."""
+    """The least mean difference of two clips in grey levels, if one may begin up to 1.25 s later than the other."""
     spans = [(slice(max(0, lag), SAMPLES + min(0, lag)), slice(max(0, -lag), SAMPLES + min(0, -lag))) for lag in LAGS]
     return min(float(np.abs(first_SP[one] - second_SP[other]).mean()) for one, other in spans)
 
@@ -142,10 +142,10 @@ def is_black(frames_FHWC: NDArray[np.uint8]) -> bool:
 
 
 def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
-    """Whether only grain and its compression change, which flow alone takes for motion.
+    """Whether nothing changes but film grain and compression noise, which optical flow alone takes for motion.
 
-    Noise changes all pixels about equally, even the calmest fifth; motion changes some far more. A codec that sharpens
-    a picture over several frames changes few pixels, by a small fraction of the picture's contrast.
+    Noise changes all pixels about equally, even the calmest fifth; motion changes some pixels far more. A codec that
+    sharpens a picture over several frames changes few pixels, and by a small fraction of the picture's contrast.
     """
     import cv2
 

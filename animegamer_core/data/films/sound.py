@@ -1,4 +1,4 @@
-"""The sound of a film, for its clips. Times are seconds since the first shown picture; S samples."""
+"""The sound of a film's clips. Times are seconds since the first shown frame; S samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .film_file import has_sound, opened, sound_frames
 if TYPE_CHECKING:
     import av
 
-_JUMP = RATE // 20  # samples: what the film's clock may differ from the samples counted, before it is believed
+_JUMP = RATE // 20  # samples: if the film's clock differs by more from the samples counted, the clock is used
 
 
 def sounds_at(path: Path, starts: Sequence[float], seconds: float) -> Iterator[NDArray[np.float32] | None]:
-    """Yield the sound of `seconds` from each of the times (never falling): float32 (2, S) in -1..1 at RATE.
+    """Yield `seconds` of sound from each start (in ascending order): float32 (2, S) in -1..1 at RATE.
 
-    None for each time if the film has no sound that can be decoded, or its clock jumps, so that no sound has a sure
-    place. What is damaged or missing is silent. Memory holds one such sound, however long the film is.
+    Yields None for each start if the film has no sound that can be decoded, or if its clock jumps, so that the sound's
+    times are unknown. Damaged or missing parts are silent. Memory holds one such sound, however long the film is.
     """
     if not starts or not has_sound(path):
         yield from [None] * len(starts)
@@ -59,9 +59,10 @@ def _between(pieces: Sequence[tuple[int, NDArray[np.float32]]], first: int, coun
 
 
 def _timed(frames: Iterator[av.AudioFrame], origin: float) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(its first sample in the film, float32 (2, n) at RATE) of the decoded frames.
+    """Yield (number of its first sample in the film, float32 (2, n) at RATE) for each piece of sound.
 
-    A resampler refuses gaps in the film's clock, so the samples are counted, and counted again after a gap.
+    The resampler refuses gaps in the film's clock, so samples are counted; after a gap, counting starts anew from the
+    clock.
     """
     resampler, kind, at = None, None, 0
     for frame in frames:

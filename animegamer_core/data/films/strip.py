@@ -1,4 +1,4 @@
-"""A strip of small pictures of a film, four a second, on which a person sees where its scenes change.
+"""A strip of small pictures of a film, four per second, for a person who checks where its scenes change.
 
 films/<film>/0000.jpg    the first minute: 12 rows of 20 pictures; unused places are black
 films/<film>/0001.jpg    the second minute, and so on
@@ -15,7 +15,7 @@ from ...files import replacing
 from .film import AT, FilmFrame
 
 STEP = 0.25  # seconds from one picture to the next
-WIDTH, LOWEST, HIGHEST = 96, 24, 170  # pixels of a picture
+WIDTH, LOWEST, HIGHEST = 96, 24, 170  # pixels of a picture: its width, and the limits of its height
 COLUMNS, ROWS = 20, 12
 _QUALITY = 70  # of JPEG; a minute of 96 x 54 then takes about 250 KB
 
@@ -26,10 +26,10 @@ def picture_height(width: int, height: int) -> int:
 
 
 class StripWriter:
-    """Writes the strip of a film whose frames are added in order, instead of an older one. Memory holds a minute."""
+    """Writes the strip of a film whose frames are added in order, and replaces an older one. Memory holds a minute."""
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
-        """folder: of the strip. width, height: of the film in pixels. OSError if it cannot be written to."""
+        """folder: of the strip. width, height: of the film in pixels. OSError if the folder cannot be written."""
         self._folder, self._height = folder, picture_height(width, height)
         folder.mkdir(parents=True, exist_ok=True)
         for sheet in folder.glob("*.jpg"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 SAMPLED = 1 / 3  # seconds between two measurements of the borders
-OnSeconds = Callable[[float, float], None]  # (seconds of the film read, seconds in all or 0.0)
+OnSeconds = Callable[[float, float], None]  # (seconds of film read, the film's length or 0.0 if unknown)
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,10 @@ class FilmScene:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass found. facts: from the file's header. seconds: how much could be read. broken: the message
-    where the film broke off, or None."""
+    """What the first pass found.
+
+    facts: from the file's header. seconds: how much could be read. broken: a message if the film breaks off, else None.
+    """
 
     facts: Mapping[str, Any]
     seconds: float
@@ -52,7 +54,8 @@ def survey_film(
     """Read a film from start to end; FilmError if nothing of it can be read.
 
     threads: of the decoder, 0 for one per core; use 1 when several films are read at once. device: of TransNetV2.
-    strip: the folder for its strip of pictures, None for no strip. OSError if that cannot be written.
+    strip: the folder for its strip of pictures, None for no strip; OSError if it cannot be written. on_seconds: called
+    about three times per second of film.
     """
     info = probe(path)
     try:
@@ -79,7 +82,7 @@ def survey_film(
 
 
 class ReadableFrames:
-    """The frames of a film as far as they are readable; `broken` then says why they end. FilmError without any."""
+    """The readable frames of a film; `broken` then says why they end early, if so. FilmError if there are none."""
 
     def __init__(self, frames: Iterable[FilmFrame]) -> None:
         self._frames = frames

