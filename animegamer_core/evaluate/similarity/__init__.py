@@ -1,1 +1,1 @@
-"""Similarity of images to images and to text, by published models or by the Toybox's own."""
+"""Similarity of images to images and to texts, by published models or by the Toybox's own."""

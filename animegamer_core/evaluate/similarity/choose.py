@@ -1,6 +1,6 @@
 """The choice of scoring models: the Toybox's own, which need no download, or published ones in the user's folders.
 
-Light to import. M images or texts, E embedding width, H height, W width, C channels.
+Imports torch only when models are opened. M images or texts, E embedding width, H height, W width, C channels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = ("toybox", "published")
 
 @dataclass(frozen=True)
 class ToyboxModel:
-    """Image and text encoder of a Toybox world. perceptual: by the middle layers, which see colour and layout."""
+    """The Toybox's image and text encoder. perceptual: use the middle layers, which see colour and layout."""
 
     net: ScoringNet
     facts: Mapping[str, Any]
@@ -33,11 +33,11 @@ class ToyboxModel:
     name: str = STAND_IN
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
         return self.net.embed_pictures(frames_MHWC, self.perceptual)
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU."""
+        """Embed texts: (M, E) fp32 unit vectors on the CPU."""
         return self.net.embed_texts(texts)
 
 
@@ -48,10 +48,10 @@ def open_scoring_models(
     dreamsim: Path | None = None,
     device: torch.device | str = "cpu",
 ) -> ScoringModels:
-    """The scoring models `toybox` (shipped) or `published`; ValueError says which files are missing and their source.
+    """Open the scoring models: `toybox` (shipped) or `published`.
 
-    clip, dreamsim: the user's own folders of published weights, which are never downloaded; `toybox` takes none.
-    Without a dreamsim folder there are no DreamSim rows.
+    clip, dreamsim: the user's folders of published weights, which are never downloaded; `toybox` takes none. Without a
+    dreamsim folder there are no DreamSim rows. ValueError says which files are missing, and where to get them.
     """
     if name not in KINDS:
         raise ValueError(f"unknown scoring models {name!r}; choose one of {', '.join(KINDS)}")
@@ -70,7 +70,7 @@ def open_scoring_models(
 
 
 def _open_toybox_models(device: torch.device | str) -> ScoringModels:
-    """The scoring models of the shipped world, for every Toybox world; ValueError if they are missing."""
+    """The shipped world's scoring models, which judge all worlds; ValueError if they are missing."""
     from ...checkpoint.world import EMBEDDED
     from ...toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
     from .files import file_facts

@@ -1,4 +1,4 @@
-"""The user's own model files and packages: checks that they exist, reads them, and hashes them for a report."""
+"""The user's own model files and packages: finds, reads and hashes them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def file_facts(paths: Iterable[Path]) -> dict[str, str]:
 
 
 def missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:
-    """The names that are not in the folder. A tuple lists alternatives; if none exists its first is returned."""
+    """The names that are missing in the folder. A tuple lists alternatives; its first name stands for all of them."""
     choices = [(name,) if isinstance(name, str) else name for name in names]
     return [each[0] for each in choices if not any((folder / name).exists() for name in each)]
 
 
 def read_config(path: Path, kind: type[Value]) -> Value:
-    """A model's configuration file; ValueError if it is damaged or not a `kind`."""
+    """Read a model's configuration file as a `kind`; ValueError if it is damaged or something else."""
     try:
         return read_json(path, kind, LARGEST_CONFIG)
     except JsonError as error:
@@ -37,7 +37,7 @@ def read_config(path: Path, kind: type[Value]) -> Value:
 
 
 def package(name: str, install: str) -> ModuleType:
-    """An optional package; ValueError says how to install it.
+    """Import an optional package; ValueError says how to install it.
 
     open_clip and dreamsim import torchvision, which raises RuntimeError if it was built for another torch.
     """
@@ -51,6 +51,6 @@ def package(name: str, install: str) -> ModuleType:
 
 
 def in_parts(items: Items) -> Iterator[Items]:
-    """Consecutive parts of a sequence or an array, at most BATCH long."""
+    """Yield consecutive parts of a sequence or an array, each at most BATCH long."""
     for start in range(0, len(items), BATCH):
         yield items[start : start + BATCH]

@@ -1,4 +1,4 @@
-"""The scoring models behind CLIP-I, CLIP-T and DreamSim: their interface.
+"""The interface of the scoring models behind CLIP-I, CLIP-T and DreamSim.
 
 M images or texts, E embedding width, H height, W width, C channels.
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-STAND_IN = "toybox towers"  # in saved runs and reports; new text says "scoring models"
+STAND_IN = "toybox towers"  # stays as it is, since saved runs and reports contain it
 
 
 class ImageModel(Protocol):
-    """A model that embeds images, such as DreamSim: the cosine of two embeddings is their similarity."""
+    """A model that embeds images, such as DreamSim; the cosine of two embeddings is the images' similarity."""
 
     @property
     def name(self) -> str:
@@ -26,22 +26,22 @@ class ImageModel(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What a report says about the model: its files with their hashes, as plain json values."""
+        """What a report says about the model, such as its files and their hashes, as plain JSON values."""
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
 
 
 class ImageTextModel(ImageModel, Protocol):
-    """A CLIP model: it embeds texts into the same space as images, where the cosine says how well they fit."""
+    """A CLIP model: it embeds texts into the space of images, where the cosine says how well they match."""
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU."""
+        """Embed texts: (M, E) fp32 unit vectors on the CPU."""
 
 
 @dataclass(frozen=True)
 class ScoringModels:
-    """What scores shots. stand_in: these are the Toybox's own models. dreamsim None: its rows stay unmeasured."""
+    """The models that score shots. dreamsim: None leaves its rows empty. stand_in: whether they are the Toybox's own."""
 
     clip: ImageTextModel
     dreamsim: ImageModel | None
@@ -53,6 +53,6 @@ class ScoringModels:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a report says about the models, as plain json values."""
+        """What a report says about the models, as plain JSON values."""
         dreamsim = None if self.dreamsim is None else {"name": self.dreamsim.name, **self.dreamsim.facts}
         return {"stand_in": self.stand_in, "clip": {"name": self.clip.name, **self.clip.facts}, "dreamsim": dreamsim}

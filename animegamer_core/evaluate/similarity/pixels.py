@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """CLIP's: shorter side to `size` px (bicubic, antialiased), centre crop, normalised by channel."""
+    """CLIP's preprocessing: resize the shorter side to `size` px (bicubic, antialiased), centre-crop, normalise."""
 
     size: int
     mean: tuple[float, ...] = CLIP_MEAN
     std: tuple[float, ...] = CLIP_STD
 
     def __call__(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, 3, size, size) fp32. The long side and the crop are rounded as in the code of CLIP's authors."""
+        """Preprocess RGB images of one size: (M, 3, size, size) fp32.
+
+        The longer side and the crop are rounded as in the code of CLIP's authors.
+        """
         height, width = frames_MHWC.shape[1:3]
         short = min(height, width)
         target = int(self.size * height / short), int(self.size * width / short)
@@ -37,9 +40,10 @@ class Preprocessing:
 
 
 def resized(frames_MHWC: NDArray[np.uint8], size: tuple[int, int]) -> Tensor:
-    """(M, 3, H, W) in [0, 1], scaled to `size` (height, width) as bytes by Pillow.
+    """Resize images to `size` (height, width): (M, 3, H, W) in [0, 1].
 
-    The published models were trained so; the bicubic of other libraries differs enough to change a score.
+    Pillow resizes the bytes, as when the published models were trained; other libraries' bicubic interpolation differs
+    enough to change a score.
     """
     from PIL import Image
 

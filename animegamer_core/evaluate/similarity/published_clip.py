@@ -40,7 +40,7 @@ OPEN_CLIP_WEIGHTS = (
 ENCODERS = ("text_cfg", "vision_cfg")
 OPEN_CLIP_FIELDS = {"embed_dim", *ENCODERS, "quick_gelu"}
 LARGEST_SIDE = 2048  # pixels of an image that a model reads
-# CLIP was trained on straight quotes: open_clip's tokenizer straightens them, transformers' does not.
+# CLIP was trained with straight quotes: open_clip's tokenizer replaces curly ones, transformers' does not.
 STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
@@ -51,13 +51,13 @@ PositiveRgb = tuple[_Positive, _Positive, _Positive]
 
 
 class _Config(msgspec.Struct):
-    """What is read of transformers' config.json."""
+    """The keys of transformers' config.json that are read."""
 
     model_type: str
 
 
 class _Preprocessor(msgspec.Struct):
-    """What is read of preprocessor_config.json."""
+    """The keys of preprocessor_config.json that are read."""
 
     image_mean: Rgb | None = None
     image_std: PositiveRgb | None = None
@@ -71,14 +71,14 @@ class _OpenClipPictures(msgspec.Struct):
 
 
 class _OpenClipConfig(msgspec.Struct):
-    """What is read of open_clip_config.json."""
+    """The keys of open_clip_config.json that are read."""
 
     model_cfg: dict[str, Any]
     preprocess_cfg: _OpenClipPictures = msgspec.field(default_factory=_OpenClipPictures)
 
 
 class ClipModel(Protocol):
-    """The two encoders of a CLIP model of either library."""
+    """The two encoders of a CLIP model, of transformers or open_clip."""
 
     def image_features(self, pixels_MCHW: Tensor) -> Tensor:
         """(M, E), not normalised."""
@@ -89,7 +89,7 @@ class ClipModel(Protocol):
 
 @dataclass(frozen=True)
 class PublishedClip:
-    """A CLIP model with its own preprocessing."""
+    """A published CLIP model with its own preprocessing."""
 
     name: str
     facts: Mapping[str, Any]
@@ -98,22 +98,25 @@ class PublishedClip:
 
     @torch.inference_mode()
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size."""
+        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
         rows = [self.model.image_features(self.preprocessing(part)).float().cpu() for part in in_parts(frames_MHWC)]
         return F.normalize(torch.cat(rows), dim=-1)
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of texts cut to the model's length, without special tokens."""
+        """Embed texts: (M, E) fp32 unit vectors on the CPU.
+
+        Texts are truncated to the model's length, and cannot contain its special tokens.
+        """
         plain = [clean_text(text).translate(STRAIGHT) for text in texts]
         rows = [self.model.text_features(part).float().cpu() for part in in_parts(plain)]
         return F.normalize(torch.cat(rows), dim=-1)
 
 
 def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> PublishedClip:
-    """The CLIP model of a folder: in transformers' format, or as open_clip's two files.
+    """Open the CLIP model in a folder: in transformers' format, or as open_clip's two files.
 
-    ValueError names the files that a folder without a complete model lacks.
+    ValueError names the missing files if the folder has no complete model.
     """
     folder = Path(folder)
     in_transformers = missing(folder, (CONFIG, PREPROCESSOR, TRANSFORMERS_WEIGHTS, TOKENIZERS))
@@ -129,8 +132,9 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
 
 
 class _TransformersClip:
-    """transformers' CLIPModel. Its encoders and projections are called directly, since the return types of its own
-    methods differ between versions.
+    """transformers' CLIPModel.
+
+    Calls its encoders and projections directly, since the return types of its own methods differ between versions.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any) -> None:
@@ -193,7 +197,7 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
     model_cfg, wanted = values.model_cfg, values.preprocess_cfg
     text_cfg, vision_cfg = (to_type(model_cfg.get(name, {}), dict, f"{path}: {name}") for name in ENCODERS)
     named = {name for part in (text_cfg, vision_cfg) for name in part if name.startswith(("hf_", "timm_"))}
-    other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download
+    other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download files
     if other or not text_cfg or not vision_cfg:
         why = brief(", ".join(other)) or "an encoder is missing"
         raise ValueError(f"{path}: not a plain CLIP ({why}); give one like {CLIP_SOURCE}")
@@ -215,7 +219,7 @@ def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
 
 
 def _preprocessing(path: Path, size: Any, mean: Rgb | None, std: Rgb | None) -> Preprocessing:
-    """The preprocessing that a model's file asks for; ValueError if it makes no sense."""
+    """The preprocessing that a model's configuration states; ValueError for an impossible image size."""
     if type(size) is not int or not 1 <= size <= LARGEST_SIDE:
         raise ValueError(f"{path}: images of {brief(size)} px; expected 1 to {LARGEST_SIDE}, download the file again")
     return Preprocessing(size, mean or CLIP_MEAN, std or CLIP_STD)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-# The files that the `dreamsim` package reads for each of its models. DINO is loaded by torch's hub: code and weights.
+# The files that the `dreamsim` package reads for each of its models. It loads DINO (code and weights) by torch.hub.
 _DINO_HUB = ("facebookresearch_dino_main/hubconf.py", "checkpoints/dino_vitbase16_pretrain.pth")
 FILES: dict[str, tuple[str, ...]] = {
     "ensemble": (
@@ -43,7 +43,7 @@ SIZE = 224
 
 @dataclass(frozen=True)
 class PublishedDreamSim:
-    """The `dreamsim` package's model with its own preprocessing."""
+    """The `dreamsim` package's model with its preprocessing."""
 
     name: str
     facts: Mapping[str, Any]
@@ -52,17 +52,17 @@ class PublishedDreamSim:
 
     @torch.inference_mode()
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB images of one size, squeezed to 224x224 px."""
+        """Embed RGB images of one size, resized to 224 x 224 px: (M, E) fp32 unit vectors on the CPU."""
         size = (SIZE, SIZE)
         rows = [self.model.embed(resized(part, size).to(self.device)).float().cpu() for part in in_parts(frames_MHWC)]
         return F.normalize(torch.cat(rows), dim=-1)
 
 
 def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> PublishedDreamSim:
-    """The DreamSim model in a folder, the ensemble first; ValueError if no model is complete.
+    """Open the DreamSim model in a folder; the ensemble if there are several. ValueError if none is complete.
 
-    The package downloads what it does not find, so it is only called once all files are there. The code next to its
-    DINO is run, so give a folder that you fetched yourself.
+    The package downloads files that it does not find, so it is only called if all are there. It runs the DINO code in
+    the folder, so give a folder that you downloaded yourself.
     """
     folder = Path(folder)
     lacking = {kind: missing(folder, (*names, _adapter(names))) for kind, names in FILES.items()}
@@ -88,7 +88,7 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Hides what the package prints, and restores the folder of torch's hub, which it changes."""
+    """Hides what the package prints, and restores the torch.hub folder, which it changes."""
     hub = torch.hub.get_dir()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -98,6 +98,6 @@ def _quietly() -> Iterator[None]:
 
 
 def _adapter(names: Sequence[str]) -> tuple[str, ...]:
-    """The names that the fine-tuned weights can have."""
+    """The possible names of the file with the fine-tuned weights (LoRA)."""
     folder = next(name for name in names if name.endswith("/adapter_config.json")).rpartition("/")[0]
     return tuple(f"{folder}/{name}" for name in ADAPTERS)

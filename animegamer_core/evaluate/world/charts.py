@@ -1,4 +1,4 @@
-"""A report's pictures: metrics with intervals, requested against measured motion levels, and a contact sheet."""
+"""A report's pictures: metrics with intervals, requested and measured motion levels, and a contact sheet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 METRICS_PICTURE, MOTION_PICTURE, GAME_PICTURE = "metrics.png", "motion.png", "first-game.png"
-COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # ours, then the runs next to it
+COLOURS = ("#6243bd", "#d07a1c", "#2a9c65", "#2f74d0", "#b0487f", "#4b8f9c")  # our run, then the runs next to it
 PAPER_COLOUR, INK, FAINT, GRID = "#b4b8c4", "#23262f", "#696d78", "#e6e8ec"
 PLOTTED = ("clip_i", "dreamsim", "clip_t", "acc_f", "mae_f", "state", "scope", "seconds")
 _DPI = 100
@@ -35,7 +35,7 @@ _LONGEST_NAME, _LONGEST_HEADING = 26, 100  # characters
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a metric: whose it is, its value with its interval, how it is written, and its colour."""
+    """One bar of a metric: the player's name, the value with its interval, its text, and the colour."""
 
     name: str
     estimate: Estimate
@@ -52,7 +52,7 @@ def write_pictures(table: PaperTable, out: Path) -> list[Path]:
 
 
 def draw_pictures(table: PaperTable) -> dict[str, Image.Image]:
-    """The pictures of a table by file name; a player that predicts nothing has no contact sheet."""
+    """The pictures of a table by file name. Only a player that predicts levels and stats gets a contact sheet."""
     pictures = {METRICS_PICTURE: draw_metrics(table), MOTION_PICTURE: draw_motion(table.columns)}
     game = table.run.games[0]
     if all(turn.level and turn.change for turn in game.turns):
@@ -61,7 +61,7 @@ def draw_pictures(table: PaperTable) -> dict[str, Image.Image]:
 
 
 def draw_game(game: GameRecord, out: Path) -> Image.Image:
-    """The contact sheet of a played game, as stories have one."""
+    """The contact sheet of a played game, like that of a story."""
     session, clips = GameSession(), []
     for turn in game.turns:
         assert turn.level is not None and turn.change is not None
@@ -71,7 +71,7 @@ def draw_game(game: GameRecord, out: Path) -> Image.Image:
 
 
 def draw_metrics(table: PaperTable, keys: Sequence[str] = PLOTTED) -> Image.Image:
-    """One panel for each metric: a bar with its interval for every run, and the paper's values in grey."""
+    """One panel per metric: a bar with its interval for every run, and the paper's values in grey."""
     panels = [(BY_KEY[key], bars_of(table, BY_KEY[key])) for key in keys]
     pairs = [panels[start : start + 2] for start in range(0, len(panels), 2)]
     rows = [max(1, *(len(bars) for _, bars in pair)) for pair in pairs]
@@ -90,7 +90,7 @@ def draw_metrics(table: PaperTable, keys: Sequence[str] = PLOTTED) -> Image.Imag
 
 
 def draw_motion(columns: Sequence[Column]) -> Image.Image:
-    """For every player, shots by requested and measured motion level: counts, darker for a larger part of their row."""
+    """One panel per player: its shots by requested and measured motion level; darker means more of the row."""
     across = max(1, min(3, len(columns)))
     down = math.ceil(len(columns) / across)
     figure = _new_figure(max(6.4, 4.2 * across), 4.7 * down)
@@ -120,7 +120,7 @@ def bars_of(table: PaperTable, metric: Metric) -> list[Bar]:
 
 
 def _draw_bars(axes: Axes, title: str, bars: Sequence[Bar], room: int) -> None:
-    """Horizontal bars from 0 on one scale, each with its name, interval and value; room: for how many bars."""
+    """Draw horizontal bars from 0, each with name, interval and value. room: the number of bars that fit."""
     axes.set_title(title, loc="left", size=11.5, color=INK)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, labelcolor=INK, labelsize=9.5)
@@ -148,7 +148,7 @@ def _draw_bars(axes: Axes, title: str, bars: Sequence[Bar], room: int) -> None:
 
 
 def _draw_levels(axes: Axes, column: Column, colour: str) -> None:
-    """One player's five by five levels."""
+    """Draw one player's 5 x 5 counts of levels."""
     from matplotlib.colors import LinearSegmentedColormap
 
     estimate = column.estimates["acc_f"]
@@ -198,9 +198,9 @@ def _as_picture(figure: Figure) -> Image.Image:
 
 
 def printable(words: str, most: int = _LONGEST_NAME) -> str:
-    """Words that a chart can print: letters that a font has, no mathematics, at most so many characters.
+    """A text that a chart can print: only characters that a font has, no math markup, at most `most` characters.
 
-    Dots replace the middle, since names of runs differ at the end.
+    Dots replace the middle, since the names of runs differ at the end.
     """
     if len(words) > most:
         half = (most - 3) // 2
@@ -209,7 +209,7 @@ def printable(words: str, most: int = _LONGEST_NAME) -> str:
 
 
 def _font(words: str, size: float) -> FontProperties:
-    """matplotlib's own font, or the system's where the words need one, as Chinese names do."""
+    """matplotlib's own font, or a system font if the words need one, as Chinese names do."""
     from matplotlib.font_manager import FontProperties
 
     path = font_of(words, round(size)).path

@@ -1,4 +1,4 @@
-"""One evaluation from start to end: its settings, playing it, and the files of its folder."""
+"""One evaluation from start to end: its settings, its games, and the files of its folder."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .report import PaperTable, check_beside, table_of
 from .runner import BenchmarkRunner, OnGame, OnTurn, silent, wait_for_start
 from .scores import Scorer
 
-UNKNOWN = 10  # unknown words that a remark names
+UNKNOWN = 10  # how many unknown words a remark lists
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationJob:
-    """What is evaluated: `player` plays the first `limit` of the benchmark's `games`.
+    """What is evaluated: `player` plays the first `limit` of the benchmark's `games` (all if None).
 
-    world: the one whose motion settings measure the shots; the player's own, or any for a baseline. flow, edges: how
-    motion is measured, and borders of levels instead of the world's. characters: a folder of pictures. device: where
-    the player runs.
+    world: shots are measured with its motion settings; the player's own world, or any for a baseline. flow: how motion
+    is measured. edges: the borders between motion levels, None for the world's. characters: a folder of reference
+    pictures. device: where the player runs.
     """
 
     world: World
@@ -62,7 +62,7 @@ class EvaluationJob:
 
 @dataclass(frozen=True)
 class OpenJob:
-    """A job that owns its folder: ready to play its part, and to report once all games are finished."""
+    """A job whose folder is open: it can play games, and report once all are finished."""
 
     job: EvaluationJob
     meter: MotionMeter
@@ -86,13 +86,13 @@ class OpenJob:
             check_beside(read_asked(self.job.out), folder)
 
     def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
-        """Play the unfinished ones of every `parts`-th game from number `part` (0, 1, ...) on."""
+        """Play every `parts`-th game from number `part` (0, 1, ...) on, without those that are finished."""
         job, scorer = self.job, Scorer(self.job.models, self.meter, self.references)
         runner = BenchmarkRunner(job.player, scorer, job.out, job.seed, _played_on(job.device), on_turn, on_game)
         runner.play(job.played[part::parts])
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
-        """The table of the finished games; `facts` as for `table_of`."""
+        """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
         job = self.job
         run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
         remarks = [*self.meter.remarks, *self.remarks()]
@@ -100,7 +100,7 @@ class OpenJob:
             count = len(job.games)
             remarks.append(f"the first {len(job.played)} of the benchmark's {count} games, not all")
         speed, drawn, shown = (job.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
-        if speed != 1:  # of a baseline whose clips are longer than shots
+        if speed != 1:  # a baseline whose clips are longer than shots
             remarks.append(
                 f"{job.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
                 "ACC-F and MAE-F; --baseline-take first keeps the original speed"
@@ -112,7 +112,7 @@ class OpenJob:
 def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
     """Create or continue the job's folder; ValueError if another run or another process uses it.
 
-    main: whether this process, of several, writes everything but the games; the others wait until it has begun.
+    main: whether this process, of several, creates the folder and locks it; the others wait until run.json exists.
     """
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"--limit is {job.limit}; expected 1 game or more")
@@ -136,7 +136,7 @@ def save_table(table: PaperTable) -> list[Path]:
 
 
 def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
-    """The games of a file, or the Toybox's frozen benchmark."""
+    """The games of a file; None for the Toybox's frozen benchmark."""
     return read_benchmark(BENCHMARK if file is None else file)
 
 
@@ -160,7 +160,7 @@ def _asked(job: EvaluationJob, meter: MotionMeter, references: CharacterReferenc
 
 
 def _played_on(device: str) -> dict[str, str]:
-    """The hardware and library, which change a game's last digits."""
+    """The device and torch's version, which change the last digits of a game's scores."""
     kind = torch.device(device)
     name = torch.cuda.get_device_name(kind) if kind.type == "cuda" else platform.processor() or platform.machine()
     return {"device": f"{kind.type} {name}", "torch": torch.__version__}

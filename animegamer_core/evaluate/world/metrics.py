@@ -20,12 +20,12 @@ Value = float | bool | None
 
 @dataclass(frozen=True)
 class Metric:
-    """One row.
+    """One row of the table.
 
-    value: of one turn, None if the turn has none. about, source: its definition. higher: whether higher is better.
-    unit: as printed. fraction: whether values are right or wrong, with Wilson's interval over games; others have a
-    bootstrap interval over games. by_model: whether scoring models compute it; its label then names them. paper: the
-    key of the paper's value if it differs from `key`.
+    value: computes it for one turn, None if the turn has no value. about, source: its definition, and where that is
+    from. higher: whether higher is better. unit: as printed. fraction: whether values are True or False, so that the
+    interval is Wilson's; other rows have a bootstrap interval over games. by_model: whether scoring models compute it;
+    its label then names them. paper: the key of the paper's value if it differs from `key`.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Metric:
     paper: str = ""
 
     def published(self, player: str) -> float | None:
-        """The paper's value for one of its players; None if it gives none."""
+        """The paper's value for one of its players; None if the paper gives none."""
         return PAPER[player].get(self.paper or self.key)
 
 
@@ -58,7 +58,7 @@ def estimates_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
 
 
 def ceilings_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
-    """The scores of the true shots of these games, by the keys of the rows that have such a ceiling."""
+    """The scores of these games' true shots by row; only the rows for which they were measured."""
     keys = [metric.key for metric in METRICS if f"{TRUTH}{metric.key}" in CEILINGS]
     found = {key: mean_over_games(_known(_score(f"{TRUTH}{key}"), games)) for key in keys}
     return {key: estimate for key, estimate in found.items() if estimate.count}
@@ -71,7 +71,7 @@ def _known(value: Callable[[TurnRecord], Value], games: Sequence[GameRecord]) ->
 
 
 def confusion(games: Sequence[GameRecord]) -> tuple[tuple[int, ...], ...]:
-    """Counts of shots by requested level (row 1..5) and measured level (column 1..5)."""
+    """Counts of shots, 5 x 5: rows by requested level, columns by measured level."""
     counts = [[0] * 5 for _ in range(5)]
     for turn in (turn for game in games for turn in game.turns):
         if turn.motion_level is not None:
@@ -89,7 +89,7 @@ def _right(found: object, asked: object) -> Value:
 
 
 def _motion_off(level: int | None, turn: TurnRecord) -> Value:
-    """How far a measured level is from the requested one."""
+    """The distance of a measured level from the requested one; None if it was not measured."""
     return None if level is None else float(abs(level - turn.asked.level))
 
 
@@ -108,16 +108,16 @@ _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the 
 _CLIP = "CLIP: Radford et al. 2021; as a similarity of pictures, Ruiz et al. 2023 (DreamBooth's CLIP-I)"
 _DREAMSIM = "DreamSim: Fu et al. 2023; its similarity is 1 minus its distance"
 _FLOW = (
-    "The paper (its levels: supplement, section 1) names metric and measure; comparing the level measured on the shot "
-    "with the level of the benchmark's line, by the world's own backend and edges, is our reading"
+    "The paper names this metric (its levels: supplement, section 1); that it compares the level measured on the shot, "
+    "with the world's own flow backend and edges, with the level of the benchmark's line, is our reading"
 )
 _UNCALIBRATED = (
     "at the medians of the training data instead of calibrated motion values (the inverse of the decoder's measured "
     "response); equal to the row above for players without calibration, such as the baselines."
 )
 _CALIBRATION = (
-    "Ours: the Toybox is calibrated, the baselines cannot be, and the paper mentions no calibration, so these rows are "
-    "the ones to compare"
+    "Ours: the Toybox is calibrated, the baselines cannot be, and the paper mentions no calibration, so compare "
+    "systems by these rows"
 )
 _STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables have no such row"
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
@@ -125,7 +125,7 @@ _TRUE = "Ours: only the Toybox has true shots"
 
 
 def _similarity(key: str, name: str, about: str, source: str) -> Metric:
-    """A row of scoring models: the mean of the score of that name."""
+    """A row that scoring models compute: the mean of the score named `key`."""
     return Metric(key, name, _score(key), about, source, by_model=True)
 
 

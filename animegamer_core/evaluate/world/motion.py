@@ -1,4 +1,4 @@
-"""How much a shot moves, measured as its world was: by the same flow backend, thresholds and level edges."""
+"""Measures how much a shot moves, with the flow backend, thresholds and level edges of its world."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from ...data.flow import Flow, FlowSettings, motion_facts, open_flow
 from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
 from ...messages import quoted
 
-BACKEND, THRESHOLD, FRACTION = "motion backend", "motion threshold", "motion slow_fraction"  # of a world's provenance
+BACKEND, THRESHOLD, FRACTION = "motion backend", "motion threshold", "motion slow_fraction"  # provenance keys
 
 
 @dataclass(frozen=True)
 class MotionMeter:
-    """Measures motion with an open flow backend. edges: the four borders between levels, None if not measured.
+    """Measures motion with an open flow backend.
 
-    facts: backend, threshold and edges. remarks: what a report should say about them.
+    threshold: px per frame; slower pixels count as still. slow_fraction: see `data.motion.motion_value`. edges: the
+    four borders between levels, None if unknown. facts: the settings, for a report. remarks: what a report should say
+    about them.
     """
 
     flow: Flow
@@ -43,10 +45,11 @@ class MotionMeter:
 
 
 def flow_of(world: World, backend: str | None = None, threshold: float | None = None, **given: Any) -> FlowSettings:
-    """How the world's motion is measured: as in its provenance, else as requested, else by DIS at 0.2 px.
+    """The flow settings that measure motion as in the world's dataset.
 
-    given: weights, python and device of FlowSettings. ValueError if the world was measured by another backend than the
-    requested one, or if the backend lacks its weights.
+    backend: None for the world's own, or DIS if its provenance names none. threshold: px per frame, None for the
+    world's own, or 0.2. given: weights, python and device of FlowSettings. ValueError if the world was measured by
+    another backend than the requested one, or if weights are needed and not given.
     """
     own = world.provenance.get(BACKEND)
     wanted = FlowSettings(
@@ -70,7 +73,7 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
 
 
 def edges_of(text: str) -> tuple[float, ...]:
-    """The borders between motion levels in `A,B,C,D`; ValueError unless they are four rising numbers."""
+    """Parse the borders between motion levels, `A,B,C,D`; ValueError unless they are four rising numbers."""
     try:
         edges = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -82,7 +85,7 @@ def edges_of(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> Iterator[MotionMeter]:
-    """The world's motion meter. edges: instead of the world's. ValueError if the backend cannot be opened."""
+    """The world's motion meter. edges: used instead of the world's. ValueError if the backend cannot be opened."""
     borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
     with open_flow(flow) as opened:
@@ -92,7 +95,7 @@ def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None
 
 
 def _number(world: World, key: str, default: float) -> float:
-    """A number of the world's provenance, or the default; ValueError for any other text."""
+    """A number of the world's provenance, or the default if it has none; ValueError for any other text."""
     text = world.provenance.get(key)
     try:
         return default if text is None else float(text)
@@ -112,4 +115,4 @@ def _remarks(world: World, flow: FlowSettings, by_hand: bool) -> Iterator[str]:
         yield f"world.json does not say which backend measured its motion; {flow.backend} is used here"
     own = _number(world, THRESHOLD, DEFAULT_THRESHOLD)
     if flow.threshold != own:
-        yield f"pixels count as still below {flow.threshold} px here, but below {own} px in the world's dataset"
+        yield f"pixels count as still below {flow.threshold} px per frame here, but below {own} in the world's dataset"

@@ -1,6 +1,6 @@
-"""The page of clips: a row of shots for every game, each with its request, prediction, measurement and scores.
+"""The page of clips: one row per game with its shots, and each shot's request, prediction, measurement and scores.
 
-It is one HTML file next to the clips, and opens from the disk without a server. Its parts are in clips_page/.
+It is one HTML file next to the clips, and opens from disk without a server. Its sources are in clips_page/.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_page(table: PaperTable, out: Path) -> Path:
 
 
 def shown(table: PaperTable) -> dict[str, Any]:
-    """The page's data: the table's rows, the scores that games can be sorted by, and the games."""
+    """The page's data: the table's rows, the scores by which games can be sorted, and the games."""
     ours = table.ours
     measured = [metric for metric in METRICS if ours.estimates[metric.key].count]
     return {

@@ -1,12 +1,12 @@
 """The paper's automatic metrics for comparison, grouped by where the paper gives them.
 
 The three places do not agree, because they measure different things:
-- MAIN_TABLE: games that the whole system plays, with characters of all films.
-- ABLATION_TABLE: models trained on one film (supplement 3.3). Its variants of encoder and decoder are scored without
-  the language model; only `w/o adapt` is of games.
+- MAIN_TABLE: games played by the whole system, with characters of all films.
+- ABLATION_TABLE: models trained on one film (supplement 3.3). Variants of encoder and decoder are scored without the
+  language model; only `w/o adapt` plays games.
 - TEXT: one sentence on adaptation, whose CLIP-I with adaptation (0.786) neither table gives for AnimeGamer.
-So a value of one place is never printed for another. The motion levels, states and judges are the paper's own. Keys are
-those of `metrics.METRICS`; a missing key is missing in the paper.
+So a value from one place is never printed as one from another. The motion levels, states and judges are the paper's own.
+Keys are those of `metrics.METRICS`; the paper gives no value for a missing key.
 """
 
 from __future__ import annotations

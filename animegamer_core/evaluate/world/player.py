@@ -1,4 +1,4 @@
-"""Players of benchmarks without stock models: a world of ours, and the true shots of a Toybox benchmark."""
+"""Players of benchmarks: a world, and the true shots of a Toybox benchmark."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class WorldPlayer:
-    """Plays with a world's own models, which are loaded on the first turn.
+    """Plays with a world's own models, which are loaded when the first game begins.
 
-    Of the settings only window, steps, guidance, device and dtype are used.
+    Of the settings, only window, steps, guidance, device and dtype are used.
     """
 
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
-        self._new_session = GameSession(window=settings.window_in(world))  # ValueError now for an impossible window
+        self._new_session = GameSession(window=settings.window_in(world))  # raises ValueError for an impossible window
         self._uncalibrated = uncalibrated_table(world)
 
     @property
@@ -50,7 +50,7 @@ class WorldPlayer:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Everything besides game and seed that its shots depend on."""
+        """Everything besides the game and the seed that its shots depend on."""
         sampling = resolve_sampling(self.world.spec, self.world.profile, self.settings.steps, self.settings.guidance)
         return {
             "kind": "world",
@@ -80,7 +80,7 @@ class WorldPlayer:
         return self.world.load_decoder(self.settings.device, self.settings.dtype)
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """The shots of a game; a turn's seconds exclude loading."""
+        """Yield the shots of a game; a turn's seconds exclude loading and the uncalibrated shot."""
         self.engine, self.decoder  # noqa: B018  load before timing starts
         session = self._new_session
         for index, turn in enumerate(game.turns):
@@ -93,14 +93,14 @@ class WorldPlayer:
             yield PlayedShot(frames, int(state.motion), state.change, seconds, self._redrawn(state, frames, noise))
 
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
-        """A state's shot, with frames on the CPU, so that timing includes all work of the device."""
+        """Draw a state's shot; its frames are on the CPU, so that timing includes all work of the device."""
         assert state.representation is not None
         motion, settings = table.value(state.motion), self.settings
         options = {"steps": settings.steps, "guidance": settings.guidance}
         return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **options))
 
     def _redrawn(self, state: GameState, frames: NDArray[np.uint8], noise: int) -> NDArray[np.uint8] | None:
-        """The same shot without calibration: `frames` if nothing is calibrated, None if the values are unknown."""
+        """The same shot without calibration: `frames` if nothing is calibrated, None if its values are unknown."""
         table = self._uncalibrated
         if table == self.world.motion_table:
             return frames
@@ -108,18 +108,18 @@ class WorldPlayer:
 
 
 class TruePlayer:
-    """Shows the true shots of a Toybox benchmark: the scores of a perfect decoder."""
+    """Plays the true shots of a Toybox benchmark, which score as a perfect decoder would."""
 
     name = "true shots"
     fps = float(FPS)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Only its kind, since nothing else decides its shots."""
+        """Only its kind, since its shots depend on nothing but the game."""
         return {"kind": "truth"}
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """The true shots of a game; seconds are those of drawing one. ValueError for games without true shots."""
+        """Yield the true shots of a game; seconds is the mean time to draw one. ValueError if the game has none."""
         begun = time.perf_counter()
         shots = true_shots(game)
         if shots is None:

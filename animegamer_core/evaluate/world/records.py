@@ -1,8 +1,8 @@
 """A played benchmark on disk: the run's settings, and every game's turns and scores.
 
-run.json                  the settings; another run is refused in this folder
-games/<name>/game.json    the game's turns and scores, written last, so that its presence means finished
-games/<name>/turn-01.*    its clips
+run.json                  the settings; a run with other settings is refused in this folder
+games/<name>/game.json    the game's turns and scores; written last, so if it exists, the game is finished
+games/<name>/turn-01.*    the game's clips
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...story.content_store import StoredChange
 
 FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
-ABOUT = "about"  # key of run.json for what does not decide the numbers, and may differ when a run continues
+ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
 ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors|webp)\Z")]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DIFFERENCES = 3  # shown in an error
@@ -37,12 +37,12 @@ _SHOWN = 60  # characters of a value in an error
 class TurnRecord:
     """One turn as it was played.
 
-    line: the benchmark's. level, change: predicted by the player, None if it predicts none. motion_value: measured on
-    the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without edges. scores: by the names
-    of `scores.SHOT_SCORES`, None if there was nothing to compare with. warm_up: whether it is the first turn after
-    loading. clip: the file's name next to game.json; shown: a file that a browser can show. uncalibrated_value,
-    uncalibrated_level: as motion_value and motion_level, for the same shot without calibrated motion values; None if no
-    such shot was drawn.
+    line: the turn's line in the benchmark. level, change: predicted by the player, None if it predicts none.
+    motion_value: measured on the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without
+    edges. scores: by the names of `scores.SHOT_SCORES` and `scores.CEILINGS`, None if there was nothing to compare
+    with. warm_up: whether it is the first turn after loading. clip: the file's name next to game.json; shown: a file
+    that a browser can show. uncalibrated_value, uncalibrated_level: like motion_value and motion_level, for
+    the same shot without calibrated motion values; None if no such shot was drawn.
     """
 
     number: int
@@ -64,7 +64,7 @@ class TurnRecord:
 
     @cached_property
     def asked(self) -> BenchmarkTurn:
-        """What the benchmark asks of the turn."""
+        """What the benchmark asks for in this turn; ValueError for an invalid line."""
         return parse_turn(self.line)
 
     @property
@@ -73,7 +73,7 @@ class TurnRecord:
         return self.asked.instruction
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The record as plain JSON values, with the instruction for people who read the file."""
         change = None if self.change is None else asdict(self.change)
         names = [name for name in self.__dataclass_fields__ if name != "change"]
         values = {name: getattr(self, name) for name in names}
@@ -82,7 +82,7 @@ class TurnRecord:
 
 @dataclass(frozen=True)
 class GameRecord:
-    """A finished game. seed: of the first turn's noise. played_on: device and versions."""
+    """A finished game. seed: of the first turn's noise. played_on: the device and torch's version."""
 
     name: str
     player: str
@@ -132,14 +132,14 @@ class _StoredTurn(TypedDict):
 
 
 class _StoredGame(TypedDict):
-    """What game.json has besides a `GameRecord`."""
+    """What game.json holds besides a `GameRecord`."""
 
     format: int
     turns: Annotated[list[_StoredTurn], msgspec.Meta(min_length=1)]
 
 
 def read_game(out: Path, name: str) -> GameRecord | None:
-    """The game of that name, None if it is not finished; ValueError for an invalid file."""
+    """The record of a game; None if the game is not finished, ValueError if its file is invalid."""
     path = game_folder(out, name) / GAME
     if not path.is_file():
         return None
@@ -155,7 +155,7 @@ def read_game(out: Path, name: str) -> GameRecord | None:
 
 
 def plays(record: GameRecord, game: BenchmarkGame) -> bool:
-    """Whether a record has the turns of a game."""
+    """Whether a record has the same lines as a game."""
     return [turn.line for turn in record.turns] == [turn.line for turn in game.turns]
 
 
@@ -178,7 +178,7 @@ class _AskedPlayer(TypedDict):
 
 
 class _Asked(TypedDict):
-    """What run.json has in any case."""
+    """The keys that every run.json has."""
 
     format: int
     benchmark: _AskedGames
@@ -201,9 +201,10 @@ def read_asked(out: Path) -> dict[str, Any]:
 
 
 def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Write run.json, or check that it holds the same settings; ValueError names differences or foreign files.
+    """Write run.json, or check that it holds the same settings; ValueError names the differences.
 
-    asked: everything that decides the numbers. about: other facts about the start of the run.
+    asked: everything that affects the numbers. about: other facts about the start of the run. ValueError also if the
+    folder holds other files and no run.json.
     """
     asked = json.loads(json.dumps({"format": FORMAT, **asked}, allow_nan=False))
     if not (out / RUN).is_file():
@@ -231,6 +232,6 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
 
 
 def finished_games(out: Path, games: Sequence[BenchmarkGame]) -> list[GameRecord]:
-    """The finished ones of the games, in order."""
+    """The records of the finished ones of these games, in order."""
     records = ((game, read_game(out, game.name)) for game in games)
     return [record for game, record in records if record is not None and plays(record, game)]

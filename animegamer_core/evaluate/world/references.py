@@ -1,4 +1,4 @@
-"""What shots are compared with: pictures of a game's main character, and the true shots of a Toybox game."""
+"""What shots are compared with: pictures of the game's main character, and the true shots of a Toybox game."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from ...toybox.references import reference_pictures
 from ...toybox.world import CHARACTERS, Scene, characters, motion_text
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
-MOST = 16  # pictures of a character that are used
-SHOWN = 5  # names in a remark
+MOST = 16  # most pictures per character that are used
+SHOWN = 5  # most names in a remark
 
 
 @dataclass(frozen=True)
 class CharacterReferences:
-    """pictures: (H, W, 3) uint8 RGB of each main character by name. facts: where they come from, as plain values."""
+    """Reference pictures of main characters.
+
+    pictures: by name, (H, W, 3) uint8 RGB. facts: where they come from, as plain JSON values. remarks: for a report.
+    """
 
     pictures: Mapping[str, tuple[Picture, ...]]
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -36,8 +39,8 @@ class CharacterReferences:
 def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> CharacterReferences:
     """Reference pictures of the games' main characters: from a folder, or drawn if all characters are the Toybox's.
 
-    The folder holds NAME.png (or .jpg, .webp, .bmp), or NAME/ with such pictures; upper and lower case do not matter,
-    nor how accents are stored. Only the first MOST pictures of a character are used, by file name.
+    The folder holds NAME.png (or .jpg, .webp, .bmp), or NAME/ with such pictures; case does not matter, nor how accents
+    are stored. Only the first MOST pictures of a character are used, by file name. ValueError if the folder is missing.
     """
     mains = tuple(dict.fromkeys(game.character for game in games))
     found: dict[str, tuple[Picture, ...]] = {}
@@ -70,7 +73,7 @@ def _is_toybox(games: Sequence[BenchmarkGame]) -> bool:
 
 
 def true_shots(game: BenchmarkGame) -> tuple[NDArray[np.uint8], ...] | None:
-    """The (F, H, W, 3) true shots of a Toybox game's turns; None if the game's name or lines are not the Toybox's."""
+    """The true shots (F, H, W, 3) of a game's turns; None if the game is not one of the Toybox benchmark."""
     truth = true_game(game.name)
     if truth is None or len(truth.scenes) < len(game.turns) or not all(map(_describes, game.turns, truth.scenes)):
         return None
@@ -78,7 +81,7 @@ def true_shots(game: BenchmarkGame) -> tuple[NDArray[np.uint8], ...] | None:
 
 
 def _describes(turn: BenchmarkTurn, scene: Scene) -> bool:
-    """Whether a line describes a true scene; other benchmarks may use the same names of games."""
+    """Whether a line describes a true scene; other benchmarks may use the same game names."""
     expected = (characters(scene), motion_text(scene), f"{scene.time} {scene.place}")
     return (turn.characters, turn.motion, turn.background) == expected
 
@@ -97,7 +100,7 @@ def _pictures_of(folder: Path, name: str) -> list[Path]:
 
 
 def _normalised(name: str) -> str:
-    """A name for comparison; macOS stores accents in file names as separate characters."""
+    """A name in the form in which names are compared; macOS stores accents as separate characters."""
     return unicodedata.normalize("NFC", name).casefold()
 
 

@@ -18,7 +18,7 @@ from .metrics import METRICS, Metric, ceilings_of, confusion, estimates_of
 from .paper import MAIN_TABLE, PAPER, SOURCE
 from .records import PlayedRun, differences, read_asked, read_run
 
-SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal for runs to be compared
+SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
 JSON, MARKDOWN = "report.json", "report.md"
 NONE = "-"
 UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse than a player
@@ -26,9 +26,9 @@ UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse
 
 @dataclass(frozen=True)
 class Column:
-    """A player's estimates by metric, and its shots by requested and measured motion level.
+    """A player's estimates by metric, and its counts of shots by requested and measured motion level.
 
-    ceilings: by metric, the score of the true shots of the games that it played.
+    ceilings: by metric, the score of the true shots of the same games.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """The columns, ours first. run: ours. facts: what is needed to repeat it. remarks: what a reader should know."""
+    """The columns, our run's first. run: our run. facts: what is needed to repeat it. remarks: for the reader."""
 
     run: PlayedRun
     columns: tuple[Column, ...]
@@ -67,7 +67,7 @@ class PaperTable:
         return self.columns[0]
 
     def label(self, metric: Metric) -> str:
-        """A row's name; it says if the Toybox's own models computed the row."""
+        """A row's name, with a note if the Toybox's own models computed it."""
         stand_in = metric.by_model and self.run.asked["towers"]["stand_in"]
         return f"{metric.name} ({STAND_IN})" if stand_in else metric.name
 
@@ -116,19 +116,19 @@ class PaperTable:
 
     @property
     def heading(self) -> str:
-        """Who played how much."""
+        """The player, the number of games and turns, and the world whose motion settings were used."""
         ours, asked = self.ours, self.run.asked
         counts = f"{counted(ours.games, 'game')}, {counted(ours.turns, 'turn')}"
         return f"{ours.name}: {counts}, measured like world {asked['world']['name']!r}"
 
     @property
     def markdown(self) -> str:
-        """The whole report."""
+        """The whole report as Markdown."""
         parts = ["# The paper's table", _escaped(self.heading), self.table]
         parts.append(
             "95 % intervals in brackets: for fractions Wilson's, with a smaller effective count if the turns of a "
             f"game go wrong together; for means a bootstrap over games (2,000 draws). The paper's values ({SOURCE}, "
-            f"{MAIN_TABLE}) are for its own films, characters, scoring models and models."
+            f"{MAIN_TABLE}) are for its own models, films, characters and scoring models."
         )
         if self.all_remarks:
             parts += ["## Remarks", "\n".join(f"- {_escaped(remark)}" for remark in self.all_remarks)]
@@ -167,9 +167,9 @@ class PaperTable:
 def table_of(
     run: PlayedRun, beside: Sequence[Path] = (), remarks: Sequence[str] = (), facts: Mapping[str, Any] | None = None
 ) -> PaperTable:
-    """The table of a finished run with other runs next to it. facts: more to report, such as the command.
+    """The table of a finished run, next to other runs. facts: more to report, such as the command.
 
-    ValueError for another folder that was measured differently, on other games, or has finished none of these.
+    ValueError if another run was measured differently, played another benchmark, or finished none of these games.
     """
     remarks = [*remarks, *_remarks(run)]
     others = []
@@ -205,7 +205,7 @@ def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
 
 
 def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
-    """Another run, cut to the games of ours, and remarks on it."""
+    """Another run, reduced to the games of ours, and remarks on it."""
     check_beside(run.asked, folder)
     other = read_run(folder)
     wanted = {game.name for game in run.games}
@@ -217,7 +217,7 @@ def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
 
 
 def _names(runs: Sequence[PlayedRun]) -> list[str]:
-    """The players' names, with folders if several players have one name."""
+    """The players' names, made unique by their folders or a number."""
     plain = [clean_text(run.name) for run in runs]
     names = [name if plain.count(name) == 1 else f"{name} ({run.folder.name})" for name, run in zip(plain, runs)]  # noqa: B905
     return [f"{name} #{index + 1}" if names.count(name) > 1 else name for index, name in enumerate(names)]
@@ -239,7 +239,7 @@ def _remarks(run: PlayedRun) -> list[str]:
 
 
 def _played_on(run: PlayedRun) -> list[dict[str, str]]:
-    """Each kind of machine that played games, once."""
+    """Every kind of machine that played games, without duplicates."""
     kinds = {json.dumps(dict(game.played_on), sort_keys=True) for game in run.games}
     return [json.loads(kind) for kind in sorted(kinds)]
 
@@ -256,7 +256,7 @@ def published_text(value: float | None, unit: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text of others, escaped so that Markdown shows it as it is."""
+    """A text, escaped so that Markdown shows it as it is."""
     return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""Plays a benchmark game by game, in one or several processes; each game is scored and written as it ends.
+"""Plays a benchmark game by game, in one or several processes; each game is scored and saved when it ends.
 
 A finished game is never played again, so an interrupted run continues with the game in which it stopped.
 """
@@ -21,7 +21,7 @@ from ..players import GamePlayer, PlayedShot
 from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
 from .scores import GameScorer, Scorer, Scores
 
-OnTurn = Callable[[str, int, int], None]  # (game's name, turns done, of how many)
+OnTurn = Callable[[str, int, int], None]  # (the game's name, turns done, turns in all)
 OnGame = Callable[[GameRecord], None]
 SHOWABLE = ".mp4"
 _WEBP = {"quality": 85, "method": 4, "loop": 0}
@@ -29,14 +29,15 @@ _POLL_S = 0.5  # seconds between checks for the games of other processes
 
 
 def silent(*_: object) -> None:
-    """The callback that does nothing."""
+    """A callback that does nothing."""
 
 
 @dataclass
 class BenchmarkRunner:
-    """Plays and scores games into a folder. seed: of the whole run. played_on: device and versions, for the records.
+    """Plays and scores games, and writes them to a folder.
 
-    on_turn, on_game: called after every turn and game; an exception ends the run, and finished games stay.
+    seed: of the whole run. played_on: the device and torch's version, for the records. on_turn, on_game: called after
+    every turn and game; an exception from them ends the run, and finished games are kept.
     """
 
     player: GamePlayer
@@ -49,7 +50,7 @@ class BenchmarkRunner:
     _warm: bool = False
 
     def play(self, games: Sequence[BenchmarkGame]) -> None:
-        """Play those of the games that are not finished."""
+        """Play the unfinished games; ValueError if the folder holds a game of the same name with other turns."""
         for game in games:
             known = read_game(self.out, game.name)
             if known is not None and not plays(known, game):
@@ -88,7 +89,7 @@ class BenchmarkRunner:
         return record
 
     def _uncalibrated(self, shot: PlayedShot, scores: Scores) -> tuple[float | None, int | None]:
-        """Motion value and level of the shot without calibrated motion values; None without such a shot."""
+        """Motion value and level of the shot without calibrated motion values; None, None if there is no such shot."""
         if shot.uncalibrated is None:
             return None, None
         if shot.uncalibrated is shot.frames:
@@ -114,7 +115,7 @@ def game_seed(seed: int, name: str) -> int:
 
 
 def write_moving(path: Path, frames_FHWC: NDArray[np.uint8], fps: float) -> None:
-    """Write an animated WebP atomically: any browser shows it, and it needs no video encoder."""
+    """Write an animated WebP, atomically; any browser shows it, and it needs no video encoder."""
     from PIL import Image
 
     first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
@@ -123,15 +124,15 @@ def write_moving(path: Path, frames_FHWC: NDArray[np.uint8], fps: float) -> None
 
 
 def wait_for_start(out: Path) -> None:
-    """Return once the main process has written run.json or checked the one that exists."""
+    """Wait until run.json exists, which the main process writes."""
     while not (out / RUN).is_file():
         time.sleep(_POLL_S)
 
 
 def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
-    """Yield how many games other processes have finished, until all are.
+    """Yield the number of finished games again and again, until all are finished.
 
-    If a process fails, the launcher ends the others.
+    Has no time limit: if a process fails, the launcher ends the others.
     """
     while (done := len(finished_games(out, games))) < len(games):
         yield done

@@ -1,4 +1,4 @@
-"""The scores of one shot: its similarity to the character, the shot before, the true shot and the text.
+"""The scores of one shot: its similarity to the character, to the shot before, to the true shot and to the text.
 
 M images, E embedding width, F frames, H height, W width.
 """
@@ -18,9 +18,9 @@ from .motion import MotionMeter
 from .references import CharacterReferences, true_shots
 
 FRAMES_COMPARED = 4  # of each shot
-ALONE = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across")  # need no true shot
+ALONE = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across")  # scores that need no true shot
 SHOT_SCORES = (*ALONE, "clip_i_true", "dreamsim_true")
-TRUTH = "truth_"  # prefix of a score's name: the true shot's own score, an upper bound
+TRUTH = "truth_"  # prefix of a score's name: the same score of the true shot, an upper bound
 CEILINGS = tuple(f"{TRUTH}{name}" for name in ALONE)
 
 
@@ -34,7 +34,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Scores:
-    """A shot's motion value and level (None without edges), SHOT_SCORES and CEILINGS (None: nothing to compare)."""
+    """A shot's motion value and level (None without edges), and SHOT_SCORES and CEILINGS (None if not applicable)."""
 
     motion_value: float
     motion_level: int | None
@@ -81,7 +81,7 @@ class GameScorer:
         self._turn = 0
 
     def score(self, frames_FHWC: NDArray[np.uint8]) -> Scores:
-        """The scores of the next turn's shot."""
+        """The scores of the next turn's shot; call this once for each turn, in order."""
         turn, meter = self._game.turns[self._turn], self._scorer.meter
         shot = self._scorer.embed(compared_frames(frames_FHWC))
         true = None
@@ -110,7 +110,7 @@ class GameScorer:
 
 
 def compared_frames(frames_FHWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The frames that are compared: four, evenly spaced, the first and the last among them (0, 5, 11, 16 of 17)."""
+    """The four frames that are compared: evenly spaced, with the first and the last (0, 5, 11 and 16 of 17)."""
     return frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, FRAMES_COMPARED).round().astype(int)]
 
 

@@ -20,12 +20,12 @@ from .player import WorldPlayer
 if TYPE_CHECKING:
     from PIL import Image
 
-OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
+OnProgress = Callable[[str, int, int], None]  # (unit, such as "turns"; how many are done; how many in all)
 
 
 @dataclass(frozen=True)
 class SmallTable:
-    """The table as text, and its charts above the first game's contact sheet. folder: everything else."""
+    """The table as text, and its charts above the first game's contact sheet. folder: of the run."""
 
     text: str
     sheet: Image.Image
@@ -35,10 +35,10 @@ class SmallTable:
 def evaluate_small(
     player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnProgress, models: ScoringModels | None = None
 ) -> SmallTable:
-    """Play and measure, in a folder below `root` whose name depends on everything that decides the numbers.
+    """Play the first `games` games and measure their shots, in a folder below `root`.
 
-    An exception from on_progress ends it after that turn; finished games are not played again. models None: the
-    Toybox's.
+    The folder's name is a hash of the world, its settings, the models and the seed, so finished games are not played
+    again. An exception from on_progress ends the run after that turn. models: None for the Toybox's.
     """
     models = models or open_scoring_models("toybox", device=player.settings.device)
     decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)

@@ -1,5 +1,5 @@
 "use strict";
-// The page of clips: which games and turns are shown, in which order, and the clips as one looks at them.
+// The page of clips: which games and turns it shows, in which order, and playing their clips.
 
 const DATA = JSON.parse(document.getElementById("report").textContent);
 const GAUGES = { social: "Social", entertainment: "Fun", stamina: "Stamina" };
@@ -26,14 +26,14 @@ let many = PAGE;
 
 const order = () => ORDERS.find((one) => one.key === $("order").value) ?? ORDERS[0];
 
-/** A turn's value under an order; null where it has none. */
+/** A turn's value under an order; null if it has none. */
 function valueOf(turn, key) {
   if (key === "seconds") return turn.seconds;
   if (key === "motion" || key === "state") return Number(ONLY[key](turn));
   return key ? turn.scores[key] : null;
 }
 
-/** The turn of a game that is worst under the order, and its value; for counts, all of them together. */
+/** The worst value of a game's turns under an order; for the counts (motion, state), their sum. null without values. */
 function worstOf(game, { key, higher }) {
   const values = game.turns.map((turn) => valueOf(turn, key)).filter((value) => value !== null);
   if (!values.length) return null;
@@ -102,7 +102,7 @@ function gauge([name, asked, predicted]) {
     right ? null : ` asked ${signed(asked)}`);
 }
 
-/** How alike a shot is to what it should be, a row each, by both towers. */
+/** How alike a shot is to what it should show: a row each, by both scoring models. */
 function likeness(turn) {
   const cell = (key) => {
     const value = key ? turn.scores[key] ?? null : null;
@@ -170,7 +170,7 @@ function setUp() {
   $("remarks").append(...DATA.remarks.map((remark) => el("li", {}, remark)));
 }
 
-// The choice stands in the address, so that a reload or a bookmark shows the same turns.
+// The choice is stored in the address, so that a reload or a bookmark shows the same turns.
 function rememberChoice() {
   const parts = { search: $("search").value.trim(), order: $("order").value, only: $("only").value };
   history.replaceState(null, "", `#${new URLSearchParams(Object.entries(parts).filter(([, value]) => value !== ""))}`);
